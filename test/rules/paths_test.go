@@ -25,7 +25,7 @@ var bare = []struct {
 	{"/proc, /sys, /dev", []string{"internal/engine/sandbox/proc_linux.go", "internal/session/sandboxes/sockets.go", "internal/engine/sandbox/dev_linux.go", "cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
 	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
-	{"git takes paths, and these are its files", []string{"internal/agentenv/worktree/rescue.go", "internal/agentenv/worktree/store.go"}},
+	{"git takes paths, and these are its files", []string{"internal/agentenv/merge/land.go", "internal/agentenv/merge/merge.go", "internal/agentenv/worktree/rescue.go", "internal/agentenv/worktree/store.go"}},
 	{"a path is judged as a command would follow it", []string{"internal/agentenv/permission/facts.go", "internal/agentenv/permission/gitscan.go", "internal/agentenv/permission/path.go", "internal/agentenv/permission/protect.go", "internal/session/sandboxes/paths.go"}},
 	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
 	{"mounts are made by paths", []string{"internal/engine/sandbox/mounts_linux.go"}},

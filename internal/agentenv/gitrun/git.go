@@ -109,12 +109,24 @@ func (g Git) env() []string {
 	if g.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+g.Index)
 	}
+	for _, kv := range g.Vars {
+		name, _, _ := strings.Cut(kv, "=")
+		env = slices.DeleteFunc(env, func(had string) bool { return strings.HasPrefix(had, name+"=") })
+	}
 	return append(env, g.Vars...)
 }
 
 // Run calls git and returns what it printed. It ends git, with all that git has
 // started, when ctx or the time of a call ends.
-func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) {
+func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) { return g.run(ctx, nil, args) }
+
+// Feed is Run for a call that reads its stdin, and of which the output does not matter.
+func (g Git) Feed(ctx context.Context, stdin io.Reader, args ...string) error {
+	_, err := g.run(ctx, stdin, args)
+	return err
+}
+
+func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, error) {
 	name := args[0]
 	if name == "worktree" {
 		name += " " + args[1]
@@ -132,7 +144,7 @@ func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	out := &stream{limit: gitOutput, full: func() { cancel(errFlood) }}
 	errs := &stream{limit: gitErrors, full: func() {}}
-	exit, err := g.call(ctx, append(full, args...), out, errs)
+	exit, err := g.call(ctx, append(full, args...), stdin, out, errs)
 	if err == nil && exit.Code == 0 {
 		return out.kept.Bytes(), nil
 	}
@@ -162,7 +174,7 @@ func said(text string, exit process.Exit) string {
 }
 
 // call starts git in a group of its own and waits until nothing of it is left.
-func (g Git) call(ctx context.Context, args []string, out, errs *stream) (process.Exit, error) {
+func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs *stream) (process.Exit, error) {
 	var flows sync.WaitGroup // one per stream; waited for before call returns
 	stdout, childOut, err := os.Pipe()
 	if err != nil {
@@ -176,6 +188,21 @@ func (g Git) call(ctx context.Context, args []string, out, errs *stream) (proces
 	}
 	defer stderr.Close()
 	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Stdout: childOut, Stderr: childErr, Session: true}
+	feed := func() {}
+	if in != nil {
+		childIn, stdin, err := os.Pipe()
+		if err != nil {
+			_, _ = childOut.Close(), childErr.Close()
+			return process.Exit{}, err
+		}
+		defer childIn.Close()
+		c.Stdin = childIn
+		defer stdin.Close()
+		feed = func() {
+			_, _ = io.Copy(stdin, in) // a git that does not read on says why
+			_ = stdin.Close()
+		}
+	}
 	if g.Held != nil {
 		c.Extra = []*os.File{g.Held}
 	}
@@ -185,6 +212,10 @@ func (g Git) call(ctx context.Context, args []string, out, errs *stream) (proces
 		return process.Exit{}, err
 	}
 	defer group.Close()
+	if c.Stdin != nil {
+		_ = c.Stdin.Close() // git has its own
+	}
+	flows.Go(feed)
 	flows.Go(func() { _, _ = io.Copy(out, stdout) })
 	flows.Go(func() { _, _ = io.Copy(errs, stderr) })
 	exit, err := group.Wait(ctx)
