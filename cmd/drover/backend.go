@@ -13,9 +13,11 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/agentenv/merge"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
@@ -111,6 +113,11 @@ func (b *backend) opening(role, title string, set settings.Settings) assemble.Co
 // note tells the user something that is no error.
 func (b *backend) note(text string) {
 	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
+}
+
+// Repositories are the worktrees below the state folder.
+func (b *backend) Repositories() cli.Repositories {
+	return cli.Repositories{Worktrees: worktree.Open(b.root.Worktrees()), Merges: merge.Open(b.root.Merges())}
 }
 
 func (b *backend) Background(ctx context.Context) (control.API, func(), error) {

@@ -23,7 +23,7 @@ import (
 // Doctor looks at what Drover needs.
 func (b *backend) Doctor(ctx context.Context) []cli.Finding {
 	return []cli.Finding{b.state(), b.disk(), b.socket(), b.readable(), b.Model(), shellFound(), system(),
-		b.detachedHost(ctx)}
+		b.detachedHost(ctx), b.merges(ctx)}
 }
 
 // TrySandbox tries the sandbox with the settings of the user.
@@ -47,6 +47,20 @@ func (b *backend) state() cli.Finding {
 	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: b.root.Dir()}
 	if err := b.root.Ensure(); err != nil {
 		f.Level, f.Detail = cli.Bad, err.Error()
+	}
+	return f
+}
+
+// merges finishes or takes back merges that were interrupted.
+func (b *backend) merges(ctx context.Context) cli.Finding {
+	f := cli.Finding{Check: "merges", Level: cli.Good, Detail: "none was interrupted"}
+	said, err := b.Repositories().Merges.Recover(ctx)
+	if len(said) > 0 {
+		f.Detail = strings.Join(said, "; ")
+	}
+	if err != nil {
+		f.Level, f.Detail = cli.Warn, err.Error()
+		f.Fix = "run `drover merge` in its repository again"
 	}
 	return f
 }

@@ -323,6 +323,12 @@ func (t *Train) rebase(ctx context.Context, c worktree.Change, message string) (
 		return "", fmt.Errorf("it is a change of another repository, %s (run `drover merge` there)", c.Repo)
 	}
 	g := t.git()
+	if c.Clean {
+		base, err := g.Text(ctx, "merge-base", c.Head, t.Tip)
+		if err == nil && base == c.Head {
+			return "", ErrNothing
+		}
+	}
 	for _, args := range [][]string{{"reset", "-q", "--hard"}, {"clean", "-ffdq"}} { // of the last check
 		if _, err := g.Run(ctx, args...); err != nil {
 			return "", err

@@ -30,6 +30,7 @@ type Settings struct {
 	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
 	Sandbox     Sandbox     `json:"sandbox,omitzero" jsonschema:"what bounds the commands that models start" set:"see=sandbox.md"`
 	Terminal    Terminal    `json:"terminal,omitzero" jsonschema:"how the terminal UI behaves" set:"own"`
+	Merge       Merge       `json:"merge,omitzero" jsonschema:"how changes of agents are merged" set:"see=merge.md"`
 	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
 	MaxBudget   float64     `json:"maxBudgetUsd,omitempty" jsonschema:"US dollars that a session may spend; not set: any" set:"possible=0..1e9"`
 
@@ -282,6 +283,11 @@ type Monitors struct {
 // Todos is how lists of what is to be done are used.
 type Todos struct {
 	Enabled bool `json:"enabled" jsonschema:"agents have the tools of to-dos: TaskCreate, TaskGet, TaskList, TaskUpdate" set:"default=true,see=todo.md"`
+}
+
+// Merge is how changes of agents are merged.
+type Merge struct {
+	Check string `json:"check,omitempty" jsonschema:"a shell command that must pass before drover merge moves a branch, such as make test; not set: none" set:"see=merge.md"`
 }
 
 // Sandbox is what bounds the commands that models start.

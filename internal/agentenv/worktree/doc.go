@@ -11,5 +11,6 @@
 // Git is called by gitrun. A repository whose own configuration sets a filter is
 // refused. Filters in the configuration of the user are his own, and run.
 //
-// It does not know sessions, permissions or agents, and it merges nothing.
+// It does not know sessions, permissions or agents, and it merges nothing:
+// package merge does.
 package worktree

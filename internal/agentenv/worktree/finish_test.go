@@ -407,3 +407,37 @@ func TestStopped(t *testing.T) {
 		t.Errorf("Sweep = %+v, %v; left %s", list, err, traces(t, s, repo))
 	}
 }
+
+// After a merge the checkout is at the merged commit, and nothing of it is left to keep.
+func TestMerged(t *testing.T) {
+	repo := repository(t, t.TempDir())
+	s := Open(filepath.Join(t.TempDir(), "worktrees"))
+	tree := create(t, s, repo)
+	put(t, tree.Path, "new", "new\n")
+	if _, err := s.Finish(t.Context(), tree); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Change(t.Context(), tree.Task, repo)
+	must(t, err)
+	put(t, repo, "new", "new\n")
+	put(t, repo, "other", "other\n")
+	sh(t, repo, "add", ".")
+	sh(t, repo, "commit", "-qm", "merged")
+	oid := sh(t, repo, "rev-parse", "HEAD")
+
+	put(t, tree.Path, "later", "the agent has gone on\n")
+	if all, err := s.Merged(t.Context(), c, oid); all || err != nil {
+		t.Fatalf("Merged = %v, %v with a change that is not merged", all, err)
+	}
+	must(t, os.Remove(filepath.Join(tree.Path, "later")))
+	if all, err := s.Merged(t.Context(), c, oid); !all || err != nil {
+		t.Fatalf("Merged = %v, %v", all, err)
+	}
+	now, err := s.Change(t.Context(), tree.Task, repo)
+	if err != nil || !now.Clean || now.Base != oid || now.Head != oid {
+		t.Errorf("then %+v, %v", now, err)
+	}
+	if _, err := s.Sweep(t.Context(), nil); err != nil || traces(t, s, repo) != "" {
+		t.Errorf("left %s, %v", traces(t, s, repo), err)
+	}
+}

@@ -81,8 +81,8 @@ func find(ctx context.Context, store *worktree.Store, rec task.Record) (worktree
 	c, err := store.Change(ctx, rec.ID, rec.Cwd)
 	if errors.Is(err, worktree.ErrGone) {
 		if rec.Worktree != nil {
-			gone.Message = fmt.Sprintf("task %s has no change of its own: %s", rec.ID, rec.Worktree.Text)
-			gone.Fix = "its commits, if it made any, are on other branches"
+			gone.Message = fmt.Sprintf("task %s has no change of its own: its worktree, branch and copy are gone", rec.ID)
+			gone.Fix = "what it has changed was merged or removed"
 		}
 		return c, gone
 	}

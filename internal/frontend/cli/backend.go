@@ -106,6 +106,8 @@ type surroundings interface {
 	Ready(set settings.Settings) []string
 	// Model looks whether the usual model can be used.
 	Model() Finding
+	// Repositories are the worktrees of the agents of all projects.
+	Repositories() Repositories
 	// ReadWorkflow reads a file of a workflow.
 	ReadWorkflow(path string) ([]byte, error)
 	// Waiting returns what judges whether the end of an output waits for an answer.

@@ -180,6 +180,7 @@ func New(d Deps) *cobra.Command {
 		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(),
 		a.competeCommand(),
 		a.diff(),
+		a.merge(),
 		a.modelsCommand(), a.scheduleCommand(), a.serviceCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))

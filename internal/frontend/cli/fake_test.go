@@ -421,6 +421,7 @@ func (w *world) ServeACP(context.Context, ACP) error { return errors.New("not he
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 
+func (w *world) Repositories() Repositories                         { return Repositories{} }
 func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }
 func (w *world) Doctor(context.Context) []Finding                   { return w.findings }
 

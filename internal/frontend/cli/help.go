@@ -16,7 +16,7 @@ type group struct {
 // groups are the commands as help lists them.
 func groups() []group {
 	return []group{
-		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "monitor", "schedule", "remote", "demo"}},
+		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
@@ -67,6 +67,8 @@ func examples() map[string][]string {
 		"result": {"drover result a1b2c3d4e"},
 		"diff": {"drover diff a1b2c3d4e", "drover diff --stat a1b2c3d4e",
 			"drover diff a1b2c3d4e internal/parser | git apply"},
+		"merge": {"drover merge a1b2c3d4e", "drover merge --check 'make test' a1b2c3d4e a5f6g7h8i",
+			"drover merge --pr --into main a1b2c3d4e"},
 		"inspect": {"drover inspect b1a2b3c4d | jq .status"},
 		"wait":    {"drover wait b1a2b3c4d", "drover wait --any --timeout 10m unit lint"},
 		"attach":  {"drover attach", "drover attach --new --model opus", "drover attach b1a2b3c4d"},

@@ -64,6 +64,9 @@ func (r Root) OutputsFile() string { return filepath.Join(r.dir, "outputs.json")
 // Worktrees is where isolated checkouts live.
 func (r Root) Worktrees() string { return filepath.Join(r.dir, "worktrees") }
 
+// Merges is the folder of journals of merges, and of the checkouts that they are made in.
+func (r Root) Merges() string { return filepath.Join(r.dir, "merges") }
+
 func (r Root) projects() string { return filepath.Join(r.dir, "projects") }
 
 // Below opens what is in the state directory without following a link in it.
