@@ -204,6 +204,7 @@ type Spec struct {
 	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout
 	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped
 	Schedule     string        // that has started it; empty: none
+	Quote        *Quote        // what it will likely use; nil: nobody asked
 	Retries      int           // how many times a command that fails is started again
 	Key          string        // at most one child of a parent per key, over restarts too; empty: any number
 	Input        json.RawMessage

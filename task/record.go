@@ -117,6 +117,20 @@ type Parked struct {
 	Why      string    `json:"why"`      // one line for people
 }
 
+// Quote is what a run will likely use, by runs of the same agent type and model in the project.
+type Quote struct {
+	LikeRuns int    `json:"like_runs"`
+	Tokens   *Range `json:"tokens"`   // read, written and from the cache; nil: not known
+	USD      *Range `json:"cost_usd"` // nil: not known
+}
+
+// Range is a likely figure: a tenth of the like runs stayed below it, and a tenth went above.
+type Range struct {
+	Low    float64 `json:"low"`
+	Likely float64 `json:"likely"`
+	High   float64 `json:"high"`
+}
+
 // MaxRetries limits [Record.Retries].
 const MaxRetries = 20
 
@@ -227,6 +241,7 @@ type Record struct {
 	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
 	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
+	Quote            *Quote     `json:"quote,omitempty"`     // of its first run; nil: nobody asked
 	Parked           *Parked    `json:"parked,omitempty"`    // a usage limit holds it
 	Retries          int        `json:"retries,omitempty"`   // how many times a command that fails is started again
 	Attempts         []Attempt  `json:"attempts,omitempty"`  // of a run with retries: those that failed before the last one

@@ -186,6 +186,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			UserQuota:        set.Tasks.UserQuotaBytes,
 			MinFree:          set.Tasks.MinFreeBytes,
 			Processes:        set.Tasks.MaxProcesses,
+			QuoteFrom:        set.Limits.QuoteFrom,
 			WakeWindow:       set.Limits.WakeWindow,
 			WakeBudget:       set.Limits.WakeBudget,
 			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},

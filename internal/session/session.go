@@ -88,6 +88,7 @@ type Limits struct {
 	NestedBackground bool  // agents of agents may run in the background
 	NoBackground     bool  // nothing an agent starts runs in the background
 	NoMonitors       bool  // monitors are disabled
+	QuoteFrom        int   // agents at work from which on they are told what they will likely use; 0: never
 
 	HeldTasks int           // ended tasks in memory; older ones are read from the log; default 5,000
 	HeldFor   time.Duration // minimum time in memory after the end; default 30 s
@@ -501,7 +502,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,
 		Place: s.cfg.Place, Sync: s.cfg.Power,
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
-			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
+			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, QuoteFrom: l.QuoteFrom,
+			MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
 			TeammateGrace: l.TeammateGrace},
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,

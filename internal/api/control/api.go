@@ -277,6 +277,7 @@ type AgentRequest struct {
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
 	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as its definition says
+	Quote          bool     `json:"quote,omitempty"`     // its record says what it will likely use
 	Team           string   `json:"team_name,omitempty"` // of a teammate, whose name is that of the request; empty: not a teammate
 }
 

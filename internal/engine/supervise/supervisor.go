@@ -469,6 +469,7 @@ func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, dep
 		Pool:         spec.Pool,
 		Key:          spec.Key,
 		Schedule:     spec.Schedule,
+		Quote:        spec.Quote,
 		Retries:      min(spec.Retries, task.MaxRetries),
 		Silent:       spec.Silent,
 		Team:         spec.Team,

@@ -19,7 +19,8 @@ func (a *app) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "agent", Short: "Run one agent", Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var req control.AgentRequest
-	var name, settings string
+	var name, settings, quote string
+	var asJSON bool
 	var detach bool
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
@@ -49,6 +50,17 @@ func (a *app) agentCommand() *cobra.Command {
 			if err := CheckToolNames("--allowed-tools", req.AllowedTools); err != nil {
 				return err
 			}
+			switch quote {
+			case "", "run":
+				req.Quote = quote != ""
+			case "only":
+				return a.quoteOnly(req, asJSON)
+			default:
+				return usage(fmt.Sprintf("--quote=%s", quote), "give --quote, or --quote=only to start nothing")
+			}
+			if asJSON {
+				return usage("--json is for --quote=only", "leave it out, or see `drover inspect ID`")
+			}
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
 			if req.Team != "" && (!detach || name == "") {
 				return usage(
@@ -77,6 +89,9 @@ func (a *app) agentCommand() *cobra.Command {
 		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
 	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")
+	f.StringVar(&quote, "quote", "", "first say what it will likely use, by earlier runs; only: and start nothing")
+	f.Lookup("quote").NoOptDefVal = "run"
+	f.BoolVar(&asJSON, "json", false, "print the quote of --quote=only as JSON")
 	a.completePrompt(run)
 	cmd.AddCommand(run)
 	return cmd
@@ -121,6 +136,7 @@ func (a *app) agentDetached(ctx context.Context, r control.StartRequest) error {
 	if err != nil {
 		return err
 	}
+	a.sayQuote(rec.Quote)
 	_, err = fmt.Fprintln(a.Stdout, rec.ID)
 	return err
 }
@@ -141,7 +157,11 @@ func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (t
 		if err != nil {
 			return err
 		}
+		a.sayQuote(rec.Quote)
 		text, err = answerOf(ctx, s, rec.ID)
+		if rec.Quote != nil {
+			a.sayBill(ctx, s, rec.ID)
+		}
 		return err
 	})
 	return text, err

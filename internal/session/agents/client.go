@@ -34,7 +34,9 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 	if r.Agent.Team != "" {
 		spec.Team = &task.Team{Name: r.Name, Team: r.Agent.Team}
 	}
-	rec, _, err := s.Launch(ctx, in, spec, s.Client(r.Cwd, r.Env, r.Agent.AllowedTools))
+	me := s.Client(r.Cwd, r.Env, r.Agent.AllowedTools)
+	me.quote = r.Agent.Quote
+	rec, _, err := s.Launch(ctx, in, spec, me)
 	return rec, err
 }
 

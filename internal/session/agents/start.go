@@ -59,6 +59,9 @@ func (s *Set) Launch(
 	if spec.Sandbox, err = child.held(); err != nil {
 		return task.Record{}, nil, err
 	}
+	if quoted := s.quote(&spec, me); quoted != "" {
+		child.notes = append(child.notes, quoted)
+	}
 	held, err := s.Budgets.Reserve(&spec, child.budget("", me))
 	if err != nil {
 		return task.Record{}, nil, err
@@ -75,6 +78,32 @@ func (s *Set) Launch(
 	held.Give(rec.ID)
 	begin()
 	return s.Tasks.Placed(rec), child.notes, nil
+}
+
+// quote writes into the spec of an agent what it will likely use, if the caller wants to know or
+// many agents are at work; it says what those will likely use together.
+func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
+	many := []task.Record{}
+	if s.cfg.Limits.QuoteFrom > 0 && me.ID != "" {
+		for _, r := range s.Tasks.Living() {
+			if r.Kind.IsAgent() && !r.IsConversation() {
+				many = append(many, r)
+			}
+		}
+	}
+	said := len(many) > 0 && len(many)+1 >= s.cfg.Limits.QuoteFrom
+	if !said && !me.quote {
+		return ""
+	}
+	q := s.Budgets.Quote(spec.AgentType, spec.Model)
+	if spec.Quote = &q; !said {
+		return ""
+	}
+	quotes := []task.Quote{q}
+	for _, r := range many {
+		quotes = append(quotes, s.Budgets.Quote(r.AgentType, r.Model))
+	}
+	return budget.FanOut(quotes)
 }
 
 // Child is a resolved subagent before its start.
@@ -105,7 +134,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	}
 	c := &Child{s: s, Caller: me, def: def, isolation: isolation}
 	c.parent = me.ID
-	c.Host, c.teammate, c.live, c.Rules.Mode = nil, nil, nil, me.Mode()
+	c.Host, c.teammate, c.live, c.Rules.Mode, c.quote = nil, nil, nil, me.Mode(), false
 	c.Depth = me.Depth + 1
 	if def.ACP != nil {
 		c.Model, err = modelOfOthers(in, def)

@@ -42,10 +42,13 @@ type Config struct {
 
 // Budgets are those of the agents of a session. Its methods may be called by several
 // goroutines.
-type Budgets struct{ cfg Config }
+type Budgets struct {
+	cfg    Config
+	quotes quotes
+}
 
 // New returns the budgets of a session.
-func New(cfg Config) *Budgets { return &Budgets{cfg} }
+func New(cfg Config) *Budgets { return &Budgets{cfg: cfg} }
 
 // Agent is an agent that is about to be started.
 type Agent struct {
