@@ -107,6 +107,7 @@ func (b *backend) opening(role, title string, set settings.Settings) assemble.Co
 	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Starter:    b.starter(),
 		Settings:   set,
+		Observer:   b.observer(set),
 		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
 }
 

@@ -103,9 +103,25 @@ type Config struct {
 	OnHook   func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
 	Tell     func(from task.ID, text string) // see [session.Agents]
 
+	// Observer follows the session; nil: nobody does.
+	Observer Observer
+
 	// TrustNoted says that the user has been told that files of the folder wait for
 	// trust, so that Tell need not say it of each.
 	TrustNoted bool
+}
+
+// Observer follows a session without a part in it. None of its methods fails or holds the session up, but
+// for a moment at the end.
+type Observer interface {
+	// Agent is told of every event of an agent, by several goroutines, also before Open.
+	Agent(from task.ID, e agent.Event)
+	// Open is told that the session is open.
+	Open(s *Session)
+	// Ended is told the number of the newest event of the log, before the log is closed.
+	Ended(last task.Seq)
+	// Close is told that the session is closed. It is called only after Open.
+	Close()
 }
 
 // Session is an open session that others can reach by its socket.
@@ -113,6 +129,9 @@ type Session struct {
 	*session.Session
 	Place  home.Session
 	Keeper *keeper.Link // nil without a keeper
+
+	observer Observer  // nil: none
+	observed sync.Once // it was told of the end
 
 	models   *provider.Finder
 	accounts *usage.Accounts
@@ -196,6 +215,9 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		Copier:  c.Copier,
 		Sandbox: Sandbox(c),
 	}
+	if o := c.Observer; o != nil {
+		c.On, cfg.Ended = both(c.On, o.Agent), o.Ended
+	}
 	if err = s.Place.Ensure(); err == nil {
 		cfg.Agents, err = s.agents(c, model, env)
 	}
@@ -205,13 +227,27 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if err != nil {
 		return nil, errors.Join(err, s.letGo())
 	}
-	if c.Isolated {
-		return s, nil
+	if !c.Isolated {
+		if s.listen, err = host.Listen(socket); err != nil {
+			return nil, errors.Join(err, s.Session.Close(), s.letGo())
+		}
 	}
-	if s.listen, err = host.Listen(socket); err != nil {
-		return nil, errors.Join(err, s.Session.Close(), s.letGo())
+	if c.Observer != nil {
+		s.observer = c.Observer
+		s.observer.Open(s)
 	}
 	return s, nil
+}
+
+// both tells two of events of agents; the first may be nil.
+func both(one, other func(task.ID, agent.Event)) func(task.ID, agent.Event) {
+	if one == nil {
+		return other
+	}
+	return func(from task.ID, e agent.Event) {
+		one(from, e)
+		other(from, e)
+	}
 }
 
 // Cost is what the models of the session have cost so far, in US dollars; whole
@@ -287,6 +323,9 @@ func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error 
 // before the socket goes.
 func (s *Session) Close() error {
 	err := s.Session.Close()
+	if s.observer != nil {
+		defer s.observed.Do(s.observer.Close)
+	}
 	if s.stop != nil {
 		s.stop(task.ErrClosing)
 		s.served.Wait()

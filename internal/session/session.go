@@ -149,6 +149,10 @@ type Config struct {
 	Agents Agents
 
 	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
+
+	// Ended is told the number of the newest event of the log, before the log is closed: who reads
+	// the log to its end may do so now. nil: nobody is told.
+	Ended func(last task.Seq)
 }
 
 // Agents configures the agents of a session.
@@ -717,6 +721,9 @@ func (s *Session) Close() error {
 	s.snapshots.Close()
 	now := time.Now().UTC()
 	void := main == nil && s.void() || main.unused()
+	if s.cfg.Ended != nil {
+		s.cfg.Ended(s.log.Last())
+	}
 	errs = append(errs, s.writeInfo(&now), s.log.Close())
 	if void {
 		errs = append(errs, s.cfg.Place.Below().RemoveAll(s.cfg.Place.Dir()))

@@ -29,6 +29,7 @@ type Settings struct {
 	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
 	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
 	Sandbox     Sandbox     `json:"sandbox,omitzero" jsonschema:"what bounds the commands that models start" set:"see=sandbox.md"`
+	Telemetry   Telemetry   `json:"telemetry,omitzero" jsonschema:"what is exported by OpenTelemetry" set:"own,see=telemetry.md"`
 	Terminal    Terminal    `json:"terminal,omitzero" jsonschema:"how the terminal UI behaves" set:"own"`
 	Merge       Merge       `json:"merge,omitzero" jsonschema:"how changes of agents are merged" set:"see=merge.md"`
 	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
@@ -300,6 +301,13 @@ type Sandbox struct {
 	Hidden    []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
 	Outside   []string `json:"outside,omitempty" jsonschema:"hooks and MCP servers of projects that run outside, by the names that lists have: mcp:NAME, or hook: and the command; a * at the end stands for any text" set:"own"`
 	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
+}
+
+// Telemetry is what is exported by OpenTelemetry.
+type Telemetry struct {
+	Mode     string `json:"mode,omitempty" jsonschema:"auto: where the variables OTEL_… ask for it; on: also without them, to the endpoint, or to port 4318 of this machine; off: never" set:"default=auto,words=auto|on|off,env=DROVER_TELEMETRY"`
+	Endpoint string `json:"endpoint,omitempty" jsonschema:"address of the collector for OTLP over HTTP, such as http://localhost:4318; OTEL_EXPORTER_OTLP_ENDPOINT comes first"`
+	Content  bool   `json:"content,omitempty" jsonschema:"prompts, answers, commands, and calls with their results are exported too"`
 }
 
 // Terminal is how the terminal UI behaves.

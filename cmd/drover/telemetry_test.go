@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modeltest"
+)
+
+// collector receives OTLP over HTTP and reads it with the messages of the protocol, strictly.
+type collector struct {
+	t   *testing.T
+	URL string
+
+	mu      sync.Mutex
+	spans   []*tracepb.Span
+	metrics map[string]*metricspb.Metric
+	records []*logspb.LogRecord
+	all     bytes.Buffer
+	headers http.Header
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{t: t, metrics: map[string]*metricspb.Metric{}}
+	srv := httptest.NewServer(c)
+	t.Cleanup(srv.Close)
+	c.URL = srv.URL
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(body)
+	c.headers = r.Header
+	read := func(m proto.Message) {
+		body := ids.ReplaceAllFunc(body, func(pair []byte) []byte {
+			part := ids.FindSubmatch(pair)
+			id, err := hex.DecodeString(string(part[2]))
+			if err != nil || len(id) != 8 && len(id) != 16 {
+				c.t.Errorf("%s is no ID", pair)
+			}
+			return fmt.Appendf(nil, "%s%q", part[1], base64.StdEncoding.EncodeToString(id))
+		})
+		if err := protojson.Unmarshal(body, m); err != nil {
+			c.t.Errorf("%s: %v\n%.2000s", r.URL.Path, err, body)
+		}
+	}
+	switch r.URL.Path {
+	case "/v1/traces":
+		var in tracepb.TracesData
+		read(&in)
+		for _, r := range in.GetResourceSpans() {
+			for _, s := range r.GetScopeSpans() {
+				c.spans = append(c.spans, s.GetSpans()...)
+			}
+		}
+	case "/v1/metrics":
+		var in metricspb.MetricsData
+		read(&in)
+		for _, r := range in.GetResourceMetrics() {
+			for _, s := range r.GetScopeMetrics() {
+				for _, m := range s.GetMetrics() {
+					c.metrics[m.GetName()] = m
+				}
+			}
+		}
+	case "/v1/logs":
+		var in logspb.LogsData
+		read(&in)
+		for _, r := range in.GetResourceLogs() {
+			for _, s := range r.GetScopeLogs() {
+				c.records = append(c.records, s.GetLogRecords()...)
+			}
+		}
+	default:
+		c.t.Errorf("a request for %s", r.URL.Path)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte("{}"))
+}
+
+// ids are in hexadecimal, the one difference of OTLP from the usual form of its messages in JSON.
+var ids = regexp.MustCompile(`("(?:traceId|spanId|parentSpanId)":)"([^"]*)"`)
+
+// paths are the names of the spans, each with those above it.
+func (c *collector) paths() (out []string) {
+	byID := map[string]*tracepb.Span{}
+	for _, s := range c.spans {
+		byID[string(s.GetSpanId())] = s
+	}
+	for _, s := range c.spans {
+		path := s.GetName()
+		for up := byID[string(s.GetParentSpanId())]; up != nil; up = byID[string(up.GetParentSpanId())] {
+			path = up.GetName() + " > " + path
+			if !bytes.Equal(up.GetTraceId(), s.GetTraceId()) {
+				c.t.Errorf("%s is of another trace than %s", s.GetName(), up.GetName())
+			}
+		}
+		out = append(out, path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func attribute(in []*commonpb.KeyValue, key string) string {
+	for _, a := range in {
+		if a.GetKey() == key {
+			return strings.TrimPrefix(fmt.Sprint(a.GetValue()), "string_value:")
+		}
+	}
+	return ""
+}
+
+// traced runs a prompt whose agent calls a command and an agent, which calls a command.
+func traced(t *testing.T, p *place, args ...string) result {
+	t.Helper()
+	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		a := modeltest.Text("ANSWERTEXT")
+		switch turn := turnOf(r); {
+		case r.Agent() == "main" && turn == 0:
+			a = modeltest.Call("Bash", bash("echo COMMANDTEXT"))
+		case r.Agent() == "main" && turn == 1:
+			a = modeltest.Call("Agent", asks("general-purpose", "SUBPROMPT"))
+		case turn == 0:
+			a = modeltest.Call("Bash", bash("echo BELOW; exit 3"))
+		}
+		a.Usage = agent.Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000}
+		return a
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+	r := p.run(append([]string{"-p", "PROMPTTEXT", anything, "--model=claude-sonnet-4-5-20250929"}, args...)...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	return r
+}
+
+// TestTelemetry: the variables of OpenTelemetry make a session send traces, metrics and logs, without content.
+func TestTelemetry(t *testing.T) {
+	p, c := newPlace(t, build(t)), newCollector(t)
+	p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
+		"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	traced(t, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := []string{
+		"drover.session",
+		"drover.session > invoke_agent main",
+		"drover.session > invoke_agent main > chat claude-sonnet-4-5-20250929",
+		"drover.session > invoke_agent main > chat claude-sonnet-4-5-20250929",
+		"drover.session > invoke_agent main > chat claude-sonnet-4-5-20250929",
+		"drover.session > invoke_agent main > execute_tool Agent",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent > invoke_agent general-purpose",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent > invoke_agent general-purpose > " +
+			"chat claude-sonnet-4-5-20250929",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent > invoke_agent general-purpose > " +
+			"chat claude-sonnet-4-5-20250929",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent > invoke_agent general-purpose > " +
+			"execute_tool Bash",
+		"drover.session > invoke_agent main > execute_tool Agent > task local_agent > invoke_agent general-purpose > " +
+			"execute_tool Bash > task local_bash",
+		"drover.session > invoke_agent main > execute_tool Bash",
+		"drover.session > invoke_agent main > execute_tool Bash > task local_bash",
+	}
+	if got := c.paths(); !slices.Equal(got, want) {
+		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, s := range c.spans {
+		if s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() || s.GetStartTimeUnixNano() == 0 {
+			t.Errorf("%s goes from %d to %d", s.GetName(), s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
+		}
+		in := s.GetAttributes()
+		switch {
+		case s.GetName() == "drover.session":
+			if fmt.Sprintf("%x", s.GetTraceId()) != "0af7651916cd43dd8448eb211c80319c" {
+				t.Errorf("the trace is %x, not that of TRACEPARENT", s.GetTraceId())
+			}
+		case strings.HasPrefix(s.GetName(), "chat "):
+			if s.GetKind() != tracepb.Span_SPAN_KIND_CLIENT || attribute(in, "gen_ai.provider.name") != `"anthropic"` ||
+				attribute(in, "gen_ai.operation.name") != `"chat"` || attribute(in, "gen_ai.usage.input_tokens") != "int_value:4310" ||
+				attribute(in, "gen_ai.response.id") == "" || attribute(in, "drover.cost_usd") == "" {
+				t.Errorf("%s has %v", s.GetName(), in)
+			}
+		case s.GetName() == "task local_bash" && attribute(in, "process.exit.code") == "int_value:3":
+			if s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+				t.Errorf("the command that failed has the status %v", s.GetStatus())
+			}
+		}
+	}
+	for _, name := range []string{"gen_ai.client.token.usage", "gen_ai.client.operation.duration",
+		"gen_ai.client.operation.time_to_first_chunk", "drover.tool.duration", "drover.task.duration", "drover.cost"} {
+		if c.metrics[name] == nil {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	if n := c.metrics["gen_ai.client.operation.duration"].GetHistogram().GetDataPoints()[0].GetCount(); n != 5 {
+		t.Errorf("%d calls of models were measured, want 5", n)
+	}
+	ended := 0
+	for _, r := range c.records {
+		if r.GetEventName() == "drover.task.ended" && len(r.GetTraceId()) == 16 && len(r.GetSpanId()) == 8 {
+			ended++
+		}
+	}
+	if ended != 3 {
+		t.Errorf("%d records of ends of tasks, want 3: %v", ended, c.records)
+	}
+	for _, text := range []string{"PROMPTTEXT", "COMMANDTEXT", "SUBPROMPT", "ANSWERTEXT", "sk-test", p.dir} {
+		if strings.Contains(c.all.String(), text) {
+			t.Errorf("%s was sent", text)
+		}
+	}
+	if got := c.headers.Get("x-key"); got != "a b" {
+		t.Errorf("the header is %q", got)
+	}
+}
+
+// TestTelemetryContent: the setting alone switches it on, and says that texts are sent too.
+func TestTelemetryContent(t *testing.T) {
+	p, c := newPlace(t, build(t)), newCollector(t)
+	traced(t, p, set(t, object{"telemetry": object{"mode": "on", "endpoint": c.URL, "content": true}}))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, text := range []string{"PROMPTTEXT", "COMMANDTEXT", "SUBPROMPT", "ANSWERTEXT"} {
+		if !strings.Contains(c.all.String(), text) {
+			t.Errorf("%s was not sent", text)
+		}
+	}
+}
+
+// TestTelemetryOff: the setting and OTEL_SDK_DISABLED win over the other variables, and a project cannot have it.
+func TestTelemetryOff(t *testing.T) {
+	c := newCollector(t)
+	for _, env := range []string{"DROVER_TELEMETRY=off", "OTEL_SDK_DISABLED=true"} {
+		p := newPlace(t, build(t))
+		p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, env)
+		traced(t, p)
+	}
+	p := newPlace(t, build(t))
+	p.file(".drover/settings.json", `{"telemetry": {"mode": "on", "endpoint": "`+c.URL+`"}}`)
+	traced(t, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all.Len() > 0 {
+		t.Errorf("it was sent: %.500s", c.all.String())
+	}
+}
+
+// TestTelemetryDown: a session is the same where nobody listens, and where the collector answers nothing.
+func TestTelemetryDown(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // nobody accepts
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, at := range map[string]net.Addr{"nobody listens": closed.Addr(), "no answer": l.Addr()} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, build(t))
+			p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at.String())
+			r := traced(t, p)
+			if got := r.stdout(); got != "ANSWERTEXT" {
+				t.Errorf("the answer is %q", got)
+			}
+			if n := strings.Count(r.stderr, "telemetry: "); n != 1 {
+				t.Errorf("%d notes of telemetry, want 1: %s", n, r.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,338 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
+)
+
+const (
+	queueLength  = 4096
+	contentBytes = 16 << 10        // of one text in an attribute
+	lastEvents   = time.Second     // that the reader of the log has for the last events
+	flushLimit   = 2 * time.Second // that a process takes longer at its end for what was not sent yet
+)
+
+// Config configures an [Exporter].
+type Config struct {
+	Mode     string // of the setting
+	Endpoint string // of the setting; variables of OpenTelemetry come first
+	Content  bool   // prompts, answers, and calls with their results are exported too
+	Env      func(string) string
+	Version  string
+	Tell     func(text string) // of problems, each once
+}
+
+// Exporter follows one session. The zero value and nil export nothing.
+type Exporter struct {
+	cfg     Config
+	signals Signals
+
+	queue chan moment
+	stop  chan struct{}  // closed when nothing follows; then the queue is emptied
+	reads sync.WaitGroup // what reads the log
+	work  sync.WaitGroup // what reads the queue
+	end   context.CancelFunc
+	fold  *fold
+	out   *providers
+
+	mu      sync.Mutex
+	heard   map[task.ID]bool // agents whose reply has begun
+	dropped int64
+	seq     task.Seq // of the newest event of the log that was read
+	want    task.Seq // whoever waits in Ended waits for it
+	wanted  chan struct{}
+}
+
+// New returns the exporter that the setting and the variables ask for, or nil.
+func New(cfg Config) *Exporter {
+	signals, problems := Wanted(cfg.Mode, cfg.Env)
+	for _, p := range problems {
+		cfg.Tell("telemetry: " + p)
+	}
+	if !signals.any() {
+		return nil
+	}
+	if strings.EqualFold(cfg.Env("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true") {
+		cfg.Content = true
+	}
+	return &Exporter{cfg: cfg, signals: signals, queue: make(chan moment, queueLength), stop: make(chan struct{}),
+		heard: map[task.ID]bool{}}
+}
+
+// Session is what is followed.
+type Session interface {
+	control.API
+	// Price is what a call of a model costs in US dollars, if that is known.
+	Price(model string, u agent.Usage) (usd float64, known bool)
+}
+
+// Open begins to follow a session until Close. It does not wait for a collector.
+func (x *Exporter) Open(s Session) {
+	if x == nil {
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	x.end = end
+	info, err := s.Info(ctx)
+	if err != nil {
+		x.tell(err)
+		return
+	}
+	if x.out, err = x.provide(ctx, info); err != nil {
+		x.tell(err)
+		return
+	}
+	state, err := s.State(ctx, control.StateRequest{})
+	if err != nil {
+		x.tell(err)
+		return
+	}
+	x.seq = state.Seq
+	x.fold = newFold(x.cfg, x.out, s, info)
+	x.reads.Go(func() { x.follow(ctx, s, state.Seq) })
+	x.work.Go(func() { x.run(ctx) })
+}
+
+// Agent takes an event of an agent. It never waits.
+func (x *Exporter) Agent(from task.ID, e agent.Event) {
+	if x == nil {
+		return
+	}
+	m := moment{at: time.Now(), from: from, kind: e.Kind}
+	switch e.Kind {
+	case agent.PartEvent:
+		if !x.begins(from, e.Part.Kind) {
+			return
+		}
+		m.part = e.Part.Kind
+	case agent.BlockEvent, agent.ToolProgressEvent:
+		return
+	default:
+		x.mu.Lock()
+		delete(x.heard, from) // no reply is under way any more, or a new one
+		x.mu.Unlock()
+		x.describe(&m, e)
+	}
+	select {
+	case x.queue <- m:
+	default:
+		x.mu.Lock()
+		x.dropped++
+		x.mu.Unlock()
+	}
+}
+
+// begins reports whether a part of a reply tells anything: it is the first, or the call is made again.
+func (x *Exporter) begins(from task.ID, kind agent.PartKind) bool {
+	switch kind {
+	case agent.RetryPart, agent.FallbackPart:
+		return true
+	case agent.VoidPart:
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was := x.heard[from]
+	x.heard[from] = true
+	return !was
+}
+
+// describe copies what is exported of an event.
+func (x *Exporter) describe(m *moment, e agent.Event) {
+	m.took = e.Duration
+	switch e.Kind {
+	case agent.ToolStartEvent, agent.ToolDoneEvent:
+		m.id, m.name, m.failed = e.Call.ID, e.Call.Name, e.Output.IsError
+		if x.cfg.Content {
+			m.input, m.text = clip(string(e.Call.Input)), clip(e.Output.Text)
+		}
+	case agent.ReplyDoneEvent:
+		if r := e.Reply; r != nil {
+			m.id, m.name, m.reason, m.usage = r.ID, r.Model, r.StopReason, r.Usage
+			if x.cfg.Content {
+				m.text = said("assistant", r.Blocks, r.StopReason)
+			}
+		}
+	case agent.PromptEvent:
+		if x.cfg.Content {
+			m.text = said("user", e.Prompt, "")
+		}
+	case agent.CompactEvent:
+		if e.Compaction != nil {
+			m.usage, m.reason = e.Compaction.Usage, e.Compaction.Trigger
+		}
+		m.problem = problem(e.Err)
+	case agent.TurnDoneEvent:
+		m.problem = problem(e.Err)
+		if r := e.Result; r != nil {
+			m.reason, m.usage, m.turns, m.calls = r.Reason, r.Usage, r.Turns, r.ToolUses
+			for _, d := range r.Denials {
+				m.denied = append(m.denied, denied{d.ToolUseID, d.Name})
+			}
+		}
+		if x.cfg.Content && e.Err != nil {
+			m.text = clip(e.Err.Error())
+		}
+	}
+}
+
+// follow reads the log of the session.
+func (x *Exporter) follow(ctx context.Context, s Session, after task.Seq) {
+	for e, err := range s.Events(ctx, after) {
+		if err != nil {
+			break
+		}
+		m := moment{at: e.At, from: e.Task.ID, event: &e}
+		select {
+		case x.queue <- m:
+		default:
+			select { // it may wait: it reads a file, and nobody waits for it
+			case x.queue <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+		x.mu.Lock()
+		x.seq = e.Seq
+		if x.wanted != nil && x.seq >= x.want {
+			close(x.wanted)
+			x.wanted = nil
+		}
+		x.mu.Unlock()
+	}
+}
+
+// run makes spans of the queue.
+func (x *Exporter) run(ctx context.Context) {
+	for {
+		select {
+		case m := <-x.queue:
+			x.fold.take(ctx, m)
+		case <-x.stop:
+			for {
+				select {
+				case m := <-x.queue:
+					x.fold.take(ctx, m)
+				default:
+					x.fold.close(x.lost())
+					return
+				}
+			}
+		}
+	}
+}
+
+func (x *Exporter) lost() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.dropped
+}
+
+// Ended says that last is the newest event of the log, which is about to be closed. It returns when that
+// was read, after a second at most.
+func (x *Exporter) Ended(last task.Seq) {
+	if x == nil || x.fold == nil {
+		return
+	}
+	x.mu.Lock()
+	if x.seq >= last {
+		x.mu.Unlock()
+		return
+	}
+	wanted := make(chan struct{})
+	x.want, x.wanted = last, wanted
+	x.mu.Unlock()
+	timer := time.NewTimer(lastEvents)
+	defer timer.Stop()
+	select {
+	case <-wanted:
+	case <-timer.C:
+	}
+}
+
+// Close sends what was not sent yet. The session is closed.
+func (x *Exporter) Close() {
+	if x == nil || x.end == nil {
+		return
+	}
+	x.end()
+	x.reads.Wait()
+	close(x.stop)
+	x.work.Wait()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), flushLimit, errors.New("the collector takes too long"))
+	defer cancel()
+	if x.out != nil {
+		x.out.close(ctx)
+	}
+}
+
+func (x *Exporter) tell(err error) {
+	x.cfg.Tell("telemetry: " + err.Error())
+}
+
+func clip(s string) string { return clean(s, contentBytes) }
+
+// clean is at most n bytes of a text that can be sent: one string that is no UTF-8 makes a collector refuse
+// everything sent with it.
+func clean(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// problem is the error.type of an error.
+func problem(err error) string {
+	if err == nil {
+		return ""
+	}
+	if m := (*agent.ModelError)(nil); errors.As(err, &m) {
+		return m.Kind
+	}
+	return "_OTHER"
+}
+
+// said is a message in the form of gen_ai.input.messages and gen_ai.output.messages.
+func said(role string, blocks []agent.Block, finish string) string {
+	type part struct {
+		Type      string          `json:"type"`
+		Content   string          `json:"content,omitempty"`
+		ID        string          `json:"id,omitempty"`
+		Name      string          `json:"name,omitempty"`
+		Arguments json.RawMessage `json:"arguments,omitempty"`
+	}
+	var parts []part
+	left := contentBytes
+	for _, b := range blocks {
+		if left <= 0 {
+			break
+		}
+		switch b.Type {
+		case "text":
+			text := clean(b.Text, left)
+			left -= len(text)
+			parts = append(parts, part{Type: "text", Content: text})
+		case "tool_use":
+			if left -= len(b.Input); left > 0 {
+				parts = append(parts, part{Type: "tool_call", ID: b.ID, Name: b.Name, Arguments: b.Input})
+			}
+		}
+	}
+	raw, err := json.Marshal([]any{struct {
+		Role   string `json:"role"`
+		Parts  []part `json:"parts"`
+		Finish string `json:"finish_reason,omitempty"`
+	}{role, parts, finish}})
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
