@@ -156,8 +156,9 @@ func (a Answer) responsesStream(model string) []byte {
 		last["incomplete_details"] = map[string]any{"reason": why}
 	}
 	u := a.Usage
+	input := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens
 	last["usage"] = map[string]any{
-		"input_tokens": u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens, "output_tokens": u.OutputTokens,
+		"input_tokens": input, "output_tokens": u.OutputTokens, "total_tokens": input + u.OutputTokens,
 		"input_tokens_details": map[string]any{"cached_tokens": u.CacheReadTokens},
 	}
 	event(name, map[string]any{"response": last})
