@@ -439,6 +439,17 @@ func (g *Gate) Decide(c agent.Call) Verdict {
 	return g.settle(g.explain(r, v))
 }
 
+// DecideForeign is [Gate.Decide] of a call of another program, whose input may have a form that is
+// not known here: that alone is a question, except in plan mode.
+func (g *Gate) DecideForeign(c agent.Call) Verdict {
+	v := g.Decide(c)
+	unknown := v.Decision == Deny && v.Rule == "" && g.request(c).bad != ""
+	if unknown && g.rules.Mode != Plan && g.with().only == nil {
+		return Verdict{Decision: Ask, Reason: v.Reason, UserOnly: true}
+	}
+	return v
+}
+
 // Judge is [Gate.Decide] of a call of a tool with an input.
 func (g *Gate) Judge(tool string, input json.RawMessage) Verdict {
 	return g.Decide(agent.Call{Name: tool, Input: input})

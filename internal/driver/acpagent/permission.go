@@ -36,9 +36,11 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 		}
 		d.Reason = "it was allowed once, and the agent offers to have it allowed for good only"
 	}
-	c.a.say("%s was not allowed: %s", w.Shown.Name, line(d.Reason, 500))
+	denied := w.Shown.Name + " was not allowed: " + line(d.Reason, 500)
+	c.a.say("%s", denied)
 	t.mu.Lock()
-	t.did("[" + w.Shown.Name + " was not allowed: " + line(d.Reason, 500) + "]")
+	t.did("[" + denied + "]")
+	t.denied = denied
 	t.mu.Unlock()
 	for _, kind := range []string{"reject_once", "reject_always"} {
 		if id := option(r.Options, kind); id != "" {

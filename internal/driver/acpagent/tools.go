@@ -27,7 +27,7 @@ func (t *turn) tool(u toolCall, content []block, dir string) []agent.Part {
 	}
 	ended := o.Status == "completed" || o.Status == "failed"
 	var parts []agent.Part
-	if !o.shown && (ended || o.Status == "in_progress" || len(o.RawInput) > 2) {
+	if !o.shown && (ended || o.Status == "in_progress" || o.whole(dir)) {
 		parts = append(parts, t.begin(o, dir)...)
 	}
 	if ended && !o.done {
@@ -36,6 +36,12 @@ func (t *turn) tool(u toolCall, content []block, dir string) []agent.Part {
 			Output: agent.Output{Text: o.result(), IsError: o.Status == "failed"}})
 	}
 	return parts
+}
+
+// whole reports whether the input of a call is there before the call runs. Some agents tell of a
+// command before they know it.
+func (o *tool) whole(dir string) bool {
+	return len(o.RawInput) > 2 && (o.ToolKind != "execute" || o.wants(dir).Understood)
 }
 
 // merge adds what is new of a call; nil: too many are followed. The caller holds mu.
@@ -289,6 +295,9 @@ func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call,
 		}
 	}
 	folders, good := texts(in, folderKeys())
+	if strings.TrimSpace(text) == "" && o.ToolKind == "execute" { // a title may be the command: rules that deny it bind
+		text, understood = o.Title, false
+	}
 	if strings.TrimSpace(text) == "" {
 		return nil, false
 	}

@@ -173,6 +173,8 @@ type turn struct {
 	work  strings.Builder // of what came before it
 	tools map[string]*tool
 	plan  string
+
+	denied string // why the newest call that was not allowed was not
 }
 
 // take sends a prompt and follows the turn to its end.
@@ -237,7 +239,7 @@ func (a *Agent) finish(
 	ctx context.Context, c *conn, t *turn, got prompted, err error, on func(agent.Part),
 ) (*agent.Reply, error) {
 	t.mu.Lock()
-	open := t.unfinished()
+	open, denied := t.unfinished(), t.denied
 	t.mu.Unlock()
 	for _, p := range open {
 		on(p)
@@ -265,6 +267,9 @@ func (a *Agent) finish(
 		return nil, &agent.LimitError{Limit: "max_turns",
 			Text: "agent " + a.o.Name + " stopped at its own limit of requests in a turn (let it go on by a message)"}
 	case "cancelled":
+		if denied != "" { // some end their turn then, so that the user says what they should do
+			return nil, fmt.Errorf("agent %s ended its turn: %s (let it go on by a message)", a.o.Name, denied)
+		}
 		return nil, fmt.Errorf("agent %s says that its turn was cancelled, and nobody has cancelled it", a.o.Name)
 	}
 	return nil, fmt.Errorf("agent %s ended its turn with the reason %.60q, which the protocol does not know",

@@ -140,7 +140,7 @@ func (k *Environment) permitOutside(ctx context.Context, w acpagent.Wanted) (age
 	}
 	gate := k.Gate()
 	for _, call := range append(slices.Clip(w.Calls), w.Shown) {
-		if v := gate.Decide(call); v.Decision == permission.Deny {
+		if v := gate.DecideForeign(call); v.Decision == permission.Deny {
 			return agent.Decision{Reason: v.Reason, Suggest: v.Suggest}, nil
 		}
 	}

@@ -179,12 +179,15 @@ func (a *agent) do(ctx context.Context, s, line string, result map[string]any) {
 		}
 		a.update(s, map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status,
 			"content": []any{map[string]any{"type": "content", "content": content(string(out))}}})
-	case "ask", "askodd", "asklasting": // permission for a command
+	case "ask", "askodd", "asktitle", "asklasting": // permission for a command
 		a.tools++
 		call := map[string]any{"toolCallId": fmt.Sprint("t", a.tools), "title": rest, "kind": "execute", "status": "pending",
 			"rawInput": map[string]any{"command": rest}}
 		if word == "askodd" {
 			call["kind"], call["rawInput"] = "other", map[string]any{"odd": rest}
+		}
+		if word == "asktitle" {
+			delete(call, "rawInput")
 		}
 		options := []any{
 			map[string]any{"optionId": "always", "name": "Always", "kind": "allow_always"},
