@@ -113,6 +113,11 @@ endif
 conformance: ## the conformance suite of MCP against Drover, in both revisions; needs npm
 	DROVER_CONFORMANCE=1 go test ./test/conformance -count=1 -v
 
+# Agents of other vendors from npm as tasks; see docs/other-agents.md.
+.PHONY: vendors
+vendors: ## drive real agents of other vendors against a model on loopback: make vendors [VENDOR=codex]; needs npm, Linux on x64
+	VENDORS=1 go test ./test/vendors -count=1 -v -timeout 30m -run 'TestVendors/$(VENDOR)'
+
 .PHONY: known-failures
 known-failures: ## failures of such tools, tried on the built program: make known-failures [FAILURE=orphans]
 	@cd test/knownfailures && KNOWN_FAILURES=1 FAILURE='$(FAILURE)' go test -run TestKnownFailures -count 1 -timeout 10m

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,9 +31,9 @@ type vendor struct {
 	name    string
 	command string
 	args    []string
-	login   bool // it has no key, so that it says what is missing
-	// env are the variables by which it finds the model server at url, and files what it has
-	// below the user's home.
+	gemini  bool // its model speaks the Gemini API
+	// env are the variables by which it finds the model server at url, and files those of its
+	// user: user is the home, and config the folder of settings.
 	env   func(url string) map[string]string
 	files func(url string) map[string]string
 	// call is the call of its own tool that runs a command.
@@ -55,7 +56,7 @@ func vendors() []vendor {
 			name: "codex", command: "codex-acp",
 			env: func(string) map[string]string { return map[string]string{"OPENAI_API_KEY": "none"} },
 			files: func(url string) map[string]string {
-				return map[string]string{".codex/config.toml": `model = "gpt-5"
+				return map[string]string{"user/.codex/config.toml": `model = "gpt-5"
 model_provider = "here"
 approval_policy = "untrusted"
 sandbox_mode = "danger-full-access"
@@ -68,6 +69,34 @@ env_key = "OPENAI_API_KEY"
 			},
 			call: func(command string) modeltest.Answer {
 				return modeltest.Call("shell_command", map[string]any{"command": command})
+			},
+		},
+		{
+			name: "gemini", command: "gemini", args: []string{"--acp"}, gemini: true,
+			env: func(url string) map[string]string {
+				return map[string]string{"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "none", "GEMINI_MODEL": "gemini-2.5-pro",
+					"GEMINI_CLI_NO_RELAUNCH": "true"}
+			},
+			files: func(string) map[string]string {
+				return map[string]string{"user/.gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}},
+"privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false}, "general": {"disableAutoUpdate": true}}`}
+			},
+			call: func(command string) modeltest.Answer {
+				return modeltest.Call("run_shell_command", map[string]any{"command": command, "description": "run it"})
+			},
+		},
+		{
+			name: "opencode", command: "../opencode-linux-x64/bin/opencode", args: []string{"acp"},
+			env: func(string) map[string]string {
+				return map[string]string{"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+			},
+			files: func(url string) map[string]string {
+				return map[string]string{"config/opencode/opencode.json": `{"provider": {"here": {"npm": "@ai-sdk/openai-compatible",
+"options": {"baseURL": "` + url + `/v1", "apiKey": "none"}, "models": {"m": {"name": "m"}}}},
+"model": "here/m", "small_model": "here/m", "permission": {"bash": "ask"}, "autoupdate": false}`}
+			},
+			call: func(command string) modeltest.Answer {
+				return modeltest.Call("bash", map[string]any{"command": command, "description": "run it"})
 			},
 		},
 		{
@@ -162,7 +191,7 @@ func TestVendors(t *testing.T) {
 	for _, v := range vendors() {
 		for name, test := range map[string]func(*trial){
 			"prompt": (*trial).prompt, "permission": (*trial).permission, "denied": (*trial).denied, "message": (*trial).message,
-			"stop": (*trial).stop, "killed": (*trial).killed, "twenty": (*trial).twenty,
+			"stop": (*trial).stop, "killed": (*trial).killed,
 		} {
 			t.Run(v.name+"/"+name, func(t *testing.T) {
 				x := &trial{Place: harness.New(t, bin), v: v}
@@ -178,34 +207,45 @@ func TestVendors(t *testing.T) {
 type trial struct {
 	*harness.Place
 	v     vendor
-	model *modeltest.Server
-	held  chan struct{} // closed: answers that are held go on
+	model interface {
+		Requests() []*modeltest.Request
+		Close()
+	}
+	held chan struct{} // closed: answers that are held go on
 }
 
 // open starts the model and defines the agent.
 func (x *trial) open(programs string) {
 	x.held = make(chan struct{})
-	model, err := modeltest.New(x.answer)
-	x.Must(err)
-	x.model = model
-	x.Cleanup(model.Close)
-	for name, text := range map[string]func(string) map[string]string{"user": x.v.files} {
-		if text == nil {
-			continue
-		}
-		for file, content := range text(model.URL) {
-			path := filepath.Join(x.Work, name, file)
-			x.Must(os.MkdirAll(filepath.Dir(path), 0o700))
-			x.Must(os.WriteFile(path, []byte(content), 0o600))
+	var url string
+	if x.v.gemini {
+		model := newGemini(func(r *modeltest.Request) modeltest.Answer { return x.answer(x.Context(), r) })
+		x.model, url = model, model.URL
+	} else {
+		model, err := modeltest.New(x.answer)
+		x.Must(err)
+		x.model, url = model, model.URL
+	}
+	x.Cleanup(x.model.Close)
+	if x.v.files != nil {
+		for name, text := range x.v.files(url) {
+			x.write(name, text)
 		}
 	}
-	def, err := json.Marshal(map[string]any{"command": filepath.Join(programs, x.v.command), "args": x.v.args, "env": x.v.env(model.URL)})
+	def, err := json.Marshal(map[string]any{"command": filepath.Join(programs, x.v.command), "args": x.v.args, "env": x.v.env(url)})
 	x.Must(err)
-	path := filepath.Join(x.Work, "config", "drover", "agents", x.v.name+".md")
-	x.Must(os.MkdirAll(filepath.Dir(path), 0o700))
-	x.Must(os.WriteFile(path, []byte("---\nname: "+x.v.name+"\ndescription: of another vendor\nacp: "+string(def)+"\n---\n"), 0o600))
+	x.write("config/drover/agents/"+x.v.name+".md",
+		"---\nname: "+x.v.name+"\ndescription: of another vendor\nacp: "+string(def)+"\n---\n")
 	// Its model is on loopback, which a sandbox has none of.
 	x.Env = append(x.Env, "DROVER_SANDBOX=off")
+}
+
+// write writes a file of the user.
+func (x *trial) write(name, text string) {
+	x.Helper()
+	path := filepath.Join(x.Work, name)
+	x.Must(os.MkdirAll(filepath.Dir(path), 0o700))
+	x.Must(os.WriteFile(path, []byte(text), 0o600))
 }
 
 // answer is what the model says: what the last prompt with "model:" orders, and after the
@@ -239,15 +279,17 @@ func newest(body []byte) (order, result string, ok bool) {
 		Tools    []any             `json:"tools"`
 		Messages []json.RawMessage `json:"messages"`
 		Input    []json.RawMessage `json:"input"`
+		Contents []json.RawMessage `json:"contents"`
 	}
 	if json.Unmarshal(body, &all) != nil || len(all.Tools) == 0 {
 		return "", "", false
 	}
-	for _, item := range append(all.Messages, all.Input...) {
+	for _, item := range slices.Concat(all.Messages, all.Input, all.Contents) {
 		var head struct {
 			Role, Type string
 			Content    any
 			Output     any
+			Parts      any
 		}
 		if json.Unmarshal(item, &head) != nil {
 			continue
@@ -257,8 +299,9 @@ func newest(body []byte) (order, result string, ok bool) {
 		case head.Role == "user" && found:
 			text, _, _ = strings.Cut(text, `"`)
 			order, result, ok = text, "", true
-		case head.Role == "tool" || strings.HasSuffix(head.Type, "_call_output") || strings.Contains(string(item), `"tool_result"`):
-			result = fmt.Sprint(head.Content, head.Output)
+		case head.Role == "tool" || strings.HasSuffix(head.Type, "_call_output") || strings.Contains(string(item), `"tool_result"`),
+			strings.Contains(string(item), `"functionResponse"`):
+			result = fmt.Sprint(head.Content, head.Output, head.Parts)
 		}
 	}
 	return order, result, ok
@@ -330,8 +373,11 @@ func (x *trial) permission() {
 func (x *trial) denied() {
 	x.Settings(`{"permissions": {"deny": ["Bash(touch:*)"]}}`)
 	c := x.Run("agent", "run", x.v.name, "model: run touch made")
-	if c.Code() != 0 || x.made("made") {
+	if x.made("made") {
 		x.Errorf("a rule of ours does not bind it: %s", c)
+	}
+	if c.Code() != 0 && !strings.Contains(c.Stderr(), "ended its turn: Bash was not allowed: ") { // Codex waits for orders
+		x.Errorf("%s", c)
 	}
 	var open []any
 	if x.Read(&open, "approvals", "--json"); len(open) > 0 {
@@ -360,7 +406,7 @@ func (x *trial) stop() {
 	defer close(x.held)
 	id := strings.TrimSpace(x.Good("agent", "run", "-d", x.v.name, "model: wait"))
 	x.Until("the model is asked", func() bool { return x.asked("model: wait") })
-	if n := len(x.Procs(x.v.command)); n == 0 {
+	if n := len(x.Procs(filepath.Base(x.v.command))); n == 0 {
 		x.Error("no process of the agent is seen")
 	}
 	var receipt struct {
@@ -370,7 +416,7 @@ func (x *trial) stop() {
 	if len(receipt.Survivors) > 0 {
 		x.Errorf("left: %v", receipt.Survivors)
 	}
-	if n := x.Procs(x.v.command); len(n) > 0 {
+	if n := x.Procs(filepath.Base(x.v.command)); len(n) > 0 {
 		x.Errorf("left running: %v", n)
 	}
 	if rec := x.record(); rec["status"] != "killed" {
@@ -394,13 +440,9 @@ func (x *trial) killed() {
 	for _, host := range x.Of("host") {
 		x.Must(syscall.Kill(host.PID, syscall.SIGKILL))
 	}
-	x.Until("nothing of the agent runs", func() bool { return len(x.Procs(x.v.command)) == 0 })
-	if rec := x.record(); rec["status"] == "running" || rec["status"] == "pending" {
-		x.Errorf("status %v", rec["status"])
-	}
-}
-
-// twenty agents at once.
-func (x *trial) twenty() {
-	x.Skip("measured by hand: see docs/agents.md")
+	x.Until("nothing of the agent runs", func() bool { return len(x.Procs(filepath.Base(x.v.command))) == 0 })
+	x.Until("the task has ended", func() bool {
+		rec := x.record()
+		return rec["status"] != "running" && rec["status"] != "pending"
+	})
 }
