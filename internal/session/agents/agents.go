@@ -134,8 +134,9 @@ type Set struct {
 	Parts
 	cfg Config
 
-	teams  sync.Mutex // held over the start of a teammate
-	spills sync.Mutex // held while a hook gets an output file
+	teams    sync.Mutex // held over the start of a teammate
+	counting sync.Mutex // held over a start that counts the agents at work; taken behind teams
+	spills   sync.Mutex // held while a hook gets an output file
 
 	mu        sync.Mutex // guards the fields below
 	main      *Environment

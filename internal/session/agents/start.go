@@ -59,6 +59,10 @@ func (s *Set) Launch(
 	if spec.Sandbox, err = child.held(); err != nil {
 		return task.Record{}, nil, err
 	}
+	if s.countsAgents(me) { // of several that are started at once, each counts those before it
+		s.counting.Lock()
+		defer s.counting.Unlock()
+	}
 	if quoted := s.quote(&spec, me); quoted != "" {
 		child.notes = append(child.notes, quoted)
 	}
@@ -80,11 +84,14 @@ func (s *Set) Launch(
 	return s.Tasks.Placed(rec), child.notes, nil
 }
 
+// countsAgents reports whether a start by me is told what all agents at work will likely use.
+func (s *Set) countsAgents(me Caller) bool { return s.cfg.Limits.QuoteFrom > 0 && me.ID != "" }
+
 // quote writes into the spec of an agent what it will likely use, if the caller wants to know or
 // many agents are at work; it says what those will likely use together.
 func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 	many := []task.Record{}
-	if s.cfg.Limits.QuoteFrom > 0 && me.ID != "" {
+	if s.countsAgents(me) {
 		for _, r := range s.Tasks.Living() {
 			if r.Kind.IsAgent() && !r.IsConversation() {
 				many = append(many, r)
