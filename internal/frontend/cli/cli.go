@@ -181,7 +181,7 @@ func New(d Deps) *cobra.Command {
 		a.competeCommand(),
 		a.diff(),
 		a.merge(),
-		a.modelsCommand(), a.scheduleCommand(), a.serviceCommand())
+		a.modelsCommand(), a.scheduleCommand(), a.serviceCommand(), a.summaryCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))
 	a.root(root)

@@ -17,7 +17,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote", "demo"}},
-		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top"}},
+		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top", "summary"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
@@ -50,6 +50,7 @@ func examples() map[string][]string {
 		"schedule pause":    {"drover schedule pause nightly"},
 		"schedule resume":   {"drover schedule resume nightly"},
 		"schedule run":      {"drover schedule run nightly"},
+		"summary":           {"drover summary", "drover summary --since 7d --all-projects"},
 		"service":           {"drover service install", "drover service status"},
 		"service install":   {"drover service install"},
 		"service uninstall": {"drover service uninstall"},
