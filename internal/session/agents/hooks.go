@@ -55,6 +55,14 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	return b
 }
 
+// Notify runs the hooks of the user that are told of what no agent is about, and waits for them.
+func (s *Set) Notify(ctx context.Context, kind, title, text string) {
+	k := &Environment{s: s, Me: s.Client(s.cfg.Project, s.cfg.Env, nil)}
+	r := hook.NewRunner(s.hooksOf(subagent.Definition{}), k.base(nil, ""))
+	defer r.Close()
+	r.Notify(ctx, kind, title, text)
+}
+
 // effort is how much the agent is asked to think now; empty: nobody has chosen.
 func (k *Environment) effort() string {
 	if live := k.Me.live; live != nil {
