@@ -208,7 +208,8 @@ func TestTelemetry(t *testing.T) {
 			}
 		case strings.HasPrefix(s.GetName(), "chat "):
 			if s.GetKind() != tracepb.Span_SPAN_KIND_CLIENT || attribute(in, "gen_ai.provider.name") != `"anthropic"` ||
-				attribute(in, "gen_ai.operation.name") != `"chat"` || attribute(in, "gen_ai.usage.input_tokens") != "int_value:4310" ||
+				attribute(in, "gen_ai.operation.name") != `"chat"` ||
+				attribute(in, "gen_ai.usage.input_tokens") != "int_value:4310" ||
 				attribute(in, "gen_ai.response.id") == "" || attribute(in, "drover.cost_usd") == "" {
 				t.Errorf("%s has %v", s.GetName(), in)
 			}
@@ -243,6 +244,41 @@ func TestTelemetry(t *testing.T) {
 	}
 	if got := c.headers.Get("x-key"); got != "a b" {
 		t.Errorf("the header is %q", got)
+	}
+}
+
+// TestTelemetryEnd: what the end of a session ends is exported as it ended.
+func TestTelemetryEnd(t *testing.T) {
+	p, c := newPlace(t, build(t)), newCollector(t)
+	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		if turnOf(r) == 0 {
+			in := bash("sleep 1000")
+			in["run_in_background"] = true
+			return modeltest.Call("Bash", in)
+		}
+		return modeltest.Text("done")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test",
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL)
+	p.good("-p", "go", anything, "--no-wait")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := false
+	for _, s := range c.spans {
+		if s.GetName() != "task local_bash" {
+			continue
+		}
+		found = true
+		if got := attribute(s.GetAttributes(), "drover.task.status"); got != `"killed"` {
+			t.Errorf("the command is exported with the status %q: %v", got, s.GetAttributes())
+		}
+	}
+	if !found {
+		t.Errorf("the command is not exported: %v", c.paths())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
@@ -79,4 +80,37 @@ func TestCloseTurn(t *testing.T) {
 	}
 	rec, _ := r.sup.Get(r.cfg.Info.Session)
 	t.Logf("close: %v; main: %s %+v %s", err, rec.Status, rec.Cause, rec.Error)
+}
+
+// Who reads the log to its end has the time for that: the ends of what the session ends are in it, and it is open.
+func TestEnded(t *testing.T) {
+	var told []task.Seq
+	var read []task.Event
+	var r *testSession
+	r = open(t, "", func(c *Config) {
+		c.Ended = func(last task.Seq) {
+			told = append(told, last)
+			for e, err := range r.Events(r.ctx, 0) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if read = append(read, e); e.Seq == last {
+					return
+				}
+			}
+		}
+	})
+	if _, err := r.Start(r.ctx, []control.StartRequest{{Shell: &control.ShellRequest{Line: "exec sleep 1000"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || len(read) == 0 {
+		t.Fatalf("told of the end %v, read %d events", told, len(read))
+	}
+	if e := read[len(read)-1]; e.Task.Status != task.Killed {
+		t.Errorf("the last event is %s of a task that is %s", e.Verb, e.Task.Status)
+	}
 }
