@@ -31,6 +31,7 @@ type providers struct {
 	meter  metric.Meter
 	logger log.Logger
 	ends   []func(context.Context) error
+	hurry  chan struct{} // closed by close
 	tell   func(error)
 }
 
@@ -39,6 +40,7 @@ type providers struct {
 func (x *Exporter) provide(ctx context.Context, info control.Info) (*providers, error) {
 	var once sync.Once
 	p := &providers{
+		hurry:  make(chan struct{}),
 		tracer: notrace.NewTracerProvider().Tracer(scope),
 		meter:  nometer.NewMeterProvider().Meter(scope),
 		logger: noop.NewLoggerProvider().Logger(scope),
@@ -55,7 +57,7 @@ func (x *Exporter) provide(ctx context.Context, info control.Info) (*providers, 
 	if err != nil {
 		return nil, err
 	}
-	to := otlp.Config{Env: x.cfg.Env, Endpoint: x.cfg.Endpoint}
+	to := otlp.Config{Env: x.cfg.Env, Endpoint: x.cfg.Endpoint, Hurry: p.hurry}
 	if x.signals.Traces {
 		e, err := otlp.NewTraces(to)
 		if err != nil {
@@ -85,6 +87,7 @@ func (x *Exporter) provide(ctx context.Context, info control.Info) (*providers, 
 
 // close sends what is left, all signals at the same time, until ctx ends.
 func (p *providers) close(ctx context.Context) {
+	close(p.hurry)
 	var all sync.WaitGroup
 	for _, end := range p.ends {
 		all.Go(func() {

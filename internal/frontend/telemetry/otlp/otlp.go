@@ -49,6 +49,9 @@ type Config struct {
 	Endpoint string // where no variable says any; empty: port 4318 of this machine
 
 	Wait time.Duration // before a request is made again; doubles each time; 0: half a second
+
+	// Hurry is closed when the process ends: then a collector that cannot be reached is not tried again.
+	Hurry <-chan struct{}
 }
 
 // Endpoint returns the variable with the endpoint of a signal alone.
@@ -61,6 +64,7 @@ type client struct {
 	gzip    bool
 	limit   time.Duration // for one request with all its tries
 	wait    time.Duration
+	hurry   <-chan struct{}
 	http    *http.Client
 }
 
@@ -83,7 +87,8 @@ func newClient(c Config, s Signal) (*client, error) {
 		return nil, fmt.Errorf("send %s to %.200q: that is no address of HTTP (give one such as %s)",
 			strings.ToLower(string(s)), at, defaultEndpoint)
 	}
-	out := &client{url: at, limit: defaultTimeout, wait: cmp.Or(c.Wait, defaultWait), headers: http.Header{}}
+	out := &client{url: at, limit: defaultTimeout, wait: cmp.Or(c.Wait, defaultWait), hurry: c.Hurry,
+		headers: http.Header{}}
 	value, variable := of("HEADERS")
 	for pair := range strings.SplitSeq(value, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -159,16 +164,20 @@ func (c *client) send(ctx context.Context, message any) error {
 	defer cancel()
 	wait := c.wait
 	for try := 1; ; try++ {
-		again, after, err := c.post(ctx, body)
-		if err == nil {
-			return nil
-		}
-		if !again || try == tries {
+		next, after, err := c.post(ctx, body)
+		if err == nil || next == fails || try == tries {
 			return err
+		}
+		var hurry <-chan struct{}
+		if next == unreachable {
+			hurry = c.hurry
 		}
 		timer := time.NewTimer(min(max(wait, after), longestWait))
 		select {
 		case <-timer.C:
+		case <-hurry:
+			timer.Stop()
+			return err
 		case <-ctx.Done():
 			timer.Stop()
 			return err
@@ -187,11 +196,20 @@ func compressed(body []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// post makes one request. again reports whether another may succeed, after some time.
-func (c *client) post(ctx context.Context, body []byte) (again bool, after time.Duration, err error) {
+// verdict is whether a request that has failed may succeed later.
+type verdict int
+
+const (
+	fails       verdict = iota // it does not
+	unreachable                // nobody has answered
+	busy                       // the collector has no time
+)
+
+// post makes one request, and says after which time another may succeed.
+func (c *client) post(ctx context.Context, body []byte) (next verdict, after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return false, 0, fmt.Errorf("send to %s: %w", c.url, err)
+		return fails, 0, fmt.Errorf("send to %s: %w", c.url, err)
 	}
 	req.Header = c.headers.Clone()
 	req.Header.Set("Content-Type", "application/json")
@@ -204,21 +222,24 @@ func (c *client) post(ctx context.Context, body []byte) (again bool, after time.
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return ctx.Err() == nil, 0, fmt.Errorf("send to %s: %w", c.url, bare(err))
+		if ctx.Err() == nil {
+			next = unreachable
+		}
+		return next, 0, fmt.Errorf("send to %s: %w", c.url, bare(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // it is for the error only
 	switch {
 	case resp.StatusCode/100 == 2:
-		return false, 0, refused(c.url, answer)
+		return fails, 0, refused(c.url, answer)
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusBadGateway,
 		resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
-		again = true
+		next = busy
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 			after = time.Duration(s) * time.Second
 		}
 	}
-	return again, after, fmt.Errorf("send to %s: the collector answered %s", c.url, resp.Status)
+	return next, after, fmt.Errorf("send to %s: the collector answered %s", c.url, resp.Status)
 }
 
 // bare is an error of HTTP without the address, which the caller says.

@@ -101,6 +101,21 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
+// When the process ends, a collector that cannot be reached is not tried again.
+func TestHurry(t *testing.T) {
+	hurry := make(chan struct{})
+	close(hurry)
+	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "3600000"}
+	e, err := otlp.NewTraces(otlp.Config{Wait: time.Hour, Hurry: hurry, Env: func(name string) string { return env[name] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := tracetest.SpanStubs{{Name: "x"}}.Snapshots()
+	if err := e.ExportSpans(context.Background(), spans); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+}
+
 // A collector that never answers costs the limit, and no more.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
