@@ -5,6 +5,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/change"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
 )
 
 // Diff returns what a task has changed in a worktree of its own.
@@ -14,4 +15,17 @@ func (s *Session) Diff(ctx context.Context, req control.DiffRequest) (control.Di
 		return control.Diff{}, err
 	}
 	return change.Read(ctx, s.cfg.Agents.Worktrees, rec, req)
+}
+
+// Comment sends comments on lines of a diff to the agent of a task.
+func (s *Session) Comment(ctx context.Context, req control.CommentRequest) (task.Record, error) {
+	rec, err := s.Get(ctx, req.Ref)
+	if err != nil {
+		return rec, err
+	}
+	text, err := change.Comments(ctx, s.cfg.Agents.Worktrees, rec, req)
+	if err != nil {
+		return rec, err
+	}
+	return s.Send(ctx, control.SendRequest{Ref: string(rec.ID), Text: text, Env: req.Env})
 }

@@ -263,6 +263,21 @@ func parseFiles(text string) []File {
 	return files
 }
 
+// Content is a file of the change, or with old of its base. It returns [fs.ErrNotExist]
+// for what is no file there.
+func (c Change) Content(ctx context.Context, path string, old bool) ([]byte, error) {
+	at := c.Tree
+	if old {
+		at = c.Base
+	}
+	out, err := c.git().Run(ctx, "cat-file", "blob", at+":"+filepath.Clean(path))
+	var none *gitrun.Error
+	if errors.As(err, &none) {
+		return nil, fs.ErrNotExist
+	}
+	return out, err
+}
+
 // Patch is the change as a patch. With binary it has the content of binary files too,
 // so that git can apply it.
 func (c Change) Patch(ctx context.Context, paths []string, binary bool) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/change"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
 )
 
 // Diff implements [control.API].
@@ -15,4 +16,9 @@ func (a *Archive) Diff(ctx context.Context, req control.DiffRequest) (control.Di
 		return control.Diff{}, err
 	}
 	return change.Read(ctx, worktree.Open(a.place.Project().Root().Worktrees()), rec, req)
+}
+
+// Comment is refused, as Send is.
+func (a *Archive) Comment(_ context.Context, req control.CommentRequest) (task.Record, error) {
+	return task.Record{}, a.goOn("comment on the diff of " + req.Ref)
 }

@@ -154,8 +154,11 @@ func parse(patch string, most int) (list []control.DiffHunk, cut bool) {
 			at, oldLine, newLine = &list[len(list)-1], h.OldStart, h.NewStart
 			continue
 		}
-		if at == nil || text == "" || text[0] == '\\' {
+		if at == nil || strings.HasPrefix(text, "\\") {
 			continue
+		}
+		if text == "" { // an empty line as diff.suppressBlankEmpty has it
+			text = " "
 		}
 		if lines++; lines > most {
 			return list[:len(list)-1], true

@@ -110,6 +110,11 @@ type API interface {
 	// Diff returns what a task has changed in a worktree of its own, while it runs and after.
 	Diff(ctx context.Context, req DiffRequest) (Diff, error)
 
+	// Comment sends comments on lines of a diff to the agent of a task, as one message with the
+	// lines, in the way of Send. If Digest is set and the change is another by now, it is a
+	// [Conflict] and sends nothing.
+	Comment(ctx context.Context, req CommentRequest) (task.Record, error)
+
 	// Prompt gives the main agent something to do. It returns when the prompt
 	// is queued.
 	Prompt(ctx context.Context, req PromptRequest) error

@@ -270,6 +270,11 @@ func (c *Client) Diff(ctx context.Context, req DiffRequest) (Diff, error) {
 	return call[Diff](ctx, c, http.MethodPost, "/v1/diff", req)
 }
 
+// Comment implements [API].
+func (c *Client) Comment(ctx context.Context, req CommentRequest) (task.Record, error) {
+	return call[task.Record](ctx, c, http.MethodPost, "/v1/comments", req)
+}
+
 // Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)

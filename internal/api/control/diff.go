@@ -19,6 +19,25 @@ type DiffRequest struct {
 	Patch bool     `json:"patch,omitempty"` // the patch instead of hunks
 }
 
+// CommentRequest sends comments on lines of a diff to the agent of a task, as one message.
+type CommentRequest struct {
+	Ref      string        `json:"ref"`
+	Digest   string        `json:"digest,omitempty"` // of the diff that was shown; empty: the change as it is now
+	Comments []LineComment `json:"comments"`
+	Env      []string      `json:"env,omitempty"` // as in SendRequest
+}
+
+// LineComment is what the user says about a line.
+type LineComment struct {
+	Path string `json:"path"`
+	Line int    `json:"line,omitempty"` // from 1; 0: the whole file
+	Old  bool   `json:"old,omitempty"`  // the line is one of the file before the change
+	Text string `json:"text"`
+}
+
+// MaxComments limits the comments of a request.
+const MaxComments = 200
+
 // Diff is what a task has changed against the commit that its worktree began at, with what is
 // not committed.
 type Diff struct {

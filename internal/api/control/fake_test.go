@@ -504,3 +504,7 @@ func (f *fake) Fork(_ context.Context, req ForkRequest) (Forked, error) {
 func (f *fake) Diff(_ context.Context, req DiffRequest) (Diff, error) {
 	return Diff{Task: task.ID(req.Ref), Files: []DiffFile{}, Count: len(req.Paths)}, nil
 }
+
+func (f *fake) Comment(_ context.Context, req CommentRequest) (task.Record, error) {
+	return task.Record{ID: task.ID(req.Ref)}, nil
+}

@@ -132,6 +132,7 @@ func (s *Server) handler() http.Handler {
 	route("GET /v1/prompts", s.prompts)
 	route("POST /v1/fork", s.fork)
 	route("POST /v1/diff", s.diff)
+	route("POST /v1/comments", s.comment)
 	route("POST /v1/send", s.send)
 	route("POST /v1/pause", s.pause)
 	route("POST /v1/resume", s.resume)
@@ -259,7 +260,7 @@ func reply[T any](w http.ResponseWriter, v T, err error) error {
 func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	limit := s.small
 	switch into.(type) {
-	case *startBody, *ResumeRequest:
+	case *startBody, *ResumeRequest, *CommentRequest:
 		limit = s.largest
 	case *PromptRequest: // with images
 		limit = 2 * s.largest
@@ -539,6 +540,15 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v, err := s.api.Diff(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) comment(w http.ResponseWriter, r *http.Request) error {
+	var req CommentRequest
+	if err := s.read(w, r, &req); err != nil {
+		return err
+	}
+	v, err := s.api.Comment(r.Context(), req)
 	return reply(w, v, err)
 }
 

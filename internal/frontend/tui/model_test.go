@@ -64,6 +64,10 @@ func (s *session) Prompts(context.Context) (control.Prompts, error) {
 	return control.Prompts{Prompts: []control.PromptEntry{{N: 1, ID: "u1", Text: "first thing"}, {N: 2, ID: "u2", Text: "second thing"}}}, nil
 }
 
+func (s *session) Comment(context.Context, control.CommentRequest) (task.Record, error) {
+	return task.Record{}, nil
+}
+
 func (s *session) Diff(context.Context, control.DiffRequest) (control.Diff, error) {
 	return control.Diff{}, nil
 }
