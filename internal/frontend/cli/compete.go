@@ -31,6 +31,8 @@ type contest struct {
 	check    string   // a command; empty: none
 	timeout  time.Duration
 	settings string
+	merge    bool   // the best one
+	into     string // a branch
 	json     bool
 }
 
@@ -45,7 +47,10 @@ and time. An agent is the name of its type, as ` + "`drover agents`" + ` lists t
 A judge is one more agent, which reads all changes and chooses.
 
 The work is a workflow: ` + "`drover ps --tree`" + ` shows it, and each agent can be stopped. The
-worktrees with changes stay until you merge or remove them.`,
+worktrees with changes stay until you merge or remove them.
+
+--merge merges the one that the judge has chosen, or without a judge the only one that has
+changed something and passes the check, as ` + "`drover merge`" + ` does.`,
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case len(words) != 1 || strings.TrimSpace(words[0]) == "":
@@ -53,6 +58,10 @@ worktrees with changes stay until you merge or remove them.`,
 			case len(c.agents) < 2 || len(c.agents) > maxRivals:
 				return usage(fmt.Sprintf("--agents: %d agents", len(c.agents)),
 					fmt.Sprintf("name 2 to %d, with commas between", maxRivals))
+			case c.merge && c.judge == "" && c.check == "":
+				return usage("--merge needs something that chooses", "give --judge, --check or both")
+			case c.into != "" && !c.merge:
+				return usage("--into is for --merge", "give that too")
 			}
 			return nil
 		},
@@ -63,6 +72,8 @@ worktrees with changes stay until you merge or remove them.`,
 	f.StringVar(&c.check, "check", "", "a shell `COMMAND` that is run in each worktree, such as 'go test ./...'")
 	f.StringVar(&c.judge, "judge", "", "an `AGENT` that reads all changes and chooses")
 	f.DurationVar(&c.timeout, "timeout", 0, "stop all of it after this time")
+	f.BoolVar(&c.merge, "merge", false, "merge the best one")
+	f.StringVar(&c.into, "into", "", "the `BRANCH` to merge to; default: the one that is checked out here")
 	f.StringVar(&c.settings, "settings", "", "a settings file, or JSON")
 	f.BoolVar(&c.json, "json", false, "print JSON")
 	return cmd
@@ -92,7 +103,8 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 		return usage(faults[0].Text, "see `drover compete --help`")
 	}
 	opening := Opening{Title: "compete: " + Title(prompt), Settings: c.settings, Answerable: true}
-	return a.Here(ctx, opening, func(ctx context.Context, s control.API) error {
+	var r competition
+	err = a.Here(ctx, opening, func(ctx context.Context, s control.API) error {
 		rec, err := a.startOne(ctx, s, control.StartRequest{Timeout: c.timeout, Env: a.Env, Cwd: a.Cwd,
 			Workflow: &control.WorkflowRequest{File: file, Params: params}})
 		if err != nil {
@@ -105,8 +117,57 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 		if answer.Task.Status != task.Completed {
 			return flowEnd(answer.Task)
 		}
-		return a.judged(ctx, s, c, answer)
+		r, err = a.judged(ctx, s, c, answer)
+		return err
 	})
+	if err == nil && c.merge {
+		r.Merged, err = a.mergeBest(ctx, c, r)
+	}
+	if c.json && r.Rivals != nil {
+		if printed := a.printIndented(r); err == nil {
+			err = printed
+		}
+	}
+	return err
+}
+
+// mergeBest merges the best change of a competition. Its agent is told nothing: its session
+// has ended.
+func (a *app) mergeBest(ctx context.Context, c contest, r competition) ([]Merged, error) {
+	i, why := best(r.Rivals, c.judge != "", c.check != "")
+	if i < 0 {
+		return nil, &ExitError{Code: 1, Err: fmt.Errorf("merge the best change: %s (choose with `drover merge TASK`)", why)}
+	}
+	tasks, err := a.resolveAll(ctx, []string{string(r.Rivals[i].Task)}, false)
+	if err != nil {
+		return nil, err
+	}
+	m := merging{into: c.into, check: c.check, noReturn: true, settings: c.settings, json: c.json}
+	return a.mergeTasks(ctx, m, tasks)
+}
+
+// best is the change to merge: that which the judge has chosen, or without a judge the only
+// one that can be. A negative one says why there is none.
+func best(list []Rival, judged, checked bool) (int, string) {
+	var can []int
+	for i, r := range list {
+		ok := r.Files > 0 && r.Status == string(task.StepCompleted) && (!checked || r.Check == "passed")
+		switch {
+		case judged && r.Chosen && !ok:
+			return -1, fmt.Sprintf("%d, which was chosen, has changed nothing, has failed or does not pass the check", r.Number)
+		case ok && (!judged || r.Chosen):
+			can = append(can, i)
+		}
+	}
+	switch {
+	case len(can) == 1:
+		return can[0], ""
+	case judged:
+		return -1, "the judge has chosen none"
+	case len(can) > 1:
+		return -1, fmt.Sprintf("%d of them pass the check", len(can))
+	}
+	return -1, "none of them passes the check"
 }
 
 // head is the commit from which the agents begin.
@@ -218,11 +279,19 @@ type Rival struct {
 	Chosen  bool           `json:"chosen"`
 }
 
-// judged prints the table.
-func (a *app) judged(ctx context.Context, s control.API, c contest, answer control.Answer) error {
+// competition is how all did.
+type competition struct {
+	Workflow task.ID  `json:"workflow"`
+	Rivals   []Rival  `json:"agents"`
+	Judge    string   `json:"judge,omitempty"`
+	Merged   []Merged `json:"merged,omitempty"`
+}
+
+// judged reads how a competition went, and prints the table unless JSON is asked for.
+func (a *app) judged(ctx context.Context, s control.API, c contest, answer control.Answer) (competition, error) {
 	var out map[string]string
 	if err := json.Unmarshal([]byte(answer.Text), &out); err != nil {
-		return fmt.Errorf("read the outputs of the competition: %w", err)
+		return competition{}, fmt.Errorf("read the outputs of the competition: %w", err)
 	}
 	steps := map[string]task.Step{}
 	if p := answer.Task.Progress; p != nil {
@@ -244,27 +313,23 @@ func (a *app) judged(ctx context.Context, s control.API, c contest, answer contr
 		if st.Task != "" {
 			rec, err := s.Get(ctx, string(st.Task))
 			if err != nil {
-				return err
+				return competition{}, err
 			}
 			r.Usage, r.Tree, r.Seconds = rec.Usage, rec.Worktree, rec.Duration(time.Now()).Seconds()
 		}
 		completed = completed || st.Status == task.StepCompleted
 		rivals[i] = r
 	}
-	var err error
-	if c.json {
-		err = a.printIndented(struct {
-			Workflow task.ID `json:"workflow"`
-			Rivals   []Rival `json:"agents"`
-			Judge    string  `json:"judge,omitempty"`
-		}{answer.Task.ID, rivals, out["judge"]})
-	} else {
-		err = a.rivals(rivals, out["judge"], c.check != "")
+	all := competition{Workflow: answer.Task.ID, Rivals: rivals, Judge: out["judge"]}
+	if !c.json {
+		if err := a.rivals(rivals, out["judge"], c.check != ""); err != nil {
+			return all, err
+		}
 	}
-	if err == nil && !completed {
-		return &ExitError{Code: 1, Err: errors.New("no agent has completed the task (see why with `drover logs ID`)")}
+	if !completed {
+		return all, &ExitError{Code: 1, Err: errors.New("no agent has completed the task (see why with `drover logs ID`)")}
 	}
-	return err
+	return all, nil
 }
 
 func (a *app) rivals(list []Rival, judge string, checked bool) error {

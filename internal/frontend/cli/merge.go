@@ -99,25 +99,36 @@ func (a *app) merge() *cobra.Command {
 	return cmd
 }
 
-// mergeAll merges the changes of some tasks, in their order.
+// mergeAll merges the changes of some tasks, in their order, and prints what became of them.
 func (a *app) mergeAll(ctx context.Context, m merging, tasks []found) error {
+	results, err := a.mergeTasks(ctx, m, tasks)
+	if m.json && results != nil {
+		if printed := a.printIndented(results); err == nil {
+			err = printed
+		}
+	}
+	return err
+}
+
+// mergeTasks is mergeAll that prints no JSON. The results hold beside an error.
+func (a *app) mergeTasks(ctx context.Context, m merging, tasks []found) ([]Merged, error) {
 	for _, f := range tasks {
 		if !f.record.Status.Terminal() {
-			return &control.Error{Code: control.Conflict,
+			return nil, &control.Error{Code: control.Conflict,
 				Message: fmt.Sprintf("merge the change of %s: its agent is still at work", f.record.ID),
 				Fix:     fmt.Sprintf("wait for it: `drover wait %s`", f.record.ID)}
 		}
 	}
 	set, err := a.Settings(m.settings)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.check == "" && !m.noCheck {
 		m.check = set.Merge.Check
 	}
 	if m.pull {
 		if _, err := exec.LookPath("gh"); err != nil {
-			return fmt.Errorf("open a pull request: gh is not installed (see https://cli.github.com, or merge without --pr): %w",
+			return nil, fmt.Errorf("open a pull request: gh is not installed (see https://cli.github.com, or merge without --pr): %w",
 				err)
 		}
 	}
@@ -132,11 +143,6 @@ func (a *app) mergeAll(ctx context.Context, m merging, tasks []found) error {
 		opening := Opening{Title: "merge: " + strings.Join(refs(tasks), " "), Settings: m.settings, Answerable: true}
 		err = a.Here(ctx, opening, run)
 	}
-	if m.json && results != nil {
-		if printed := a.printIndented(results); err == nil {
-			err = printed
-		}
-	}
 	not := 0
 	for _, r := range results {
 		if r.Status != "merged" && r.Status != "proposed" && r.Status != "nothing" {
@@ -146,7 +152,7 @@ func (a *app) mergeAll(ctx context.Context, m merging, tasks []found) error {
 	if err == nil && not > 0 {
 		err = &ExitError{Code: 1, Err: fmt.Errorf("%d of %s not merged", not, several(len(tasks), "change"))}
 	}
-	return err
+	return results, err
 }
 
 // train merges one change after the other. What fails for one change is in its result; an
