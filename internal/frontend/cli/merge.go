@@ -208,6 +208,7 @@ func (a *app) mergeOne(ctx context.Context, s control.API, m merging, t *merge.T
 		switch {
 		case errors.Is(err, merge.ErrNothing):
 			r.Status = "nothing"
+			a.settle(ctx, c, t.Tip)
 			return r, nil
 		case errors.As(err, &conflict):
 			r.Status, r.Files, r.Error = "conflict", conflict.Files, conflict.Error()
@@ -237,13 +238,18 @@ func (a *app) mergeOne(ctx context.Context, s control.API, m merging, t *merge.T
 			return r, err
 		}
 		r.Status, r.Commit = "merged", oid
-		if _, err := a.Repositories().Worktrees.Merged(ctx, c, oid); err != nil {
-			a.hint(err.Error())
-		}
+		a.settle(ctx, c, oid)
 		if len(left) > 0 {
 			a.hint(fmt.Sprintf("changed while the branch moved, and left as they were: %s", strings.Join(left, ", ")))
 		}
 		return r, nil
+	}
+}
+
+// settle moves the worktree of a merged change to a commit that has all of it.
+func (a *app) settle(ctx context.Context, c worktree.Change, oid string) {
+	if _, err := a.Repositories().Worktrees.Merged(ctx, c, oid); err != nil {
+		a.hint(err.Error())
 	}
 }
 

@@ -144,8 +144,15 @@ func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 	return r
 }
 
+// merged reports whether nothing is left of a checkout that was kept: no branch and no copy.
+// Its work was merged, and the checkout removed then.
+func (c *Checkouts) merged(ctx context.Context, id task.ID, cwd string) bool {
+	_, err := c.store.Change(ctx, id, cwd)
+	return errors.Is(err, worktree.ErrGone)
+}
+
 // tree returns the checkout of the agent: for a further run the previous one, unless it was
-// removed because it had no work.
+// removed because it had no work, or all of it was merged.
 func (c *Checkouts) tree(
 	ctx context.Context,
 	rec task.Record,
@@ -166,7 +173,7 @@ func (c *Checkouts) tree(
 			return nil, false, fmt.Errorf("%w (wait until nobody works in it any more)", err)
 		case !errors.Is(err, worktree.ErrGone):
 			return nil, false, err
-		case w != nil && !w.Removed:
+		case w != nil && !w.Removed && !c.merged(ctx, rec.ID, cwd):
 			return nil, false, fmt.Errorf("%w, so the agent cannot go on with its work (start a new one)", err)
 		}
 	}
