@@ -108,7 +108,7 @@ else
 	@cd test/crash && CRASH=all SEEDS='$(SEEDS)' CELL='$(CELL)' SEED='$(SEED)' go test -run 'TestMatrix' -count 1 -parallel 3 -timeout 6h
 endif
 
-# Failures of such tools, and what becomes of them here; see docs/reliability.md.
+# The conformance suite of MCP; see docs/mcp.md.
 .PHONY: conformance
 conformance: ## the conformance suite of MCP against Drover, in both revisions; needs npm
 	DROVER_CONFORMANCE=1 go test ./test/conformance -count=1 -v
@@ -118,6 +118,12 @@ conformance: ## the conformance suite of MCP against Drover, in both revisions; 
 vendors: ## drive real agents of other vendors against a model on loopback: make vendors [VENDOR=codex]; needs npm, Linux on x64
 	VENDORS=1 go test ./test/vendors -count=1 -v -timeout 30m -run 'TestVendors/$(VENDOR)'
 
+# The page in a real browser; see docs/web.md.
+.PHONY: browser
+browser: ## try the page of drover serve in Chromium; needs the program chromium: make browser [RUN=TestAnswers]
+	@BROWSER=1 go test ./test/browser -run '$(or $(RUN),.)' -count=1 -v -timeout 10m
+
+# Failures of such tools, and what becomes of them here; see docs/reliability.md.
 .PHONY: known-failures
 known-failures: ## failures of such tools, tried on the built program: make known-failures [FAILURE=orphans]
 	@cd test/knownfailures && KNOWN_FAILURES=1 FAILURE='$(FAILURE)' go test -run TestKnownFailures -count 1 -timeout 10m

@@ -29,6 +29,8 @@ type Backend interface {
 	ServeMCPOverHTTP(ctx context.Context, o MCPOverHTTP) error
 	// ServeACP serves as an agent to one ACP client on stdin and stdout.
 	ServeACP(ctx context.Context, o ACP) error
+	// ServePage serves the page in a browser, and prints the link that opens it.
+	ServePage(ctx context.Context, o Page) error
 	// ServeRemote serves remote sessions, to whoever has the token.
 	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.

@@ -17,7 +17,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote", "demo"}},
-		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top", "summary"}},
+		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top", "serve", "summary"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
@@ -111,6 +111,7 @@ func examples() map[string][]string {
 			"drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'",
 			"drover permissions check --deny 'Read(./.env)' Read .env"},
 		"mcp":       {"drover mcp list", "claude mcp add drover -- drover mcp serve"},
+		"serve":     {"drover serve", "drover serve --url https://drover.example --read-only"},
 		"acp":       {"drover acp", "drover acp --model opus --permission-mode plan"},
 		"mcp serve": {"drover mcp serve", "drover mcp serve --http 127.0.0.1:8931"},
 		"mcp add": {"drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/web"
+)
+
+// ServePage serves the page to browsers that are paired.
+func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
+			Fix: "give an address and a port, as in 127.0.0.1:0"}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", o.Listen),
+			Fix:     "listen at 127.0.0.1, behind a tunnel with TLS, and name that with --url"}
+	}
+	hosts := o.Hosts
+	if o.URL != "" {
+		at, err := url.Parse(o.URL)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
+			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the address %.100q is not one of a page", o.URL),
+				Fix: "give one as in https://name.example"}
+		}
+		hosts = append(hosts, at.Hostname())
+	}
+	for i, h := range hosts {
+		hosts[i] = strings.ToLower(h)
+	}
+	file := o.TokenFile
+	if file == "" {
+		if err := b.root.Ensure(); err != nil {
+			return err
+		}
+		file = filepath.Join(b.root.Dir(), "page-token")
+	} else if !filepath.IsAbs(file) {
+		file = filepath.Join(b.cwd, file)
+	}
+	token, err := tokenOf(file)
+	if err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("serve the page: %w (another port: --listen 127.0.0.1:0)", err)
+	}
+	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Now: time.Now, Token: token, Hosts: hosts,
+		Version: b.version}
+	p, err := web.New(cfg, l)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	at := strings.TrimSuffix(o.URL, "/")
+	if at == "" {
+		at = "http://" + l.Addr().String()
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "%s%s\ntoken: %s\n", at, p.Link(!o.ReadOnly), file); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return p.Serve(ctx)
+}
+
+// pageSessions are the sessions of all projects.
+func (b *backend) pageSessions(ctx context.Context, live bool) ([]web.Session, error) {
+	entries, err := b.directory().Sessions(ctx, live, true)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]web.Session, len(entries))
+	for i, e := range entries {
+		out[i] = known{e, b}
+	}
+	return out, nil
+}

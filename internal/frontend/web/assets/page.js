@@ -1,0 +1,210 @@
+"use strict";
+// Keeps the page as the server has it. Texts of tasks are in the fragments that the server has
+// escaped, and no script of them can run: the policy of the page loads scripts of this server only.
+const $ = (id) => document.getElementById(id);
+const key = localStorage.getItem("drover-key");
+const lists = {needs: $("needs"), tree: $("tree")};
+const html = new Map(); // what each element was made of
+
+function say(text) { $("said").textContent = text; }
+
+// A link that pairs was opened in a browser that is paired already.
+if (new URLSearchParams(location.hash.slice(1)).has("pair")) history.replaceState(null, "", "/");
+
+// ── What changes ──
+
+function draw(piece) {
+  let e = $(piece.id);
+  if (!e) {
+    e = document.createElement(piece.list === "tree" ? "tr" : "li");
+    e.id = piece.id;
+    lists[piece.list].append(e);
+  }
+  const moved = e.dataset.key !== piece.key;
+  e.dataset.key = piece.key;
+  if (html.get(piece.id) !== piece.html) {
+    const typed = keep(e);
+    html.set(piece.id, piece.html);
+    e.innerHTML = piece.html;
+    restore(e, typed);
+    mark(e);
+  }
+  return moved;
+}
+
+// What the user has typed, and where, stays when its element is drawn again.
+function keep(e) {
+  return [...e.querySelectorAll("[data-field]")].map((f) => ({
+    name: f.dataset.field, value: f.value, focus: f === document.activeElement, from: f.selectionStart, to: f.selectionEnd,
+  }));
+}
+
+function restore(e, typed) {
+  for (const t of typed) {
+    const f = e.querySelector(`[data-field="${t.name}"]`);
+    if (!f || t.value === f.value && !t.focus) continue;
+    f.value = t.value;
+    if (t.focus) {
+      f.focus();
+      f.setSelectionRange(t.from, t.to);
+    }
+  }
+}
+
+function mark(e) {
+  for (const w of e.querySelectorAll(".writes")) w.hidden = !key;
+  const name = e.querySelector("td.name");
+  if (name) e.classList.toggle("over", /st-(completed|failed|killed)/.test(name.className));
+  clock(e);
+}
+
+// Only elements that stand in the wrong place are moved.
+function order(list) {
+  const wanted = [...list.children].sort((a, b) => (a.dataset.key < b.dataset.key ? -1 : a.dataset.key > b.dataset.key ? 1 : 0));
+  let at = list.firstElementChild;
+  for (const e of wanted) {
+    if (e === at) at = at.nextElementSibling;
+    else list.insertBefore(e, at);
+  }
+}
+
+function change(c) {
+  const moved = new Set();
+  const needs = lists.needs.textContent;
+  if (c.reset) {
+    const there = new Set((c.set || []).map((p) => p.id));
+    for (const l of Object.values(lists)) for (const e of [...l.children]) if (!there.has(e.id)) drop(e.id);
+  }
+  for (const id of c.gone || []) drop(id);
+  for (const p of c.set || []) if (draw(p)) moved.add(p.list);
+  for (const l of moved) order(lists[l]);
+  if (needs !== lists.needs.textContent) shifted = performance.now();
+  count();
+  filter();
+}
+
+function drop(id) {
+  html.delete(id);
+  $(id)?.remove();
+}
+
+function count() {
+  const n = lists.needs.children.length;
+  $("count").textContent = n ? `(${n})` : "";
+  $("nothing").hidden = n > 0;
+  $("empty").hidden = lists.tree.children.length > 0;
+  document.title = n ? `(${n}) Drover` : "Drover";
+}
+
+function filter() {
+  const text = $("find").value.toLowerCase();
+  lists.tree.classList.toggle("all", $("ended").checked);
+  for (const e of lists.tree.children) {
+    const hide = text !== "" && !e.querySelector(".session") && !e.textContent.toLowerCase().includes(text);
+    if (e.hidden !== hide) e.hidden = hide;
+  }
+}
+
+// ── Clocks ──
+
+function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+function clock(e) {
+  const now = Date.now();
+  for (const t of e.querySelectorAll("time")) {
+    const d = t.dataset;
+    const text = d.left ? `${span(d.left - now)} left` : span((d.until || now) - d.since);
+    if (t.textContent !== text) t.textContent = text;
+  }
+}
+
+setInterval(() => { if (!document.hidden) clock(document.body); }, 1000);
+
+// ── What the user does ──
+
+const settle = 500; // ms for which nothing of the list moves before an answer counts: none hits what came under the pointer
+let shifted = -settle;
+
+async function post(path, body) {
+  const r = await fetch(path, {
+    method: "POST", headers: {"Content-Type": "application/json", "X-Drover-Key": key}, body: JSON.stringify(body),
+  });
+  const answer = await r.json();
+  if (!r.ok) throw new Error(answer.error);
+  return answer;
+}
+
+async function act(button) {
+  if (button.dataset.act === "decide" && performance.now() - shifted < settle) {
+    say("The list has just changed: look again, then answer.");
+    return;
+  }
+  const article = button.closest("article");
+  const b = button.dataset;
+  const body = {session: article.dataset.session, ref: b.ref || article.dataset.ref};
+  const field = (name) => article.querySelector(`[data-field="${name}"]`)?.value ?? "";
+  try {
+    if (b.act === "decide") {
+      body.digest = article.dataset.digest;
+      body.allow = b.allow === "true";
+      if (!body.allow) body.reason = field("reason");
+      else if (article.querySelector('[data-field="input"]')) body.input = JSON.parse(field("input"));
+      else body.text = b.text || field("text");
+      if (b.always) body.always = b.always;
+    }
+    if (b.act === "send") body.text = field("text");
+    button.disabled = true;
+    await post("/act/" + b.act, body);
+    say("");
+  } catch (e) {
+    say(e.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+document.addEventListener("click", (e) => {
+  const button = e.target.closest("[data-act]");
+  if (button) act(button);
+});
+document.addEventListener("keydown", (e) => {
+  if (e.key !== "Enter" || e.target.tagName !== "INPUT" || !e.target.dataset.field) return;
+  const buttons = [...e.target.closest("article").querySelectorAll("[data-act]")];
+  const denies = e.target.dataset.field === "reason";
+  const button = buttons.find((b) => !b.dataset.text && !b.dataset.always && (b.dataset.allow === "false") === denies);
+  if (button) act(button);
+});
+$("find").addEventListener("input", filter);
+$("ended").addEventListener("change", filter);
+
+$("add").addEventListener("click", async () => {
+  try {
+    const {path} = await post("/link", {read_only: false});
+    const reading = await post("/link", {read_only: true});
+    say(`Open within 10 minutes, once: ${location.origin}${path} · only to read: ${location.origin}${reading.path}`);
+  } catch (e) {
+    say(e.message);
+  }
+});
+
+// ── Begin ──
+
+$("readonly").hidden = Boolean(key);
+mark(document.body);
+for (const l of Object.values(lists)) for (const e of l.children) mark(e);
+count();
+filter();
+
+const stream = new EventSource("/stream?after=" + encodeURIComponent(document.body.dataset.mark));
+stream.addEventListener("open", () => { $("link").textContent = "connected"; });
+stream.addEventListener("error", () => {
+  $("link").textContent = "connection lost: trying again";
+  if (stream.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000);
+});
+stream.addEventListener("change", (e) => change(JSON.parse(e.data)));

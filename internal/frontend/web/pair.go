@@ -1,0 +1,106 @@
+package web
+
+import (
+	"crypto/rand"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	codeLife  = 10 * time.Minute
+	mostCodes = 64
+)
+
+// pairing is what the browser gets that opens a link.
+type pairing struct {
+	write bool
+	until time.Time
+}
+
+// codes are the links that are not used yet. Each pairs one browser.
+type codes struct {
+	mu   sync.Mutex
+	open map[string]pairing
+}
+
+// add returns the code of a new link; empty: too many are open.
+func (c *codes) add(write bool, now time.Time) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for code, p := range c.open {
+		if !now.Before(p.until) {
+			delete(c.open, code)
+		}
+	}
+	if len(c.open) >= mostCodes {
+		return ""
+	}
+	code := rand.Text()
+	c.open[code] = pairing{write, now.Add(codeLife)}
+	return code
+}
+
+// take uses a code up.
+func (c *codes) take(code string, now time.Time) (p pairing, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok = c.open[code]
+	delete(c.open, code)
+	return p, ok && now.Before(p.until)
+}
+
+type pairRequest struct {
+	Code string `json:"code"` // of a link, or the token itself
+}
+
+type pairReply struct {
+	Key string `json:"key,omitempty"` // of requests that change something; empty: the browser may only read
+}
+
+// pair gives the browser that has a code or the token its keys.
+func (s *Server) pair(w http.ResponseWriter, r *http.Request) {
+	req, ok := read[pairRequest](w, r)
+	if !ok {
+		return
+	}
+	p, known := s.codes.take(req.Code, s.Now())
+	if same(req.Code, s.Token) {
+		p, known = pairing{write: true}, true
+	}
+	if !known {
+		refuse(w, http.StatusForbidden, "this link was used or is too old (open a new one: each pairs one browser, within 10 minutes)")
+		return
+	}
+	s.access.grant(w)
+	var a pairReply
+	if p.write {
+		a.Key = s.access.write
+	}
+	reply(w, a)
+}
+
+type linkRequest struct {
+	ReadOnly bool `json:"read_only"`
+}
+
+type linkReply struct {
+	Path string `json:"path"` // from the address of the page on
+}
+
+// link makes a link for another browser.
+func (s *Server) link(w http.ResponseWriter, r *http.Request) {
+	req, ok := read[linkRequest](w, r)
+	if !ok {
+		return
+	}
+	code := s.codes.add(!req.ReadOnly, s.Now())
+	if code == "" {
+		refuse(w, http.StatusTooManyRequests, "too many links are open (wait ten minutes)")
+		return
+	}
+	reply(w, linkReply{Path: linkPath(code)})
+}
+
+// linkPath has the code behind the #, where no request and no log of a proxy has it.
+func linkPath(code string) string { return "/#pair=" + code }

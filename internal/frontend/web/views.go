@@ -1,0 +1,196 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"fmt"
+	"html/template"
+	"strconv"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// views are the templates of the page. Text of others enters them through excerpt, so that every
+// character of it is seen, and html/template escapes it.
+type views struct{ t *template.Template }
+
+func newViews() (views, error) {
+	t, err := template.New("").Funcs(template.FuncMap{"exact": excerpt.ExactLine, "prose": excerpt.Prose}).
+		ParseFS(assets, "assets/*.html")
+	return views{t}, err
+}
+
+// text is what a template makes of data. One that fails says so in its place.
+func (v views) text(name string, data any) string {
+	var b bytes.Buffer
+	if err := v.t.ExecuteTemplate(&b, name, data); err != nil {
+		return template.HTMLEscapeString(fmt.Sprintf("this cannot be shown: %v", err))
+	}
+	return b.String()
+}
+
+func (v views) session(i control.Info, problem string) string {
+	return v.text("session", map[string]any{"Info": i, "ID": pieceID(i.Session, ""), "Problem": cmp.Or(problem, i.Problem),
+		"Title": line(cmp.Or(i.Title, string(i.Session)), 80)})
+}
+
+func (v views) more(n int) string { return v.text("more", n) }
+
+// row is a task as the tree shows it.
+type row struct {
+	ID              string
+	Record          task.Record
+	Depth           int // 8 at most
+	Name, State     string
+	Class           string
+	Doing, Kind     string
+	Tokens, Cost    string
+	Quiet           *time.Time // nothing was heard since
+	Begun, Finished *time.Time
+}
+
+func (v views) task(r task.Record, now time.Time) string { return v.text("task", rowOf(r, now)) }
+
+func rowOf(r task.Record, now time.Time) row {
+	o := row{ID: pieceID(r.Session, r.ID), Record: r, Depth: min(max(r.Depth, 1), 8), Kind: line(string(r.Kind), 40),
+		Name: line(cmp.Or(r.Name, r.Description, r.Command, string(r.ID)), 80), Begun: r.StartTime, Finished: r.EndTime}
+	o.State, o.Class = stateOf(r, now)
+	if !r.Status.Terminal() && r.Status == task.Running {
+		o.Doing = line(r.Activity(), 120)
+		if r.LastHeard != nil && now.Sub(*r.LastHeard) >= quietAfter && !r.Idle {
+			o.Quiet = r.LastHeard
+		}
+	}
+	tokens, cost := spent(r)
+	if tokens > 0 {
+		o.Tokens = short(tokens)
+	}
+	if cost != nil {
+		o.Cost = money(*cost)
+	}
+	return o
+}
+
+// spent is what a task has used so far; a nil cost is not known.
+func spent(r task.Record) (tokens int64, cost *float64) {
+	if r.Usage != nil {
+		return r.Usage.TotalTokens, r.Usage.CostUSD
+	}
+	if r.Progress != nil {
+		return r.Progress.TokenCount, r.Progress.CostUSD
+	}
+	return 0, nil
+}
+
+// stateOf says how a task stands and why, and by which class the page colours it.
+func stateOf(r task.Record, now time.Time) (text, class string) {
+	switch _, why, parked := r.ParkedUntil(now); {
+	case r.Status.Terminal():
+		return string(r.Status) + ending(r), string(r.Status)
+	case r.HostStopped:
+		return "its host is suspended", "waits"
+	case r.Stopping:
+		return "is being stopped", "waits"
+	case r.AwaitingApproval:
+		return "waits for your answer", "asks"
+	case r.Paused:
+		return "paused", "waits"
+	case parked:
+		return line("waits for a limit: "+why, 120), "waits"
+	case r.Status == task.Pending:
+		return "waits to start", "waits"
+	case r.Idle:
+		return "waits for a message", "idle"
+	}
+	return "running", "running"
+}
+
+// ending says why a run ended, for one that did not end well.
+func ending(r task.Record) string {
+	c := r.Cause
+	switch {
+	case r.Status == task.Completed, c == nil && r.Error == "":
+		return ""
+	case c == nil:
+		return line(": "+r.Error, 120)
+	}
+	text := fmt.Sprintf(": %s by %s", c.Reason, c.Actor)
+	if r.ExitCode != nil && *r.ExitCode > 0 {
+		text += ", exit code " + strconv.Itoa(*r.ExitCode)
+	}
+	if c.Signal != "" {
+		text += ", " + c.Signal
+	}
+	if detail := cmp.Or(r.Error, c.Detail); detail != "" {
+		text += ": " + detail
+	}
+	return line(text, 160)
+}
+
+// need is an item of what needs the user.
+type need struct {
+	control.AttentionItem
+	Element string
+	Title   string
+	Call    string // the whole call, in which every character is seen
+	Choices []choice
+	Typed   bool // a text answers it
+	Form    bool // a JSON object answers it
+}
+
+func (v views) need(i control.AttentionItem, _ time.Time) string {
+	n := need{AttentionItem: i, Element: needID(i), Title: titles()[string(i.Kind)]}
+	if q := i.Request; q != nil {
+		n.Call = excerpt.Call(q.Input, q.Hidden)
+		n.Typed, n.Form = q.Kind == task.Choice, q.Kind == task.Form
+		n.Choices = choicesOf(*q)
+	}
+	return v.text("need", n)
+}
+
+// titles are the kinds of items in plain words.
+func titles() map[string]string {
+	return map[string]string{"session_blocked": "A session is blocked", "question": "Question", "plan": "Plan to approve",
+		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed"}
+}
+
+func line(text string, limit int) string { return excerpt.Line(excerpt.Exact(text), limit) }
+
+// short is a number for people.
+func short(n int64) string {
+	switch {
+	case n >= 1_000_000:
+		return fmt.Sprintf("%.1f M", float64(n)/1e6)
+	case n >= 10_000:
+		return fmt.Sprintf("%.0f k", float64(n)/1e3)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func money(usd float64) string {
+	if usd > 0 && usd < 0.01 {
+		return fmt.Sprintf("$%.4f", usd)
+	}
+	return fmt.Sprintf("$%.2f", usd)
+}
+
+// shownPiece is a piece in the page as it is loaded. Its HTML is of a template.
+type shownPiece struct {
+	ID, Key string
+	HTML    template.HTML
+}
+
+func shown(pieces []piece) []shownPiece {
+	out := make([]shownPiece, len(pieces))
+	for n, p := range pieces {
+		out[n] = shownPiece{p.ID, p.Key, template.HTML(p.HTML)} //nolint:gosec // it is of a template, which has escaped it
+	}
+	return out
+}
