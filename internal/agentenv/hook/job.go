@@ -172,7 +172,7 @@ func (j *job) walls(bounds Bounds, res result) []string {
 	}
 	text := j.h.label() + " ran in the sandbox"
 	if len(refused) > 0 {
-		text += ", which let it not through: " + excerpt.Line(strings.Join(refused, "; "), 500)
+		text += ", which did not let it through: " + excerpt.Line(strings.Join(refused, "; "), 500)
 	}
 	return []string{text + fmt.Sprintf(" (%q in the setting sandbox.outside lets it run outside; see docs/hooks.md)", Outside+j.h.command)}
 }

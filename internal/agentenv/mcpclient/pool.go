@@ -419,7 +419,7 @@ func walls(e *entry, bounds Bounds, err error) error {
 	}
 	refused := ""
 	if all := bounds.Refused(); len(all) > 0 {
-		refused = ", which let it not through: " + strings.Join(all, "; ")
+		refused = ", which did not let it through: " + strings.Join(all, "; ")
 	}
 	return fmt.Errorf("%w (it ran in the sandbox%s; %q in the setting sandbox.outside lets it run outside, see docs/mcp.md)",
 		err, refused, Outside+e.name)

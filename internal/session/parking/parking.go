@@ -38,20 +38,20 @@ type Config struct {
 type Lot struct {
 	cfg Config
 
-	mu    sync.Mutex
-	gates map[string]*gate // one per provider; there are only as many as providers
+	mu        sync.Mutex
+	providers map[string]*provider // one per provider; there are only as many as providers
 }
 
 // New returns a lot in which nothing is parked.
-func New(cfg Config) *Lot { return &Lot{cfg: cfg, gates: map[string]*gate{}} }
+func New(cfg Config) *Lot { return &Lot{cfg: cfg, providers: map[string]*provider{}} }
 
 // Close stops the timers. Who waits is released by the end of its context.
 func (l *Lot) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, g := range l.gates {
-		if g.timer != nil {
-			g.timer.Stop()
+	for _, pr := range l.providers {
+		if pr.timer != nil {
+			pr.timer.Stop()
 		}
 	}
 }
@@ -60,8 +60,8 @@ func (l *Lot) Close() {
 func (l *Lot) Holds() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, g := range l.gates {
-		if len(g.line) > 0 {
+	for _, pr := range l.providers {
+		if len(pr.waiting) > 0 {
 			return true
 		}
 	}
@@ -72,8 +72,8 @@ func (l *Lot) Holds() bool {
 func (l *Lot) Restore(p task.Parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if g := l.gate(p.Provider); p.Until.After(g.parked.Until) {
-		g.park(p)
+	if pr := l.provider(p.Provider); p.Until.After(pr.parked.Until) {
+		pr.park(p)
 	}
 }
 
@@ -82,33 +82,33 @@ func (l *Lot) Restore(p task.Parked) {
 func (l *Lot) Wake(provider string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.gate(provider)
-	if len(g.line) == 0 {
+	pr := l.provider(provider)
+	if len(pr.waiting) == 0 {
 		return false
 	}
-	if g.shut && g.probe == nil {
-		g.parked.Until = time.Now()
-		g.admit()
+	if pr.held && pr.first == nil {
+		pr.parked.Until = time.Now()
+		pr.wakeNext()
 	}
 	return true
 }
 
-// gate is the door to one provider. Its fields are guarded by the mutex of the lot.
-type gate struct {
-	l      *Lot
-	parked task.Parked // since the last usage limit; zero: there was none
-	shut   bool        // calls wait
-	probe  *waiter     // the first that was woken, until its call has ended
-	line   []*waiter   // who waits, oldest first
-	timer  *time.Timer // until the wake, or between two that are woken
+// provider is the state of one provider. Its fields are guarded by the mutex of the lot.
+type provider struct {
+	l       *Lot
+	parked  task.Parked // since the last usage limit; zero: there was none
+	held    bool        // calls wait
+	first   *waiter     // the first that was woken, until its call has ended
+	waiting []*waiter   // who waits, oldest first
+	timer   *time.Timer // until the wake, or between two that are woken
 
 	woken []*spender // since the last wake
 }
 
 // waiter is one agent that waits.
 type waiter struct {
-	admitted chan struct{} // closed when it may call
-	moved    chan struct{} // closed when the reset has moved
+	woken chan struct{} // closed when it may call
+	moved chan struct{} // closed when the reset has moved
 }
 
 // spender is an agent that was woken.
@@ -117,96 +117,97 @@ type spender struct {
 	base float64 // that it had spent before
 }
 
-// gate returns the gate of a provider. The caller holds mu.
-func (l *Lot) gate(provider string) *gate {
-	g := l.gates[provider]
-	if g == nil {
-		g = &gate{l: l}
-		l.gates[provider] = g
+// provider returns the state of a provider. The caller holds mu.
+func (l *Lot) provider(name string) *provider {
+	pr := l.providers[name]
+	if pr == nil {
+		pr = &provider{l: l}
+		l.providers[name] = pr
 	}
-	return g
+	return pr
 }
 
-// park shuts the gate until the next wake after a reset. The caller holds mu of the lot.
-func (g *gate) park(p task.Parked) {
-	p.Until = g.l.cfg.Window.Next(p.Reset)
-	g.parked, g.shut, g.probe, g.woken = p, true, nil, nil
-	for _, w := range g.line {
+// park holds all calls until the next wake after a reset. The caller holds mu of the lot.
+func (pr *provider) park(p task.Parked) {
+	p.Until = pr.l.cfg.Window.Next(p.Reset)
+	pr.parked, pr.held, pr.first, pr.woken = p, true, nil, nil
+	for _, w := range pr.waiting {
 		close(w.moved)
 		w.moved = make(chan struct{})
 	}
-	g.after(time.Until(p.Until))
+	pr.after(time.Until(p.Until))
 }
 
-// after sets the one timer of the gate. The caller holds mu of the lot.
-func (g *gate) after(d time.Duration) {
-	if g.timer == nil {
-		g.timer = time.AfterFunc(d, g.wake)
+// after sets the one timer of the provider. The caller holds mu of the lot.
+func (pr *provider) after(d time.Duration) {
+	if pr.timer == nil {
+		pr.timer = time.AfterFunc(d, pr.wake)
 		return
 	}
-	g.timer.Reset(d)
+	pr.timer.Reset(d)
 }
 
-// wake admits the next in line: as a probe while the gate is shut.
-func (g *gate) wake() {
-	g.l.mu.Lock()
-	defer g.l.mu.Unlock()
-	if g.shut && time.Now().Before(g.parked.Until) { // it was parked again while the timer ran out
+// wake wakes the agent that has waited longest: while calls are held it alone, to try whether they
+// may go on.
+func (pr *provider) wake() {
+	pr.l.mu.Lock()
+	defer pr.l.mu.Unlock()
+	if pr.held && time.Now().Before(pr.parked.Until) { // it was parked again while the timer ran out
 		return
 	}
-	g.admit()
+	pr.wakeNext()
 }
 
-// admit lets the next in line call, and opens the gate behind the last. The caller holds mu of
-// the lot.
-func (g *gate) admit() {
-	if len(g.line) == 0 {
-		g.shut = false
+// wakeNext lets the agent that has waited longest call; when none waits, calls are held no more.
+// The caller holds mu of the lot.
+func (pr *provider) wakeNext() {
+	if len(pr.waiting) == 0 {
+		pr.held = false
 		return
 	}
-	next := g.line[0]
-	g.line = slices.Delete(g.line, 0, 1)
-	close(next.admitted)
-	if g.shut {
-		g.probe = next
+	next := pr.waiting[0]
+	pr.waiting = slices.Delete(pr.waiting, 0, 1)
+	close(next.woken)
+	if pr.held {
+		pr.first = next
 		return
 	}
-	if len(g.line) > 0 {
-		g.after(wakeGap)
+	if len(pr.waiting) > 0 {
+		pr.after(wakeGap)
 	}
 }
 
-// leave takes a waiter out of the line; one that was admitted meanwhile has ended its call.
-func (g *gate) leave(w *waiter) {
-	g.l.mu.Lock()
-	defer g.l.mu.Unlock()
-	if i := slices.Index(g.line, w); i >= 0 {
-		g.line = slices.Delete(g.line, i, i+1)
+// leave removes a waiter; one that was woken meanwhile has ended its call.
+func (pr *provider) leave(w *waiter) {
+	pr.l.mu.Lock()
+	defer pr.l.mu.Unlock()
+	if i := slices.Index(pr.waiting, w); i >= 0 {
+		pr.waiting = slices.Delete(pr.waiting, i, i+1)
 		return
 	}
-	g.ended(w, context.Canceled)
+	pr.ended(w, context.Canceled)
 }
 
-// ended takes in how the call of a waiter has ended. Who waited first opens the gate by any
-// answer; where it brought none, the next tries. The caller holds mu of the lot.
-func (g *gate) ended(w *waiter, err error) {
-	if w == nil || g.probe != w {
+// ended takes in how the call of a waiter has ended. With any answer to the first that was
+// woken, calls are held no more; where it brought none, the next tries. The caller holds mu of the lot.
+func (pr *provider) ended(w *waiter, err error) {
+	if w == nil || pr.first != w {
 		return
 	}
-	g.probe = nil
+	pr.first = nil
 	if err == nil {
-		g.shut = false
-		if len(g.line) > 0 {
-			g.after(wakeGap)
+		pr.held = false
+		if len(pr.waiting) > 0 {
+			pr.after(wakeGap)
 		}
 		return
 	}
-	g.admit()
+	pr.wakeNext()
 }
 
 // spent is what the woken agents have spent together since they were.
-func (g *gate) spent() (usd float64) {
-	for _, s := range g.woken {
+func (pr *provider) spent() (usd float64) {
+	for _, s := range pr.woken {
 		now, _ := s.cost() // what has no price is not counted
 		usd += max(0, now-s.base)
 	}
@@ -245,56 +246,56 @@ const handBack = "hand_back"
 // Reply waits while the provider is parked, and makes the call.
 func (m *model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	for {
-		w, err := m.enter(ctx, on)
+		w, err := m.await(ctx, on)
 		if err != nil {
 			return nil, err
 		}
 		if err := m.allowed(req.Purpose); err != nil {
-			m.left(w, err)
+			m.answered(w, err)
 			return nil, err
 		}
 		reply, err := m.Model.Reply(ctx, req, on)
-		if again := m.left(w, err); !again {
+		if again := m.answered(w, err); !again {
 			return reply, err
 		}
 	}
 }
 
-// left takes in how a call has ended, and reports whether it is made again after the reset.
-func (m *model) left(w *waiter, err error) (again bool) {
+// answered takes in how a call has ended, and reports whether it is made again after the reset.
+func (m *model) answered(w *waiter, err error) (again bool) {
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
-	g := m.l.gate(m.a.Provider)
+	pr := m.l.provider(m.a.Provider)
 	limit := (*agent.ModelError)(nil)
 	if !errors.As(err, &limit) || limit.Kind != "usage_limit" {
-		g.ended(w, err)
+		pr.ended(w, err)
 		return false
 	}
-	if p := (task.Parked{Reset: limit.Until.UTC(), Provider: m.a.Provider, Why: limit.Text}); !g.shut ||
-		g.probe != nil && g.probe == w || p.Reset.Sub(g.parked.Reset) > resetSlack {
-		g.park(p)
+	if p := (task.Parked{Reset: limit.Until.UTC(), Provider: m.a.Provider, Why: limit.Text}); !pr.held ||
+		pr.first != nil && pr.first == w || p.Reset.Sub(pr.parked.Reset) > resetSlack {
+		pr.park(p)
 	}
 	return true
 }
 
-// enter waits until the provider is not parked. The waiter is nil if it was not.
-func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error) {
+// await waits until the provider is not parked. The waiter is nil if it was not.
+func (m *model) await(ctx context.Context, on func(agent.Part)) (*waiter, error) {
 	l := m.l
 	for {
 		l.mu.Lock()
-		g := l.gate(m.a.Provider)
-		if !g.shut && len(g.line) == 0 {
-			parked := g.parked
+		pr := l.provider(m.a.Provider)
+		if !pr.held && len(pr.waiting) == 0 {
+			parked := pr.parked
 			l.mu.Unlock()
 			return nil, m.unrecord(ctx, parked)
 		}
-		w := &waiter{admitted: make(chan struct{}), moved: make(chan struct{})}
+		w := &waiter{woken: make(chan struct{}), moved: make(chan struct{})}
 		moved := w.moved
-		g.line = append(g.line, w)
-		if g.shut && g.probe == nil && !time.Now().Before(g.parked.Until) { // nobody was there to be woken
-			g.admit()
+		pr.waiting = append(pr.waiting, w)
+		if pr.held && pr.first == nil && !time.Now().Before(pr.parked.Until) { // nobody was there to be woken
+			pr.wakeNext()
 		}
-		parked := g.parked
+		parked := pr.parked
 		l.mu.Unlock()
 		if on != nil {
 			on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{After: max(0, time.Until(parked.Until)),
@@ -306,7 +307,7 @@ func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error)
 		m.mu.Unlock()
 		err := m.a.Park(ctx, parked, func(ctx context.Context) error {
 			select {
-			case <-w.admitted:
+			case <-w.woken:
 			case <-moved:
 				again = true
 			case <-ctx.Done():
@@ -315,13 +316,13 @@ func (m *model) enter(ctx context.Context, on func(agent.Part)) (*waiter, error)
 			return nil
 		})
 		if err != nil || again {
-			g.leave(w)
+			pr.leave(w)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if !again {
-			m.woken(g)
+			m.woken(pr)
 			return w, nil
 		}
 	}
@@ -339,7 +340,7 @@ func (m *model) unrecord(ctx context.Context, p task.Parked) error {
 }
 
 // woken begins to count what the agent spends.
-func (m *model) woken(g *gate) {
+func (m *model) woken(pr *provider) {
 	if m.a.Cost == nil {
 		return
 	}
@@ -347,7 +348,7 @@ func (m *model) woken(g *gate) {
 	defer m.l.mu.Unlock()
 	base, _ := m.a.Cost()
 	me := &spender{cost: m.a.Cost, base: base}
-	g.woken = append(g.woken, me)
+	pr.woken = append(pr.woken, me)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.me = me
@@ -365,11 +366,11 @@ func (m *model) allowed(purpose string) error {
 	}
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
-	g := m.l.gate(m.a.Provider)
-	if !slices.Contains(g.woken, me) {
+	pr := m.l.provider(m.a.Provider)
+	if !slices.Contains(pr.woken, me) {
 		return nil
 	}
-	if used := g.spent(); used >= most {
+	if used := pr.spent(); used >= most {
 		return &agent.LimitError{Limit: "wake_budget", Text: fmt.Sprintf(
 			"the agents that were woken after a usage limit of %s have spent $%.2f, and limits.wakeBudget is $%.2f "+
 				"(resume the agent to let it go on)", m.a.Provider, used, most)}

@@ -143,7 +143,7 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// The limit is used up again: the probe parks all anew, and their records say so.
+// The limit is used up again: the first that is woken parks all anew, and their records say so.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := time.Now().Add(time.Hour), time.Now().Add(6*time.Hour)
@@ -162,7 +162,7 @@ func TestAgain(t *testing.T) {
 		time.Sleep(time.Until(first) + time.Minute)
 		synctest.Wait()
 		if got := p.took(); len(got) != 2 {
-			t.Errorf("calls %v, want the first and the probe", got)
+			t.Errorf("calls %v, want the first and the one that was woken", got)
 		}
 		for _, w := range []*worker{a, b} {
 			if at := w.held(); at == nil || !at.Until.Equal(second) {
@@ -173,7 +173,7 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// A parked agent can be stopped, and one that is stopped while it is the probe lets the next try.
+// A parked agent can be stopped, and one that is stopped while it is the first that was woken lets the next try.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{reset: time.Now().Add(time.Hour), takes: time.Minute}
@@ -200,7 +200,7 @@ func TestStop(t *testing.T) {
 		ctxs[0](stopped) // within its call
 		all.Wait()
 		if !errors.Is(errs[0], stopped) || errs[2] != nil {
-			t.Errorf("the probe: %v; behind it: %v", errs[0], errs[2])
+			t.Errorf("the first that was woken: %v; the next: %v", errs[0], errs[2])
 		}
 	})
 }
