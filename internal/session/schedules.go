@@ -56,6 +56,11 @@ func (s *Session) startScheduled(ctx context.Context, req control.StartRequest) 
 
 // Schedules implements [control.API].
 func (s *Session) Schedules(ctx context.Context, req control.ScheduleRequest) (control.Schedules, error) {
+	if err := s.unscheduled; err != nil {
+		return control.Schedules{}, &control.Error{Code: control.Unavailable, Message: err.Error(),
+			Fix: "mend or remove " + s.cfg.Place.Project().SchedulesFile() +
+				": the next host reads it, and this one ends when it has nothing to do"}
+	}
 	if s.schedules == nil {
 		return control.Schedules{}, &control.Error{Code: control.Unavailable, Message: "this session has no schedules",
 			Fix: "ask the background session of the project, as `drover schedule` does"}

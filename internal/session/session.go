@@ -265,9 +265,11 @@ type Session struct {
 	leases    *lease.Leases
 	parking   *parking.Lot
 	schedules *schedule.Clock // nil: it has none
-	jobs      sync.WaitGroup  // joined by Close
-	approvals *approvals.Approvals
-	sandboxes *sandboxes.Sandboxes
+
+	unscheduled error          // why a background session has none
+	jobs        sync.WaitGroup // joined by Close
+	approvals   *approvals.Approvals
+	sandboxes   *sandboxes.Sandboxes
 
 	title atomic.Pointer[string] // see Entitle; nil: none was given
 
@@ -325,7 +327,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	_ = failpoint.Hit("session/shown")
 	if err := s.openSchedules(); err != nil { // the tasks of the session are not held up by that
 		s.report.Say(cfg.Info.Session, err.Error())
-		s.schedules = nil
+		s.schedules, s.unscheduled = nil, err
 	}
 	s.start()
 	return s, nil

@@ -121,9 +121,10 @@ func (d *Directory) at(p home.Project) *Directory {
 }
 
 // revive starts a host for the background session again if its host died and kept commands
-// still run, since they are live and must be listed as such, or if the project has schedules.
+// still run, since they are live and must be listed as such, or if the project has schedules that
+// are not paused.
 func (d *Directory) revive(ctx context.Context) {
-	if _, err := os.Stat(d.Project().SchedulesFile()); err == nil {
+	if d.scheduled() {
 		if _, live := d.lives(Entry{}); !live {
 			d.startFor(ctx)
 		}
@@ -150,6 +151,19 @@ func (d *Directory) revive(ctx context.Context) {
 	if kept {
 		d.startFor(ctx)
 	}
+}
+
+// scheduled reports whether the project has schedules that are not paused.
+func (d *Directory) scheduled() bool {
+	data, err := d.Root.ReadFile(d.Project().SchedulesFile(), maxInfo)
+	if err != nil {
+		return false
+	}
+	var file struct {
+		Schedules []control.Schedule `json:"schedules"`
+	}
+	return json.Unmarshal(data, &file) == nil &&
+		slices.ContainsFunc(file.Schedules, func(s control.Schedule) bool { return !s.Paused })
 }
 
 // startFor starts the background host, if the folder of the project is there.
