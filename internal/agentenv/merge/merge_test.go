@@ -393,3 +393,33 @@ func TestRecoverKeeps(t *testing.T) {
 		t.Errorf("status %q", got)
 	}
 }
+
+// An agent that has merged the branch into its own brings only what is its own.
+func TestMergedInto(t *testing.T) {
+	w := newWorld(t)
+	w.worker(t, worker, func(dir string) {
+		save(t, dir, "a", "one\n2\n3\n4\n5\n6\n7\n8\n9\n")
+		git(t, dir, "commit", "-qam", "mine")
+		save(t, w.repo, "a", "1\n2\n3\n4\n5\n6\n7\n8\nnine\n", "theirs", "x\n")
+		git(t, w.repo, "add", ".")
+		git(t, w.repo, "commit", "-qm", "theirs")
+		git(t, dir, "merge", "-q", "--no-edit", "main")
+		save(t, dir, "theirs", "x\nmine\n")
+	})
+	save(t, w.repo, "later", "x\n")
+	git(t, w.repo, "add", ".")
+	git(t, w.repo, "commit", "-qm", "later")
+	left, err := mergeOne(t.Context(), w.store, w.dir, worker)
+	if err != nil || len(left) > 0 {
+		t.Fatalf("%v, left %v", err, left)
+	}
+	if got := git(t, w.repo, "log", "--format=%s"); got != "work\nmine\nlater\ntheirs\nfirst" {
+		t.Errorf("log %q", got)
+	}
+	if got, _ := os.ReadFile(filepath.Join(w.repo, "a")); string(got) != "one\n2\n3\n4\n5\n6\n7\n8\nnine\n" {
+		t.Errorf("a is %q", got)
+	}
+	if got := git(t, w.repo, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q", got)
+	}
+}
