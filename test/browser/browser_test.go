@@ -4,6 +4,7 @@ package browser
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/drover-dev/drover/internal/platform/waittest"
@@ -104,10 +106,17 @@ func (b *tab) does(what string, actions ...chromedp.Action) {
 	}
 }
 
-// until waits until an expression holds in the page.
+// until waits until an expression holds in the page, also over the load of another page.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	b.does(what, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(harness.Patience)))
+	holds := false
+	if !waittest.Until(harness.Patience, func() bool {
+		err := chromedp.Run(b.ctx, chromedp.Evaluate("Boolean("+expression+")", &holds))
+		return err == nil && holds // an error: the page is being loaded, or lacks what is asked for
+	}) {
+		b.does(what+" does not come", chromedp.Evaluate("Boolean("+expression+")", &holds))
+		b.does(what, chromedp.ActionFunc(func(context.Context) error { return errors.New("it does not come") }))
+	}
 }
 
 // presses presses a button once the list has stood still for long enough to be answered.
@@ -191,3 +200,6 @@ func TestAnswers(t *testing.T) {
 	}
 	b.until("nothing needs the user", `!document.getElementById("nothing").hidden`)
 }
+
+// awaited waits for what an expression promises.
+func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

@@ -9,12 +9,20 @@ import (
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	a := s.access
-	mux.HandleFunc("GET /{$}", s.home)
+	mux.HandleFunc("GET /{$}", s.paired(s.home))
 	mux.HandleFunc("POST /pair", s.pair)
 	mux.HandleFunc("POST /link", a.writer(s.link))
 	mux.HandleFunc("GET /stream", a.reader(s.stream))
 	mux.HandleFunc("POST /act/{act}", a.writer(s.act))
-	for _, name := range []string{"page.js", "pair.js", "page.css", "icon.svg"} {
+	mux.HandleFunc("GET /task/{session}/{task}", s.paired(s.taskPage))
+	mux.HandleFunc("GET /follow/{session}/{task}", a.reader(s.follow))
+	mux.HandleFunc("GET /output/{session}/{task}", a.reader(s.output))
+	mux.HandleFunc("GET /search/{session}/{task}", a.reader(s.search))
+	mux.HandleFunc("GET /part/{part}/{session}/{task}", a.reader(s.detail))
+	mux.HandleFunc("GET /conversation/{session}", s.paired(s.conversationPage))
+	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
+	for _, name := range []string{"common.js", "page.js", "task.js", "conversation.js", "pair.js", "page.css",
+		"icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}
 	return a.guard(mux)
@@ -31,17 +39,24 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request, name string) {
 	http.ServeFileFS(w, r, sub, name)
 }
 
-// home is the first page; a browser that is not paired gets one that pairs it.
-func (s *Server) home(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if !s.access.reads(r) {
-		w.WriteHeader(http.StatusUnauthorized)
-		_ = s.views.t.ExecuteTemplate(w, "pair.html", nil) // a client that has gone needs no page
-		return
+// paired answers a browser that is not paired with a page that pairs it.
+func (s *Server) paired(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if !s.access.reads(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = s.views.t.ExecuteTemplate(w, "pair.html", nil) // a client that has gone needs no page
+			return
+		}
+		next(w, r)
 	}
-	// The number first: what changes after it is sent again, and changes nothing.
+}
+
+// home is the page of all sessions.
+func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
 	tree, number := s.board.all(treeList)
 	needs, at := s.board.all(needsList)
+	// The lower number: what has changed after it is sent again, and changes nothing.
 	_ = s.views.t.ExecuteTemplate(w, "page.html", map[string]any{"Needs": shown(needs), "Tree": shown(tree),
-		"Mark": s.board.mark(min(number, at)), "Version": s.Version})
+		"Mark": s.board.mark(min(number, at)), "Version": s.Version}) // as above
 }

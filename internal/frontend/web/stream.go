@@ -77,39 +77,24 @@ func (b *board) since(number int64) (message []byte, now int64, next <-chan stru
 
 // stream sends a page what changes, from the change on that it has.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		w.Header().Set("Retry-After", "10")
-		refuse(w, http.StatusServiceUnavailable, "too many pages are open (close some)")
+	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
+	out, free := s.begin(w)
+	if out == nil {
 		return
 	}
-	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the request has arrived
+	defer free()
 	quiet := time.NewTicker(keepAlive)
 	defer quiet.Stop()
-	send := func(data []byte) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTime))
-		_, err := w.Write(data)
-		return err == nil && out.Flush() == nil
-	}
-	if !send([]byte(": begins\n\n")) {
-		return
-	}
 	for {
 		message, now, next := s.board.since(at)
-		if len(message) > 0 && !send(message) {
+		if len(message) > 0 && out.write(message) != nil {
 			return
 		}
 		at = now
 		select {
 		case <-next:
 		case <-quiet.C:
-			if !send([]byte(": quiet\n\n")) {
+			if out.comment() != nil {
 				return
 			}
 		case <-r.Context().Done():
@@ -118,4 +103,55 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// events is a stream of server-sent events to one page.
+type events struct {
+	w   http.ResponseWriter
+	out *http.ResponseController
+}
+
+// begin begins a stream; nil: there is no place for it, which has been answered.
+func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
+	select {
+	case s.streams <- struct{}{}:
+	default:
+		w.Header().Set("Retry-After", "10")
+		refuse(w, http.StatusServiceUnavailable, "too many pages are open (close some)")
+		return nil, nil
+	}
+	free = func() { <-s.streams }
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	e = &events{w, http.NewResponseController(w)}
+	_ = e.out.SetReadDeadline(time.Time{}) // the request has arrived
+	if e.comment() != nil {
+		free()
+		return nil, nil
+	}
+	return e, free
+}
+
+// write sends bytes, in time or never.
+func (e *events) write(data []byte) error {
+	_ = e.out.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
+	if _, err := e.w.Write(data); err != nil {
+		return err
+	}
+	return e.out.Flush()
+}
+
+// comment shows that the connection is alive.
+func (e *events) comment() error { return e.write([]byte(":\n\n")) }
+
+// send sends one event. With an empty ID the page goes on from the one before it.
+func (e *events) send(id, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	return e.write(fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, name, data))
 }

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -22,7 +23,7 @@ var assets embed.FS
 type views struct{ t *template.Template }
 
 func newViews() (views, error) {
-	t, err := template.New("").Funcs(template.FuncMap{"exact": excerpt.ExactLine, "prose": excerpt.Prose}).
+	t, err := template.New("").Funcs(template.FuncMap{"exact": excerpt.ExactLine, "prose": excerpt.Prose, "href": href}).
 		ParseFS(assets, "assets/*.html")
 	return views{t}, err
 }
@@ -193,4 +194,18 @@ func shown(pieces []piece) []shownPiece {
 		out[n] = shownPiece{p.ID, p.Key, template.HTML(p.HTML)} //nolint:gosec // it is of a template, which has escaped it
 	}
 	return out
+}
+
+// href is the path of a page of a session, or of one of its tasks.
+func href(kind string, ids ...task.ID) string {
+	path := "/" + kind
+	for _, id := range ids {
+		path += "/" + url.PathEscape(string(id))
+	}
+	return path
+}
+
+// head is how a task stands, at the top of its page.
+func (v views) head(_ control.Info, r task.Record, now time.Time) string {
+	return v.text("head", rowOf(r, now))
 }

@@ -1,12 +1,8 @@
 "use strict";
 // Keeps the page as the server has it. Texts of tasks are in the fragments that the server has
 // escaped, and no script of them can run: the policy of the page loads scripts of this server only.
-const $ = (id) => document.getElementById(id);
-const key = localStorage.getItem("drover-key");
 const lists = {needs: $("needs"), tree: $("tree")};
 const html = new Map(); // what each element was made of
-
-function say(text) { $("said").textContent = text; }
 
 // A link that pairs was opened in a browser that is paired already.
 if (new URLSearchParams(location.hash.slice(1)).has("pair")) history.replaceState(null, "", "/");
@@ -105,40 +101,10 @@ function filter() {
   }
 }
 
-// ── Clocks ──
-
-function span(ms) {
-  const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
-}
-
-function clock(e) {
-  const now = Date.now();
-  for (const t of e.querySelectorAll("time")) {
-    const d = t.dataset;
-    const text = d.left ? `${span(d.left - now)} left` : span((d.until || now) - d.since);
-    if (t.textContent !== text) t.textContent = text;
-  }
-}
-
-setInterval(() => { if (!document.hidden) clock(document.body); }, 1000);
-
 // ── What the user does ──
 
 const settle = 500; // ms for which nothing of the list moves before an answer counts: none hits what came under the pointer
 let shifted = -settle;
-
-async function post(path, body) {
-  const r = await fetch(path, {
-    method: "POST", headers: {"Content-Type": "application/json", "X-Drover-Key": key}, body: JSON.stringify(body),
-  });
-  const answer = await r.json();
-  if (!r.ok) throw new Error(answer.error);
-  return answer;
-}
 
 async function act(button) {
   if (button.dataset.act === "decide" && performance.now() - shifted < settle) {
@@ -195,8 +161,8 @@ $("add").addEventListener("click", async () => {
 
 // ── Begin ──
 
-$("readonly").hidden = Boolean(key);
-mark(document.body);
+readOnly();
+clock(document.body);
 for (const l of Object.values(lists)) for (const e of l.children) mark(e);
 count();
 filter();

@@ -1,0 +1,105 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/drover-dev/drover/internal/api/control"
+)
+
+// printed is a session with one output.
+type printed struct {
+	control.API
+	data []byte
+}
+
+func (p printed) Output(_ context.Context, req control.OutputRequest) (control.Chunk, error) {
+	from := min(req.Offset, int64(len(p.data)))
+	to := min(from+int64(req.Max), int64(len(p.data)))
+	return control.Chunk{Data: p.data[from:to], Offset: from, Next: to, Size: int64(len(p.data))}, nil
+}
+
+func TestDrawn(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain\n":                        "plain\n",
+		"<b>&\"\n":                       "&lt;b&gt;&amp;&#34;\n",
+		"\x1b[1;31mbad\x1b[0m good\n":    `<span class="b c1">bad</span> good` + "\n",
+		"\x1b[38;5;12mx\x1b[39my":        `<span class="c12">x</span>y`,
+		"\x1b[38;2;1;2;3;4mx\x1b[my":     `<span class="u">x</span>y`,
+		"\x1b[42mx\ny\n":                 `<span class="g2">x</span>` + "\n" + `<span class="g2">y</span>` + "\n",
+		"10 %\r\x1b[32m50 %\r100 %\r\n":  `<span class="c2">100 %</span>` + "\n",
+		"\x1b]8;;http://x/\x07l\x1b[2Jy": "ly",
+	} {
+		if got, _ := drawn(text, style{}); got != want {
+			t.Errorf("%q is drawn as\n%q, not\n%q", text, got, want)
+		}
+	}
+}
+
+// FuzzDrawn shows that nothing of an output becomes an element but those of its colours, and that parts
+// of it are drawn as the whole.
+func FuzzDrawn(f *testing.F) {
+	f.Add("\x1b[31m<script>alert(1)</script>\x1b[0m\r\n", 7)
+	f.Add("\x1b[48;5;300mé\x1b[", 3)
+	f.Fuzz(func(t *testing.T, text string, _ int) {
+		got, s := drawn(text, style{})
+		rest := regexp.MustCompile(`<span class="[a-z0-9 ]+">|</span>`).ReplaceAllString(got, "")
+		if strings.ContainsAny(rest, "<>\"'\x1b") {
+			t.Fatalf("%q is drawn as %q", text, got)
+		}
+		if strings.ContainsRune(html.UnescapeString(rest), 0x1b) {
+			t.Fatalf("%q is drawn as %q", text, got)
+		}
+		if again := styleOf(s.classes()); again != s {
+			t.Fatalf("style %+v is read as %+v", s, again)
+		}
+		if n := whole([]byte(text)); n < 0 || n > len(text) || n == 0 && text != "" {
+			t.Fatalf("%d of %d bytes", n, len(text))
+		}
+	})
+}
+
+// TestFind looks through an output in steps, and finds each place once.
+func TestFind(t *testing.T) {
+	var b bytes.Buffer
+	for n := 0; b.Len() < 3*searchPart; n++ {
+		fmt.Fprintf(&b, "line %d %s\n", n, strings.Repeat("x", n%97))
+		if n%1000 == 0 {
+			fmt.Fprintf(&b, "needle %d <here>\n", n)
+		}
+	}
+	want := bytes.Count(b.Bytes(), []byte("needle"))
+	var found []match
+	for from, step := int64(0), 0; ; step++ {
+		m, err := find(t.Context(), printed{data: b.Bytes()}, "x", []byte("needle"), from)
+		if err != nil || step > 10 {
+			t.Fatal(step, err)
+		}
+		found = append(found, m.Found...)
+		if from = m.Next; from >= m.Size {
+			break
+		}
+	}
+	if len(found) != want {
+		t.Errorf("found %d of %d", len(found), want)
+	}
+	for _, m := range found {
+		if !bytes.HasPrefix(b.Bytes()[m.Offset:], []byte("needle")) {
+			t.Errorf("%+v is not there", m)
+		}
+	}
+	many := []byte(strings.Repeat("needle\n", 250))
+	m, err := find(t.Context(), printed{data: many}, "x", []byte("needle"), 0)
+	if err != nil || len(m.Found) != mostFound {
+		t.Fatalf("found %d, %v", len(m.Found), err)
+	}
+	if more, err := find(t.Context(), printed{data: many}, "x", []byte("needle"), m.Next); err != nil ||
+		more.Found[0].Offset != int64(7*mostFound) {
+		t.Errorf("goes on at %+v, %v", more.Found[0], err)
+	}
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// taskPage is the page of one task.
+func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) {
+	api, of, done, ok := s.opened(w, r)
+	if !ok {
+		return
+	}
+	defer done()
+	rec, err := api.Get(r.Context(), r.PathValue("task"))
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	t := rec.Traits()
+	_ = s.views.t.ExecuteTemplate(w, "task.html", map[string]any{ // a client that has gone needs no page
+		"Record": rec, "Name": line(cmp.Or(rec.Name, rec.Description, string(rec.ID)), 80), "Info": of.Info(),
+		"Asked": excerpt.Exact(cmp.Or(rec.Command, rec.Prompt, rec.Description)), "Head": shown([]piece{{HTML: s.views.head(of.Info(), rec, s.Now())}}),
+		"Agent": t.Work == task.ByAgent})
+}
+
+// detail is a part of the page of a task that is loaded when it is opened.
+func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
+	api, _, done, ok := s.opened(w, r)
+	if !ok {
+		return
+	}
+	defer done()
+	ctx, ref := r.Context(), r.PathValue("task")
+	var html string
+	var err error
+	switch r.PathValue("part") {
+	case "messages":
+		var m control.Messages
+		if m, err = api.Messages(ctx, control.MessagesRequest{Ref: ref}); err == nil {
+			html = s.views.text("messages", m)
+		}
+	case "changes":
+		var d control.Diff
+		if d, err = api.Diff(ctx, control.DiffRequest{Ref: ref}); err == nil {
+			html = s.views.text("changes", d)
+		}
+	case "record":
+		var rec task.Record
+		if rec, err = api.Get(ctx, ref); err == nil {
+			var data []byte
+			if data, err = json.MarshalIndent(rec, "", "  "); err == nil {
+				html = s.views.text("record", excerpt.Exact(string(data)))
+			}
+		}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, map[string]string{"html": html}, err)
+}

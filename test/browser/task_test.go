@@ -1,0 +1,126 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestHostile shows output and names that want to be a page: no script of them runs, and no request
+// leaves.
+func TestHostile(t *testing.T) {
+	var asked atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer elsewhere.Close()
+	s := serves(t)
+	bad := fmt.Sprintf(`"><img src=%[1]s/i onerror=window.hit=1><script src=%[1]s/s></script><svg onload=window.hit=1>`+
+		`<a href="javascript:window.hit=1">x</a><style>@import "%[1]s/c";</style>{{.}}`, elsewhere.URL)
+	s.File("bad", bad+"\x1b[31mred\x1b[0m\x1b]8;;"+elsewhere.URL+"\x07link\x1b]8;;\x07\u202e\n", 0o600)
+	s.Fifo("hold")
+	id := s.Good("run", "-d", "--name", bad[:100], "--", "sh", "-c", "cat bad; read x <hold")
+	session := s.sessionOf(id)
+	// A failure has its text in what needs the user.
+	s.Run("run", "-d", "--name", bad[:90], "--", "sh", "-c", "exit 3 # "+bad)
+	model := s.script("touch '" + bad + "'")
+	s.Good("-p", "-d", "--ask-timeout", "5m", "--model", model, bad)
+	b := opens(t)
+	b.does("open the link", chromedp.Navigate(s.link))
+	b.until("the names", `document.querySelector("#tree a[href^='/task/']")?.textContent.includes("<img")`)
+	b.until("the question", `document.querySelector(".call")?.textContent.includes("<script")`)
+	b.until("the failure", `document.querySelectorAll("#needs article").length === 2`)
+	unharmed := func(where string) {
+		t.Helper()
+		var found string
+		b.does(where, chromedp.Evaluate(`String(window.hit) + document.querySelectorAll(
+			"main img, main svg, main script, main style, a[href^='javascript'], a[href^='http']").length`, &found))
+		if found != "undefined0" || asked.Load() != 0 {
+			t.Errorf("%s: %s, and %d requests have left", where, found, asked.Load())
+		}
+	}
+	unharmed("the page of all sessions")
+	b.does("open the task", chromedp.Navigate(s.address+"/task/"+session+"/"+id))
+	b.until("its output", `document.getElementById("output").textContent.includes("{{.}}redlink<U+202E>")`)
+	b.until("its colour", `document.querySelector("#output .c1")?.textContent === "red"`)
+	for _, part := range []string{"record", "messages", "changes"} {
+		b.does("open "+part, chromedp.Click(`details[data-part="`+part+`"] summary`, chromedp.ByQuery))
+	}
+	b.until("the record", `document.querySelector('[data-part="record"] pre')?.textContent.includes("task_id")`)
+	unharmed("the page of a task")
+
+	// Even a script that runs reaches nobody: the policy holds for all that is loaded.
+	b.does("load from elsewhere", chromedp.Evaluate(`new Promise((done) => {
+		const i = new Image(); i.onerror = () => done(1); i.onload = () => done(2); i.src = "`+elsewhere.URL+`/forced"; })`,
+		nil, awaited))
+	b.does("ask elsewhere", chromedp.Evaluate(`fetch("`+elsewhere.URL+`/forced").catch(() => 1)`, nil, awaited))
+	b.until("the policy has refused both", `performance.getEntriesByType("resource").length > 0`)
+	if asked.Load() != 0 {
+		t.Errorf("%d requests have left", asked.Load())
+	}
+}
+
+// sessionOf is the session of a task.
+func (s *site) sessionOf(id string) string {
+	s.Helper()
+	var r struct {
+		Session string `json:"session_id"`
+	}
+	s.Read(&r, "inspect", id)
+	return r.Session
+}
+
+// TestTask follows the output of a task, finds text in it, and stops it with a receipt.
+func TestTask(t *testing.T) {
+	s := serves(t)
+	s.Fifo("go")
+	s.Good("run", "-d", "--name", "counter", "--", "sh", "-c", "seq 1 60000; read x <go; echo after; sleep 600")
+	b := opens(t)
+	b.does("open the link", chromedp.Navigate(s.link))
+	b.until("the task", `document.querySelector("#tree a[href^='/task/']")?.textContent === "counter"`)
+	b.does("open it", chromedp.Click("#tree a[href^='/task/']", chromedp.ByQuery))
+	b.until("the end of its output", `document.getElementById("output")?.textContent.trimEnd().endsWith("60000")`)
+	s.Free("go")
+	b.until("what it prints", `document.getElementById("output").textContent.trimEnd().endsWith("after")`)
+	b.does("look at the beginning", chromedp.Click("#begin", chromedp.ByQuery))
+	b.until("the beginning", `document.getElementById("output").textContent.startsWith("1\n2\n3\n")`)
+	b.does("find", chromedp.SendKeys("#text", "31415\n", chromedp.ByQuery))
+	b.until("found", `document.querySelector("#found button")?.textContent === "31415"`)
+	b.does("go there", chromedp.Click("#found button", chromedp.ByQuery))
+	b.until("there", `document.getElementById("output").textContent.startsWith("31415\n31416\n")`)
+	b.does("stop", chromedp.Click(`[data-act="stop"]`, chromedp.ByQuery))
+	b.until("the receipt", `document.getElementById("receipt").textContent.includes("SIGTERM")`)
+	b.until("nothing is left", `document.getElementById("receipt").textContent.includes("No process is left")`)
+	if text := s.Good("ps", "-a"); !strings.Contains(text, "killed") {
+		t.Errorf("the task goes on: %s", text)
+	}
+}
+
+// TestTalk has a conversation on the page, and reads it when its session has ended.
+func TestTalk(t *testing.T) {
+	s := serves(t)
+	model := "script:" + s.File("script.json", `{"version": 1, "agents": {"main": [
+		{"tools": [{"name": "Bash", "input": {"command": "touch it"}}]},
+		{"text": "first <i>answer</i>"}, {"text": "second answer"}]}}`, 0o600)
+	session := s.Good("-p", "-d", "--ask-timeout", "5m", "--model", model, "hello")
+	b := opens(t)
+	b.does("open the link", chromedp.Navigate(s.link))
+	b.until("paired", `document.getElementById("tree")`)
+	b.does("open the conversation", chromedp.Navigate(s.address+"/conversation/"+session))
+	b.until("its prompt", `document.querySelector("#talk .begin pre")?.textContent === "hello"`)
+	b.does("prompt", chromedp.SendKeys("#prompt", "and now?\n", chromedp.ByQuery))
+	b.until("the prompt is sent", `document.getElementById("prompt").value === ""`)
+	s.Good("approvals", "allow", s.question())
+	b.until("the call", `document.querySelector("#talk .call pre")?.textContent.includes("command: touch it")`)
+	b.until("the answer", `document.getElementById("talk").textContent.includes("first <i>answer</i>")`)
+	b.until("the second prompt", `[...document.querySelectorAll(".begin pre")].some((e) => e.textContent === "and now?")`)
+	b.until("its answer", `document.getElementById("talk").textContent.includes("second answer")`)
+	b.does("leave it", chromedp.Navigate(s.address))
+	s.Good("wait", session) // nobody is attached any more
+	b.until("its end", `!document.getElementById("empty").hidden`)
+	b.does("open it again", chromedp.Navigate(s.address+"/conversation/"+session))
+	b.until("its messages", `document.querySelector("#kept")?.textContent.includes("second answer")`)
+}
