@@ -183,8 +183,8 @@ func casePermissions(t *testing.T) {
     - {text: "then: {{last}}"}
 `)
 	want(t, facts,
-		`asked ["Bash","touch made","t1",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"touch:*"}],"behavior":"allow","destination":"localSettings"}]]`,
-		`asked ["Bash","curl x","t2",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"curl:*"}],"behavior":"allow","destination":"localSettings"}]]`,
+		`asked ["Bash","touch made","t1",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"touch made"}],"behavior":"allow","destination":"localSettings"}]]`,
+		`asked ["Bash","curl x","t2",[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"curl x"}],"behavior":"allow","destination":"localSettings"}]]`,
 		`result "success: then: no way"`, "end true")
 	if _, err := os.Stat(filepath.Join(folder, "changed")); err != nil {
 		t.Errorf("the changed input was not used: %v", err)

@@ -91,7 +91,7 @@ type Limits struct {
 	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time; more wait" set:"default=200,clamp=1..10000,see=monitors.md"`
 	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session" set:"default=1000,clamp=1..100000"`
 
-	QuoteFrom int `json:"quoteFrom,omitempty" jsonschema:"agents at work from which on the Agent tool says what they will likely use together, by earlier runs" set:"default=5,clamp=1..100000,see=unattended.md#quotes"`
+	QuoteFrom int `json:"quoteFrom,omitempty" jsonschema:"the Agent tool says what so many agents at work, and each multiple, will likely use together, by earlier runs" set:"default=5,clamp=1..100000,see=unattended.md#quotes"`
 
 	WakeWindow string  `json:"wakeWindow,omitempty" jsonschema:"part of a day, in local time, in which agents are woken that a usage limit has parked, such as 22:00-07:00; not set: at any time" set:"see=unattended.md"`
 	WakeBudget float64 `json:"wakeBudget,omitempty" jsonschema:"US dollars that the agents of a provider may spend together after they were woken; not set: any" set:"possible=0..1e9,see=unattended.md"`

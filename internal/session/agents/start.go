@@ -98,7 +98,8 @@ func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 			}
 		}
 	}
-	said := len(many) > 0 && len(many)+1 >= s.cfg.Limits.QuoteFrom
+	every := max(s.cfg.Limits.QuoteFrom, 1)
+	said := len(many) > 0 && (len(many)+1)%every == 0 // not at each further one: its caller reads all of it
 	if !said && !me.quote {
 		return ""
 	}

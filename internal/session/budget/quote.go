@@ -80,7 +80,7 @@ func (b *Budgets) past() *usage.Past {
 func ledger(p home.Session) string { return filepath.Join(p.Dir(), usage.FileName) }
 
 // FanOut says what agents that are at work together will likely use, of which some quotes are not
-// known.
+// known; it is empty where all of them are not.
 func FanOut(quotes []task.Quote) string {
 	tokens, usd := [2]float64{}, [2]float64{} // the sum, and how many are not known
 	for _, q := range quotes {
@@ -88,6 +88,9 @@ func FanOut(quotes []task.Quote) string {
 		add(&usd, q.USD)
 	}
 	n := float64(len(quotes))
+	if tokens[1] == n && usd[1] == n {
+		return ""
+	}
 	say := func(sum [2]float64, format func(float64) string) string {
 		switch {
 		case sum[1] == n:
