@@ -218,11 +218,13 @@ func hasAny(in map[string]json.RawMessage, keys []string) bool {
 
 // as is a call of one of our tools.
 func (o *tool) as(name string, input map[string]any) agent.Call {
-	raw, err := json.Marshal(input)
-	if err != nil { // it is made of what was decoded
-		raw = json.RawMessage("{}")
+	var raw bytes.Buffer
+	e := json.NewEncoder(&raw)
+	e.SetEscapeHTML(false)                  // people read it
+	if err := e.Encode(input); err != nil { // it is made of what was decoded
+		return agent.Call{ID: o.ID, Name: name, Input: json.RawMessage("{}")}
 	}
-	return agent.Call{ID: o.ID, Name: name, Input: raw}
+	return agent.Call{ID: o.ID, Name: name, Input: bytes.TrimSpace(raw.Bytes())}
 }
 
 // view is the call as people see it that is none of ours.
