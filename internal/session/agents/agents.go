@@ -59,7 +59,7 @@ type Limits struct {
 	NestedBackground bool // agents of agents may run in the background
 	NoBackground     bool // nothing that an agent starts runs in the background
 	NoMonitors       bool // monitors are disabled
-	QuoteFrom        int  // a start by an agent that makes so many at work, or a multiple, says what they will likely use; 0: never
+	QuoteFrom        int  // a start that makes so many, or a multiple, be at work says what they will likely use; 0: never
 
 	MultiTurn     bool          // background agents wait for further messages after an answer
 	IdleTimeout   time.Duration // how long they wait at most
