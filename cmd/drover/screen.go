@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/tui"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -59,6 +60,11 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return cli.Left{}, err
+	}
+	loud, _ := daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+	o.Loud = loud.Rest()
+	if set.Notify.Desktop && set.Terminal.Notify == "osc" {
+		set.Terminal.Notify = "bell" // the desktop is told once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
 	o.HintAfter = set.Terminal.Hint()

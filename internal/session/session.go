@@ -41,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/activity"
@@ -106,7 +107,7 @@ type Limits struct {
 
 	TeammateGrace time.Duration // for a teammate to finish when a model ends it; default 30 s
 
-	WakeWindow string  // the part of a day in which parked agents are woken; see [parking.ParseWindow]
+	WakeWindow string  // the part of a day in which parked agents are woken; see package daypart
 	WakeBudget float64 // US dollars that they may spend after a wake; 0: any
 }
 
@@ -399,7 +400,7 @@ func (s *Session) assemble() {
 		OutputChars: cfg.Limits.OutputChars, Hops: cfg.Limits.MessageHops})
 	s.idle = idle.New(idle.Config{Session: cfg.Info.Session, Tasks: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail})
 	s.leases = lease.New(s.sup)
-	window, err := parking.ParseWindow(cfg.Limits.WakeWindow)
+	window, err := daypart.Parse(cfg.Limits.WakeWindow)
 	if err != nil { // the settings have checked it; a program may not have
 		report(fmt.Sprintf("limits.wakeWindow is ignored: %v", err))
 	}

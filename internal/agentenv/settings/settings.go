@@ -30,6 +30,7 @@ type Settings struct {
 	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
 	Sandbox     Sandbox     `json:"sandbox,omitzero" jsonschema:"what bounds the commands that models start" set:"see=sandbox.md"`
 	Telemetry   Telemetry   `json:"telemetry,omitzero" jsonschema:"what is exported by OpenTelemetry" set:"own,see=telemetry.md"`
+	Notify      Notify      `json:"notify,omitzero" jsonschema:"how you are told, beside the terminals, of what needs you" set:"own,see=attention.md#away"`
 	Terminal    Terminal    `json:"terminal,omitzero" jsonschema:"how the terminal UI behaves" set:"own"`
 	Merge       Merge       `json:"merge,omitzero" jsonschema:"how changes of agents are merged" set:"see=merge.md"`
 	Teleport    Teleport    `json:"teleport,omitzero" jsonschema:"how sessions are carried to other machines" set:"own"`
@@ -309,6 +310,24 @@ type Telemetry struct {
 	Endpoint string `json:"endpoint,omitempty" jsonschema:"address of the collector for OTLP over HTTP, such as http://localhost:4318; OTEL_EXPORTER_OTLP_ENDPOINT comes first"`
 	Content  bool   `json:"content,omitempty" jsonschema:"prompts, answers, commands, and calls with their results are exported too"`
 }
+
+// Notify is how the user is told of what needs them where no terminal is looked at.
+type Notify struct {
+	Desktop bool   `json:"desktop,omitempty" jsonschema:"by a notification of the desktop: notify-send on Linux, osascript on macOS; terminals then ring a bell only"`
+	Command string `json:"command,omitempty" jsonschema:"by a command for the shell, which reads what needs you as JSON on stdin"`
+	Webhook string `json:"webhook,omitempty" jsonschema:"by a POST of the same JSON to an address; chat services show its text"`
+	Ntfy    string `json:"ntfy,omitempty" jsonschema:"by a topic of ntfy, such as https://ntfy.sh/my-topic"`
+
+	WebhookKeyEnv string `json:"webhookKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the bearer token of the webhook"`
+	NtfyKeyEnv    string `json:"ntfyKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the access token of ntfy"`
+
+	After string `json:"after,omitempty" jsonschema:"how long something must need you before you are told; what comes meanwhile is in the same message" set:"default=10s,duration=0s"`
+	Quiet string `json:"quiet,omitempty" jsonschema:"part of a day, in local time, in which you are not told, also by terminals, such as 22:00-07:00; what still needs you at its end comes then"`
+	When  string `json:"when,omitempty" jsonschema:"any: also of failures; blocking: only of what waits for you" set:"default=any,words=any|blocking"`
+}
+
+// Wait is After as a duration.
+func (n Notify) Wait() time.Duration { return duration(n, "After") }
 
 // Terminal is how the terminal UI behaves.
 type Terminal struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -39,13 +40,13 @@ func (a *app) attention() *cobra.Command {
 	asJSON := f.Bool("json", false, "a JSON object; with --watch one a line for each item that comes or goes")
 	watch := f.Bool("watch", false, "keep running and show changes, until q or Ctrl-C")
 	here := f.Bool("project", false, "only sessions of this project")
-	notify := f.String("notify", "none", "with --watch on a terminal, announce new items: none, bell, osc9 or osc777")
+	notify := f.String("notify", "none", "with --watch on a terminal, announce new items: none, bell, osc9, osc99 or osc777")
 	when := f.String("notify-when", "any", "which items are announced: any, or blocking for all but failures")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		switch {
-		case !slices.Contains([]string{"none", "bell", "osc9", "osc777"}, *notify):
-			return usage(fmt.Sprintf("--notify %.40q: unknown", *notify), "use none, bell, osc9 or osc777")
+		case !slices.Contains([]string{"none", "bell", "osc9", "osc99", "osc777"}, *notify):
+			return usage(fmt.Sprintf("--notify %.40q: unknown", *notify), "use none, bell, osc9, osc99 or osc777")
 		case !slices.Contains([]string{"any", "blocking"}, *when):
 			return usage(fmt.Sprintf("--notify-when %.40q: unknown", *when), "use any or blocking")
 		case *notify != "none" && !*watch:
@@ -66,8 +67,44 @@ func (a *app) attention() *cobra.Command {
 		_, err = a.Stdout.Write(attentionText(list, a.Now()))
 		return err
 	}
-	cmd.AddCommand(a.attentionSeen())
+	cmd.AddCommand(a.attentionSeen(), a.attentionTest())
 	return cmd
+}
+
+func (a *app) attentionTest() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test",
+		Short: "Send a test message by all ways that the settings under notify name",
+		Long: "Send a test message by all ways that the settings under notify name, at any hour, and say what became of\n" +
+			"each. It fails if one of them does.",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sent, err := a.TryNotify(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(sent) == 0 {
+				return &control.Error{Code: control.Invalid, Message: "send a test message: no way to you is set",
+					Fix: "set notify.desktop, notify.command, notify.webhook or notify.ntfy: they are in settings.md"}
+			}
+			bad := 0
+			for _, s := range sent {
+				line := cell(s.Channel, 40) + ": sent"
+				if s.Err != nil {
+					bad++
+					line = excerpt.Line(s.Channel+": "+s.Err.Error(), 400)
+				}
+				if _, err := fmt.Fprintln(a.Stdout, line); err != nil {
+					return err
+				}
+			}
+			if bad > 0 {
+				return fmt.Errorf("send test messages: %d of %d were not sent (see above)", bad, len(sent))
+			}
+			return nil
+		},
+	}
 }
 
 // attentionNow is the list of all sessions, with the session that each item is of. A
@@ -234,6 +271,7 @@ type attentionWatch struct {
 	all, json      bool
 	notify         string
 	blocking       bool
+	loud           daypart.Part                     // in which anything is announced
 	list           control.Attention                // as it was asked for last
 	items          map[string]control.AttentionItem // of it, by session, ID, run and kind
 	begun, onFrame bool
@@ -248,6 +286,10 @@ func (w *attentionWatch) run(ctx context.Context) error {
 	defer cancel()
 	group.Go(func() { _ = w.a.followSessions(ctx, w.all, watchTick, w.session(wake, watchWait)) }) // it ends with ctx
 	w.items = map[string]control.AttentionItem{}
+	if set, err := w.a.Settings(""); err == nil {
+		w.loud, _ = daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+		w.loud = w.loud.Rest()
+	}
 	if !w.json && w.a.OpenTerminal != nil && w.a.IsTerminal(w.a.Stdout) {
 		w.onFrame = true
 		return w.a.draw(ctx, drawing{look: w.look, changed: wake, view: func(columns int) frame {
@@ -360,13 +402,16 @@ func (w *attentionWatch) announcement(fresh []control.AttentionItem) string {
 	if w.blocking {
 		fresh = slices.DeleteFunc(fresh, func(i control.AttentionItem) bool { return i.Kind == failureKind })
 	}
-	if len(fresh) == 0 || w.notify == "none" || w.json || !w.a.IsTerminal(w.a.Stdout) {
+	now := w.a.Now()
+	if len(fresh) == 0 || w.loud.Next(now).After(now) || w.notify == "none" || w.json || !w.a.IsTerminal(w.a.Stdout) {
 		return ""
 	}
 	text := notificationText(fresh)
 	switch w.notify {
 	case "osc9":
 		return "\x1b]9;" + text + "\x1b\\"
+	case "osc99":
+		return "\x1b]99;;" + text + "\x1b\\"
 	case "osc777":
 		return "\x1b]777;notify;Drover;" + text + "\x1b\\"
 	}

@@ -118,6 +118,8 @@ type surroundings interface {
 	Program() (string, error)
 	// Doctor looks at the machine and the state folder.
 	Doctor(ctx context.Context) []Finding
+	// TryNotify sends a message by all ways by which the user is told of what needs them.
+	TryNotify(ctx context.Context) ([]Sent, error)
 	// TrySandbox tries each bound of the sandbox on this machine.
 	TrySandbox(ctx context.Context) ([]SandboxCheck, error)
 }
@@ -128,6 +130,12 @@ type Opening struct {
 	Title      string
 	Settings   string // of the flag --settings
 	Answerable bool   // questions wait for somebody who watches; Ctrl-Z holds its commands
+}
+
+// Sent is what became of a message to the user.
+type Sent struct {
+	Channel string // the setting that names it
+	Err     error
 }
 
 // Reached is what became of a connection to an MCP server.

@@ -97,6 +97,7 @@ func examples() map[string][]string {
 
 		"attention": {"drover attention", "drover attention --watch --notify osc9",
 			"drover attention --json | jq -r '.items[].why'"},
+		"attention test": {"drover attention test"},
 		"attention seen": {"drover attention seen b1a2b3c4d", "drover attention seen --all"},
 
 		"agents":       {"drover agents", "drover agents show explore"},

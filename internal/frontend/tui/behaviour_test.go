@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/racetest"
 	"github.com/drover-dev/drover/task"
 )
@@ -497,6 +498,8 @@ func TestCall(t *testing.T) {
 	for _, c := range []struct{ notify, env, want string }{
 		{"", "TERM=xterm-256color", "\a\x1b]9;Drover asks you something\x1b\\"},
 		{"osc", "VTE_VERSION=7600", "\a\x1b]777;notify;Drover;Drover asks you something\x1b\\"},
+		{"osc", "KITTY_WINDOW_ID=1", "\a\x1b]99;;Drover asks you something\x1b\\"},
+		{"osc", "VTE_VERSION=", "\a\x1b]9;Drover asks you something\x1b\\"},
 		{"bell", "", "\a"},
 	} {
 		u.m.o.Notify, u.m.o.Env = c.notify, []string{c.env}
@@ -504,7 +507,12 @@ func TestCall(t *testing.T) {
 			t.Errorf("%s: called by %q, want %q", c.notify, text, c.want)
 		}
 	}
-	u.m.o.Notify = "off"
+	u.m.o.Notify = "bell"
+	u.m.o.Loud, _ = daypart.Parse(u.m.now.Local().Add(time.Hour).Format("15:04") + "-" + u.m.now.Local().Add(2*time.Hour).Format("15:04"))
+	if u.m.call("x") != nil {
+		t.Error("somebody was called in quiet hours")
+	}
+	u.m.o.Loud, u.m.o.Notify = daypart.Part{}, "off"
 	if u.m.call("x") != nil {
 		t.Error("somebody was called who does not want it")
 	}

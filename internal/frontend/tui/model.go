@@ -289,11 +289,13 @@ func (m *Model) hear(n news) tea.Cmd {
 // where the terminal has some. The text is ours.
 func (m *Model) call(text string) tea.Cmd {
 	switch {
-	case !m.away || m.o.Notify == "off":
+	case !m.away || m.o.Notify == "off" || m.o.Loud.Next(m.now).After(m.now):
 		return nil
 	case m.o.Notify == "bell":
 		return tea.Raw("\a")
-	case m.osc777():
+	case m.env("TERM") == "xterm-kitty", m.env("KITTY_WINDOW_ID") != "":
+		return tea.Raw("\a\x1b]99;;" + text + "\x1b\\")
+	case strings.HasPrefix(m.env("TERM"), "rxvt"), m.env("VTE_VERSION") != "":
 		return tea.Raw("\a\x1b]777;notify;Drover;" + text + "\x1b\\")
 	}
 	return tea.Raw("\a\x1b]9;" + text + "\x1b\\")
@@ -326,12 +328,14 @@ func (m *Model) callState(before control.State) tea.Cmd {
 // autopilotMode is the session mode in which the agent goes on until all is done.
 const autopilotMode = "autopilot"
 
-// osc777 reports whether the terminal knows notifications as rxvt has them, and not as
-// the others do.
-func (m *Model) osc777() bool {
-	return slices.ContainsFunc(m.o.Env, func(v string) bool {
-		return strings.HasPrefix(v, "TERM=rxvt") || strings.HasPrefix(v, "VTE_VERSION=") && v != "VTE_VERSION="
-	})
+// env is the value of a variable of the environment.
+func (m *Model) env(name string) string {
+	for _, v := range slices.Backward(m.o.Env) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // happened takes in what has happened to a task. An event without a verb tells how a task

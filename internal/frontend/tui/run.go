@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -69,6 +70,7 @@ type Options struct {
 	// to the background; 0: 2 s.
 	HintAfter time.Duration
 
+	Loud   daypart.Part      // in which the user is called
 	Notify string            // how the user is called who looks elsewhere: off, bell or osc; empty: osc
 	Keys   map[string]string // other keys of the conversation, by what they do
 	Mouse  bool              // it is used: the wheel scrolls, a click chooses

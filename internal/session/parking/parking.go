@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -30,8 +31,8 @@ const resetSlack = time.Minute
 
 // Config configures a lot. The zero value wakes agents at any time, and lets them spend anything.
 type Config struct {
-	Window Window  // in which agents are woken
-	Budget float64 // US dollars that the agents of a provider may spend together after a wake; 0: any
+	Window daypart.Part // in which agents are woken
+	Budget float64      // US dollars that the agents of a provider may spend together after a wake; 0: any
 }
 
 // Lot has the parked agents of one session. Its methods may be called by several goroutines.

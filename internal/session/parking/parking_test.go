@@ -252,31 +252,3 @@ func TestBudget(t *testing.T) {
 		}
 	})
 }
-
-func TestWindow(t *testing.T) {
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func(old *time.Location) { time.Local = old }(time.Local)
-	time.Local = zone
-	for _, c := range []struct{ window, at, want string }{
-		{"", "2026-11-23 03:00", "2026-11-23 03:00"},
-		{"22:00-07:00", "2026-11-23 03:00", "2026-11-23 03:00"},
-		{"22:00-07:00", "2026-11-23 12:00", "2026-11-23 22:00"},
-		{"08:00-18:00", "2026-11-23 18:00", "2026-11-24 08:00"},
-		{"02:30-04:00", "2026-03-28 12:00", "2026-03-29 03:30"}, // 02:30 is skipped that night
-	} {
-		w, err := parking.ParseWindow(c.window)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at, _ := time.ParseInLocation("2006-01-02 15:04", c.at, zone)
-		if got := w.Next(at).In(zone).Format("2006-01-02 15:04"); got != c.want {
-			t.Errorf("%s from %s: %s, want %s", c.window, c.at, got, c.want)
-		}
-	}
-	if _, err := parking.ParseWindow("night"); err == nil {
-		t.Error("a window without times is accepted")
-	}
-}
