@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,60 @@ import (
 var roomDevices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // makeDev gives the room a /dev of its own, with terminals that are not those of the user's windows,
-// and with shared memory that nobody outside shares.
-func makeDev() error {
+// and with shared memory that nobody outside shares. shm is that of the machine, or -1.
+func makeDev() (shm int, err error) {
+	shm, err = unix.Open(shmPath, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // it stays below what is mounted there
+	if err != nil {
+		shm = -1 // there is none
+	}
+	return shm, makeNodes()
+}
+
+// shmPath is where programs keep shared memory, and people folders that need no disk.
+const shmPath = "/dev/shm"
+
+// share mounts a folder of the machine's /dev/shm at its place in that of the room.
+func (s *starter) share(path string) error {
+	rel, in := strings.CutPrefix(filepath.Clean(path), shmPath+"/")
+	if !in || s.shm < 0 || s.shared[rel] {
+		return nil
+	}
+	from, err := unix.Openat2(s.shm, rel, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return nil //nolint:nilerr // no folder is there, and nothing is to be shared
+	}
+	defer unix.Close(from)
+	to, err := openPath(shmPath, unix.RESOLVE_NO_SYMLINKS)
+	for _, name := range strings.Split(rel, "/") {
+		if err != nil {
+			break
+		}
+		if err = unix.Mkdirat(to, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			break
+		}
+		var next int
+		next, err = unix.Openat(to, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		_ = unix.Close(to)
+		to = next
+	}
+	if err == nil {
+		err = mountAt(from, to, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+		if errors.Is(err, unix.EPERM) {
+			err = mountAt(from, to, unix.MountAttr{}) // it is read-only outside too
+		}
+	}
+	if to >= 0 {
+		_ = unix.Close(to)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s in a room: %w", path, err)
+	}
+	s.shared[rel] = true
+	return nil
+}
+
+func makeNodes() error {
 	nodes := map[string]int{}
 	defer func() {
 		for _, fd := range nodes {

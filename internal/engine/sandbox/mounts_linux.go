@@ -119,6 +119,11 @@ func (s *starter) bound(b Bounds) ([]inode, error) {
 	if err := s.hidden.conceal(s, b.Write); err != nil {
 		return nil, err
 	}
+	for _, path := range b.Write {
+		if err := s.share(path); err != nil {
+			return nil, err
+		}
+	}
 	found, err := inodes(b.Write)
 	if err != nil || !s.mounts {
 		return found, err

@@ -389,3 +389,45 @@ func TestSideBySide(t *testing.T) {
 		t.Errorf("written beside: %q", evil)
 	}
 }
+
+// A workspace in the shared memory of the machine is there inside, and nothing else of that is.
+func TestSharedMemory(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "drover-test-")
+	if err != nil {
+		t.Skipf("SKIPPED: no shared memory here: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := newPlace(t)
+	work, other := dir+"/a/work", dir+"/other"
+	for _, d := range []string{work + "/sub", other} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, abi := range []int{0, Probe().Landlock} {
+		offer := Probe().Mask(abi, true)
+		fork, _, err := In(p.room(t, offer), offer, Bounds{Write: []string{work}, Fixed: []string{work + "/sub"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, fork, work, "sh", "-c", "echo made >file; cat file; touch sub/x; ls "+other+"; ls "+dir+
+			"; echo own >/dev/shm/own; cat /dev/shm/own")
+		if r.err != nil {
+			t.Fatalf("ABI %d: %v", abi, r.err)
+		}
+		for _, want := range []string{"made\n", "sub/x", "No such file or directory", "\na\n", "\nown"} {
+			if !strings.Contains(r.out, want) {
+				t.Errorf("ABI %d: %q is not in %q", abi, want, r.out)
+			}
+		}
+		if _, err := os.Stat(work + "/sub/x"); err == nil {
+			t.Errorf("ABI %d: a protected folder below was written", abi)
+		}
+		if data, _ := os.ReadFile(work + "/file"); string(data) != "made\n" {
+			t.Errorf("ABI %d: outside, the file has %q", abi, data)
+		}
+		if _, err := os.Stat("/dev/shm/own"); err == nil {
+			t.Errorf("ABI %d: shared memory of the room is that of the machine", abi)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type starter struct {
 	hidden hidden
 	known  map[uint64]kind // the mounts that were looked at
 	rules  rulesets
+	shm    int             // /dev/shm of the machine; -1: none
+	shared map[string]bool // folders of it that are in the room
 }
 
 // RunStarter is the life of a starter: it serves the process that has opened the room, and returns
@@ -46,7 +48,7 @@ func RunStarter() error {
 		return err
 	}
 	debug.SetGCPercent(400)
-	s := &starter{covers: map[uint64]bool{}, known: map[uint64]kind{}}
+	s := &starter{covers: map[uint64]bool{}, known: map[uint64]kind{}, shared: map[string]bool{}, shm: -1}
 	all := make([]*net.UnixConn, links)
 	for i := range all {
 		var err error
@@ -154,7 +156,8 @@ func (s *starter) prepare(c setup) error {
 	if err := s.conceal(slices.Concat(c.Sockets, c.Hidden), nil); err != nil {
 		return err
 	}
-	if err := makeDev(); err != nil {
+	shm, err := makeDev()
+	if s.shm = shm; err != nil {
 		return err
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
