@@ -125,6 +125,80 @@ func (p *place) gone() {
 	}
 }
 
+// library runs a case of the client on the official library, and returns what it was told.
+func (p *place) library(name string) (got []string, code int) {
+	p.t.Helper()
+	out, code := p.run("node", "cases.mjs", name, filepath.Join(p.dir, "drover"), p.script, p.folder)
+	for line := range strings.Lines(out) {
+		var f struct {
+			What  string          `json:"what"`
+			Value json.RawMessage `json:"value"`
+		}
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			p.t.Fatalf("%s: %v", line, err)
+		}
+		got = append(got, f.What+" "+string(f.Value))
+	}
+	return got, code
+}
+
+// TestChildren: a client that shows subagents as sessions sees what each does in its own session, is asked
+// there, and cancels one; it cannot prompt them.
+func TestChildren(t *testing.T) {
+	p := newPlace(t, `    - {tools: [{name: Agent, input: {subagent_type: general-purpose, description: "first child", prompt: "touch it"}}]}
+    - {text: "first is done"}
+    - {tools: [{name: Agent, input: {subagent_type: explore, description: "second child", prompt: "wait"}}]}
+    - {text: "second is done"}
+  general-purpose:
+    - {text: "working", tools: [{name: Bash, input: {command: "touch made"}}]}
+    - {text: "made"}
+  explore:
+    - {text: "never", delay: 60s}
+`)
+	got, code := p.library("children")
+	of := func(child string) (lines []string) {
+		for _, l := range got {
+			if strings.Contains(l, child) && !strings.HasPrefix(l, "tool_call [\"") || strings.HasPrefix(l, "tool_call [\""+child) {
+				lines = append(lines, l)
+			}
+		}
+		return lines
+	}
+	first := []string{
+		`subagent_update ["main","first child","running",null,true]`,
+		`session_message ["first child","main","first child","touch it"]`,
+		`agent_message_chunk ["first child","working"]`,
+		"tool_call [\"first child\",\"execute\",\"`touch made`\"]",
+		`subagent_update ["main","first child","requires_action",null,false]`,
+		"asked [\"first child\",\"`touch made`\"]",
+		`subagent_update ["main","first child","running",null,false]`,
+		`tool_call_update ["first child","completed"]`,
+		`agent_message_chunk ["first child","made"]`,
+		`subagent_update ["main","first child","idle","end_turn",false]`,
+	}
+	second := []string{
+		`subagent_update ["main","second child","running",null,true]`,
+		`session_message ["second child","main","second child","wait"]`,
+		`subagent_update ["main","second child","idle","cancelled",false]`,
+	}
+	slices.Sort(first) // states come beside what the agent does
+	if lines := slices.Sorted(slices.Values(of("first child"))); !slices.Equal(lines, first) {
+		t.Errorf("of the first child the client saw\n\t%s\nwant\n\t%s", strings.Join(lines, "\n\t"), strings.Join(first, "\n\t"))
+	}
+	if lines := of("second child"); !slices.Equal(lines, second) {
+		t.Errorf("of the second child the client saw\n\t%s\nwant\n\t%s", strings.Join(lines, "\n\t"), strings.Join(second, "\n\t"))
+	}
+	for _, want := range []string{`agent_message_chunk "first is done"`, `agent_message_chunk "second is done"`, "error -32002", "exit 0"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not in\n\t%s", want, strings.Join(got, "\n\t"))
+		}
+	}
+	if code != 0 || !p.there("made") {
+		t.Errorf("exit code %d, made: %v", code, p.there("made"))
+	}
+	p.gone()
+}
+
 // TestLibrary: a client on the official library approves, rejects and cancels a call, closes the
 // session, lists and loads it, and is told of an unknown one.
 func TestLibrary(t *testing.T) {
@@ -135,18 +209,7 @@ func TestLibrary(t *testing.T) {
     - {tools: [{name: Bash, input: {command: "touch more"}}]}
     - {text: "gone on"}
 `)
-	out, code := p.run("node", "cases.mjs", "turns", filepath.Join(p.dir, "drover"), p.script, p.folder)
-	var got []string
-	for line := range strings.Lines(out) {
-		var f struct {
-			What  string          `json:"what"`
-			Value json.RawMessage `json:"value"`
-		}
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		got = append(got, f.What+" "+string(f.Value))
-	}
+	got, code := p.library("turns")
 	call := func(command, end string) []string {
 		return []string{"tool_call [\"execute\",\"`" + command + "`\"]", `asked ["allow_once","allow_always","reject_once"]`,
 			`tool_call_update "` + end + `"`}

@@ -18,7 +18,7 @@ import (
 // maxSessions is how many sessions one client may have open.
 const maxSessions = 64
 
-// Config is what an agent is made of. All fields but SubagentSessions are required.
+// Config is what an agent is made of. All fields are required.
 type Config struct {
 	In      io.Reader // of the client; a read ends with the client's stdin, not with a context
 	Out     io.Writer
@@ -118,14 +118,25 @@ type served struct {
 
 // client is what the client offers. It is set by initialize.
 type client struct {
-	mu    sync.Mutex
-	offer acp.ClientCapabilities
+	mu        sync.Mutex
+	offer     acp.ClientCapabilities
+	subagents bool // it shows subagents as sessions
 }
 
-func (c *client) set(offer acp.ClientCapabilities) {
+func (c *client) set(r initializeRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offer = offer
+	c.offer, c.subagents = r.ClientCapabilities, r.subagents
+}
+
+// children is what shows subagents as sessions; nil: the client knows no such sessions.
+func (c *client) children() *children {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.subagents {
+		return nil
+	}
+	return &children{known: map[task.ID]*child{}}
 }
 
 func (c *client) get() acp.ClientCapabilities {
@@ -238,8 +249,8 @@ func describe(err error) *acp.RequestError {
 
 // initialize agrees on the version: the one that the client speaks if we do, else the
 // highest of ours.
-func (s *served) initialize(_ context.Context, p acp.InitializeRequest) (any, error) {
-	s.client.set(p.ClientCapabilities)
+func (s *served) initialize(_ context.Context, p initializeRequest) (any, error) {
+	s.client.set(p)
 	return withDelete(acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "drover", Title: acp.Ptr("Drover"), Version: s.cfg.Version},
@@ -324,6 +335,12 @@ func (s *served) prompt(p acp.PromptRequest) (work, error) {
 
 // cancel ends the turn of a session.
 func (s *served) cancel(p acp.CancelNotification) (work, error) {
+	if one := s.findChild(p.SessionId); one != nil {
+		return func(context.Context) (any, error) {
+			one.interruptChild(p.SessionId)
+			return nil, nil
+		}, nil
+	}
 	one, err := s.find(p.SessionId)
 	if err != nil {
 		return nil, err

@@ -77,6 +77,63 @@ func withDelete(r acp.InitializeResponse) (any, error) {
 	return all, nil
 }
 
+// initializeRequest is the request of initialize, with what the client says of sessions of subagents.
+type initializeRequest struct {
+	acp.InitializeRequest
+	subagents bool
+}
+
+// UnmarshalJSON reads both.
+func (r *initializeRequest) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &r.InitializeRequest); err != nil {
+		return err
+	}
+	var more struct {
+		Capabilities struct {
+			Subagents *struct{} `json:"subagents"`
+		} `json:"clientCapabilities"`
+	}
+	r.subagents = json.Unmarshal(data, &more) == nil && more.Capabilities.Subagents != nil
+	return nil
+}
+
+// notification is that of session/update with an update that the library may lack.
+type notification struct {
+	SessionID acp.SessionId `json:"sessionId"`
+	Update    any           `json:"update"`
+}
+
+// subagentUpdate announces a child session, or changes what was said of it.
+type subagentUpdate struct {
+	Kind         string                `json:"sessionUpdate"` // subagent_update
+	SessionID    acp.SessionId         `json:"sessionId"`
+	Title        string                `json:"title,omitempty"`
+	Description  string                `json:"description,omitempty"`
+	Cwd          string                `json:"cwd,omitempty"`
+	Capabilities *subagentCapabilities `json:"capabilities,omitempty"`
+	State        *childState           `json:"state,omitempty"`
+}
+
+// subagentCapabilities are what the client may do with a child.
+type subagentCapabilities struct {
+	Cancel *struct{} `json:"cancel,omitempty"`
+}
+
+// childState is what a child does: running, requires_action or idle.
+type childState struct {
+	State      string         `json:"state"`
+	StopReason acp.StopReason `json:"stopReason,omitempty"`
+}
+
+// sessionMessage is a message from one session to another, in the transcript of one of them.
+type sessionMessage struct {
+	Kind      string             `json:"sessionUpdate"` // session_message
+	MessageID string             `json:"messageId"`
+	Sender    acp.SessionId      `json:"senderSessionId,omitempty"`
+	Recipient acp.SessionId      `json:"recipientSessionId,omitempty"`
+	Content   []acp.ContentBlock `json:"content"`
+}
+
 // newNotFound is the error for what does not exist.
 func newNotFound(data any) *acp.RequestError {
 	return &acp.RequestError{Code: -32002, Message: "Resource not found", Data: data}

@@ -81,13 +81,13 @@ func (s *session) decide(ctx context.Context, q task.Question) {
 		return
 	}
 	if ctx.Err() != nil { // somebody else has answered, or the session is closed
-		s.view.settle(q.ID, false)
+		s.stageOf(q.Task).view.settle(q.ID, false)
 		return
 	}
 	if err != nil {
 		reply, always = task.Reply{Reason: fmt.Sprintf("nobody decided about this call: %v", err)}, ""
 	}
-	s.view.settle(q.ID, reply.Allow)
+	s.stageOf(q.Task).view.settle(q.ID, reply.Allow)
 	err = s.open.Decide(ctx, control.DecideRequest{
 		ID: q.ID, Digest: q.Digest, Reply: reply, Always: always, Actor: task.ByUser,
 		Detail: "session/request_permission of ACP",
@@ -132,11 +132,12 @@ func (s *session) permit(ctx context.Context, q task.Question) (reply task.Reply
 	if id == "" {
 		id = q.ID
 	}
-	about := s.view.ask(id, q.Tool, q.Input)
+	on := s.stageOf(q.Task)
+	about := on.view.ask(id, q.Tool, q.Input)
 	if q.Reason != "" && len(about.Content) == 0 {
 		about.Content = text(excerpt.Plain(q.Reason))
 	}
-	chosen, err := s.pick(ctx, about, options(q))
+	chosen, err := s.pick(ctx, on, about, options(q))
 	if err != nil {
 		return reply, "", err
 	}
@@ -176,11 +177,11 @@ func options(q task.Question) []acp.PermissionOption {
 
 // pick lets the user of the client choose an option. Only one that was offered is taken.
 func (s *session) pick(
-	ctx context.Context, about acp.ToolCallUpdate, offered []acp.PermissionOption,
+	ctx context.Context, on stage, about acp.ToolCallUpdate, offered []acp.PermissionOption,
 ) (acp.PermissionOptionId, error) {
 	var got acp.RequestPermissionResponse
 	err := s.of.conn.ask(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
-		SessionId: s.name(), ToolCall: about, Options: offered,
+		SessionId: on.id, ToolCall: about, Options: offered,
 	}, &got)
 	switch {
 	case err != nil:
@@ -242,7 +243,8 @@ func (s *session) chooseOne(ctx context.Context, q task.Question, one choice) (s
 	if id == "" {
 		id = q.ID
 	}
-	about := s.view.ask(id, q.Tool, q.Input)
+	on := s.stageOf(q.Task)
+	about := on.view.ask(id, q.Tool, q.Input)
 	about.Title = acp.Ptr(excerpt.ExactLine(one.Question))
 	var described strings.Builder
 	for _, o := range one.Options {
@@ -258,7 +260,7 @@ func (s *session) chooseOne(ctx context.Context, q task.Question, one choice) (s
 	}
 	offered = append(offered, acp.PermissionOption{OptionId: reject, Name: "No answer",
 		Kind: acp.PermissionOptionKindRejectOnce})
-	chosen, err := s.pick(ctx, about, offered)
+	chosen, err := s.pick(ctx, on, about, offered)
 	if err != nil {
 		return "", err
 	}
@@ -295,7 +297,8 @@ func (s *session) form(
 ) (json.RawMessage, error) {
 	var got formAnswer
 	err := s.of.conn.ask(ctx, acp.ClientMethodElicitationCreate, formRequest{
-		SessionID: s.name(), ToolCallID: acp.ToolCallId(q.ToolUseID), Mode: "form", Message: message, Schema: schema,
+		SessionID: s.stageOf(q.Task).id, ToolCallID: acp.ToolCallId(q.ToolUseID), Mode: "form",
+		Message: message, Schema: schema,
 	}, &got)
 	switch {
 	case err != nil:

@@ -25,6 +25,8 @@ type session struct {
 	view   *view
 	since  task.Seq // the newest event before the main agent works
 
+	children *children // nil: the client does not show subagents as sessions
+
 	ctx       context.Context // ends with close
 	end       context.CancelCauseFunc
 	following sync.WaitGroup
@@ -51,7 +53,7 @@ type asked struct {
 
 // newSession opens a session.
 func newSession(ctx context.Context, of *served, o Opening) (*session, error) {
-	s := &session{of: of, folder: o.Folder}
+	s := &session{of: of, folder: o.Folder, children: of.client.children()}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.view = newView(o.Folder, s.update)
 	ready := make(chan struct{})
@@ -72,8 +74,11 @@ func newSession(ctx context.Context, of *served, o Opening) (*session, error) {
 func (s *session) name() acp.SessionId { return acp.SessionId(s.open.ID()) }
 
 // update sends what happens in the session to the client.
-func (s *session) update(u acp.SessionUpdate) {
-	s.of.conn.notify(acp.ClientMethodSessionUpdate, acp.SessionNotification{SessionId: s.name(), Update: u})
+func (s *session) update(u acp.SessionUpdate) { s.tell(s.name(), u) }
+
+// tell sends an update of a session, or of a child of it.
+func (s *session) tell(id acp.SessionId, update any) {
+	s.of.conn.notify(acp.ClientMethodSessionUpdate, notification{id, update})
 }
 
 // follow begins to tell the client what happens, and lets the main agent work. It is called
@@ -97,6 +102,10 @@ func (s *session) on(from task.ID, e agent.Event) {
 	case from != s.open.ID():
 		if e.Kind == agent.ToolStartEvent {
 			s.meet(from)
+		}
+		if s.children != nil {
+			s.acts(from, e)
+			return
 		}
 		s.view.other(from, e)
 	case e.Kind == agent.ToolDoneEvent:

@@ -52,6 +52,9 @@ func (s *session) tasks() {
 
 // task shows a task as it is now.
 func (s *session) task(r task.Record) {
+	if s.children != nil {
+		s.child(r)
+	}
 	if r.ID == s.open.ID() || r.IsConversation() || r.Depth > 1 {
 		return
 	}
