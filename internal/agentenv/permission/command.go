@@ -287,6 +287,13 @@ func (j *judge) covered(r rule, ws, open []word, s scope) (why string, firm bool
 // reading approves a command that surely only reads, inside the roots.
 func (j *judge) reading(ws []word, s scope) {
 	name := ws[0].text
+	if dir, base := filepath.Split(name); base != "" && (dir == "/bin/" || dir == "/usr/bin/") {
+		// Only administrators write there, unless it is a folder to work in.
+		if real, err := resolve(name); err == nil && !j.g.inside(real) {
+			name = base
+			ws = append([]word{literal(base)}, ws[1:]...)
+		}
+	}
 	if strings.Contains(name, "/") {
 		j.doubt("a program that is named by its path: " + name)
 		return

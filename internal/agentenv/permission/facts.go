@@ -32,6 +32,8 @@ func (j *judge) facts(ws []word, s scope) facts {
 		return printfFacts(args)
 	case "date":
 		return dateFacts(args)
+	case "test", "[":
+		return j.testFacts(name, args, s)
 	case "tar":
 		return danger(writes, "tar in a form that is not looked into")
 	case "xargs":
@@ -466,12 +468,51 @@ func printfFacts(args []word) facts {
 
 // dateFacts accepts showing the time; an operand without + would set it.
 func dateFacts(args []word) facts {
-	for _, w := range args {
-		if w.glob || !strings.HasPrefix(w.text, "+") && !slices.Contains([]string{"-u", "-R", "-I", "-Iseconds"}, w.text) {
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		value, long := strings.CutPrefix(w.text, "--date=")
+		switch {
+		case w.glob:
+			return danger(writes, w.text)
+		case long && momentOnly(value), strings.HasPrefix(w.text, "+"), strings.HasPrefix(w.text, "--iso-8601="),
+			slices.Contains([]string{"-u", "-R", "-I", "-Iseconds", "--iso-8601", "--utc"}, w.text):
+		case w.text == "-d" && i+1 < len(args) && !args[i+1].glob && momentOnly(args[i+1].text):
+			i++
+		default:
 			return danger(writes, w.text)
 		}
 	}
 	return facts{listed: true}
+}
+
+// momentOnly reports a date that names no file of a time zone, as TZ="…" does in it.
+func momentOnly(text string) bool { return !strings.ContainsAny(text, "=\"") }
+
+// testFacts accepts a question about one file, or one word, or whether two words are equal. Other forms
+// evaluate what is in a word, as -v and -eq do.
+func (j *judge) testFacts(name string, args []word, s scope) facts {
+	other := danger(runs, "a form of test that may evaluate a word")
+	if name == "[" {
+		other = facts{}
+		if len(args) == 0 || args[len(args)-1].text != "]" {
+			return other
+		}
+		args = args[:len(args)-1]
+	}
+	if len(args) > 0 && args[0].text == "!" {
+		args = args[1:]
+	}
+	if slices.ContainsFunc(args, func(w word) bool { return !w.known || w.glob }) {
+		return other
+	}
+	switch {
+	case len(args) == 2 && slices.Contains([]string{"-n", "-z"}, args[0].text),
+		len(args) == 3 && slices.Contains([]string{"=", "==", "!="}, args[1].text):
+		return facts{listed: true}
+	case len(args) == 2 && slices.Contains([]string{"-d", "-e", "-f", "-h", "-r", "-s", "-w", "-x", "-L"}, args[0].text):
+		return facts{listed: true, outside: j.operand(name, args[1], s)}
+	}
+	return other
 }
 
 // psFacts accepts the usual forms of ps. Many others may show environments: what ps cannot
@@ -480,7 +521,9 @@ func psFacts(args []word) facts {
 	for i, w := range args {
 		switch {
 		case w.glob:
-		case i == 0 && slices.Contains([]string{"aux", "auxf", "auxww", "-e", "-f", "-ef", "-A"}, w.text) && len(args) == 1:
+		case len(args) == 2 && args[0].text == "-u" && (i == 0 || w.text == "root"):
+			continue
+		case len(args) == 1 && slices.Contains([]string{"aux", "-aux", "auxf", "auxww", "-e", "-f", "-ef", "-A"}, w.text):
 			continue
 		case len(args)%2 == 0 && i%2 == 0 && (w.text == "-p" || w.text == "-o" || w.text == "-eo"):
 			continue

@@ -454,3 +454,13 @@ func FuzzQuoted(f *testing.F) {
 }
 
 func (r Rules) text() string { return strings.Join(slices.Concat(r.Allow, r.Ask, r.Deny), " ") }
+
+// A program of /bin is not trusted where commands may write it.
+func TestProgramOfTheSystem(t *testing.T) {
+	for dir, want := range map[string]Outcome{workspace(t, ""): Allow, "/": Ask, "/usr": Ask} {
+		g := gate(t, Rules{Cwd: dir, Home: "/home/user", Path: "/opt/none", ReadOnlyAuto: true})
+		if v := g.Decide(bash("/bin/ls")); v.Decision != want {
+			t.Errorf("/bin/ls in %s: %s (%s), want %s", dir, v.Decision, v.Reason, want)
+		}
+	}
+}
