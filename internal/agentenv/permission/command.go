@@ -309,6 +309,7 @@ func (j *judge) reading(ws []word, s scope) {
 		j.doubt("it sets a variable that may change what runs, and no rule allows " + name)
 		return
 	}
+	ws = j.withValues(ws)
 	for _, w := range ws[1:] {
 		if !w.known && !j.tolerant(name, ws) {
 			j.doubt("a word is known only when the command runs")
@@ -344,6 +345,21 @@ func (j *judge) reading(ws []word, s scope) {
 	}
 }
 
+// withValues puts the values of $PWD and $HOME into the words of a command. They are what they were when the
+// line began, unless a command that a rule allows may have set them.
+func (j *judge) withValues(ws []word) []word {
+	if j.rule != "" || j.exported {
+		return ws
+	}
+	out := slices.Clone(ws)
+	for i, w := range out {
+		if !w.known && w.valued != "" {
+			out[i] = literal(w.valued)
+		}
+	}
+	return out
+}
+
 // versionOnly reports a call that prints nothing but a version or a help text.
 func versionOnly(ws []word) bool {
 	if len(ws) != 2 || !ws[1].known || !ws[1].plain {
@@ -351,7 +367,7 @@ func versionOnly(ws []word) bool {
 	}
 	switch ws[0].text {
 	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "java", "javac", "gcc",
-		"g++", "cc", "clang", "make", "cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
+		"g++", "cc", "c++", "clang", "clang++", "ninja", "pkg-config", "make", "cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
 		"xargs", "tar", "find", "git", "lua", "deno", "bun", "kubectl", "gh",
 		"ssh", "openssl", "sqlite3", "psql", "redis-cli", "jq", "rsync", "sudo", "strace", "gdb", "vim",
 		"tee", "dd", "zip", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "split", "truncate":
@@ -364,7 +380,9 @@ func versionOnly(ws []word) bool {
 	case "--help":
 		return name != "git" && name != "npm"
 	case "-v":
-		return name == "node" || name == "npm"
+		return slices.Contains([]string{"node", "npm", "perl", "php", "ruby", "lua"}, name)
+	case "-version":
+		return name == "java" || name == "javac"
 	case "-V":
 		return strings.HasPrefix(name, "python") || name == "ssh" || name == "curl"
 	}

@@ -35,7 +35,7 @@ func (j *judge) facts(ws []word, s scope) facts {
 	case "test", "[":
 		return j.testFacts(name, args, s)
 	case "tar":
-		return danger(writes, "tar in a form that is not looked into")
+		return j.tarFacts(args, s)
 	case "xargs":
 		if slices.ContainsFunc(args, func(w word) bool { return w.glob }) {
 			return danger(runs, "names of files that could be taken for options")
@@ -135,18 +135,52 @@ func (j *judge) shape(name string, p *program, d parsed, s scope, f facts) facts
 			return f
 		}
 	}
-	if name == "diff" || name == "sdiff" {
-		for _, w := range slices.Concat(files, d.files) {
-			if slices.ContainsFunc(s.dirs, func(dir string) bool { return isFolder(j.g.expand(w.text, dir)) }) {
-				f.outside = "it would read a whole folder"
-				return f
-			}
-		}
+	if (name == "diff" || name == "sdiff") && !j.linkless(slices.Concat(files, d.files), s) {
+		f.outside = "it would read a whole folder, with links in it or more than is looked at"
+		return f
 	}
 	if d.deep || p.deep {
 		f.outside = j.below(files, s)
 	}
 	return f
+}
+
+// linkless reports whether no folder among the operands has a symlink in it: diff follows links out
+// of what may be read. It is false for more than can be looked at.
+func (j *judge) linkless(operands []word, s scope) bool {
+	budget := maxEntries
+	for _, w := range operands {
+		names := []string{w.text}
+		if w.glob {
+			var ok bool
+			if names, ok = j.g.names(w, s.dirs); !ok {
+				return false
+			}
+		}
+		for _, dir := range s.dirs {
+			for _, name := range names {
+				real, err := resolve(j.g.expand(name, dir))
+				if err != nil || isFolder(real) && (j.below([]word{literal(real)}, s) != "" || !linkFree(real, &budget)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// linkFree reports whether nothing below a folder is a symlink. The budget is how many files are looked at.
+func linkFree(dir string, budget *int) bool {
+	entries, err := os.ReadDir(dir)
+	if *budget -= len(entries); err != nil || *budget < 0 {
+		return false
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 || e.IsDir() && !linkFree(filepath.Join(dir, e.Name()), budget) {
+			return false
+		}
+	}
+	return true
 }
 
 // loose tells of a pattern of file names that could become an option.
@@ -331,6 +365,31 @@ func responds(name string) bool {
 		return true
 	}
 	return false
+}
+
+// tarFacts accepts a list of what is in one archive. It runs the program that the archive is compressed with.
+func (j *judge) tarFacts(args []word, s scope) facts {
+	other := danger(writes, "tar in a form that is not looked into")
+	if len(args) < 2 {
+		return other
+	}
+	letters, ends := strings.CutSuffix(strings.TrimPrefix(args[0].text, "-"), "f")
+	if !ends || strings.Trim(letters, "tvzjJ") != "" || strings.Count(letters, "t") != 1 || strings.Contains(args[1].text, ":") {
+		return other
+	}
+	for i, w := range args {
+		if w.glob || i > 0 && (strings.HasPrefix(w.text, "-") || w.text == "") {
+			return other
+		}
+	}
+	for _, name := range []string{"gzip", "bzip2", "xz", "lzma", "lzip", "lzop", "zstd", "compress", "lz4", "lrzip", "grzip"} {
+		for _, dir := range s.dirs {
+			if j.g.identify(name, dir).inside {
+				return other
+			}
+		}
+	}
+	return facts{listed: true, outside: j.operand("tar", args[1], s)}
 }
 
 // tarOrdinary reports options by which tar packs and unpacks, without those that

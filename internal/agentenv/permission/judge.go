@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -278,7 +279,32 @@ func (j *judge) word(w *syntax.Word, s scope) []word {
 		}
 		return ws
 	}
-	return []word{join(w.Parts, func(p syntax.WordPart) part { return j.expansion(p, s) })}
+	out := join(w.Parts, func(p syntax.WordPart) part { return j.expansion(p, s) })
+	if !out.known {
+		out.valued = j.valued(w, s)
+	}
+	return []word{out}
+}
+
+// valued is the text of a word with the values of $PWD and $HOME, or nothing if more is expanded in it.
+func (j *judge) valued(w *syntax.Word, s scope) string {
+	v := join(w.Parts, func(p syntax.WordPart) part {
+		exp, ok := p.(*syntax.ParamExp)
+		if !ok || !plainParameter(exp) || exp.Length {
+			return part{}
+		}
+		switch {
+		case exp.Param.Value == "PWD" && len(s.dirs) == 1:
+			return part{text: s.dirs[0], known: true}
+		case exp.Param.Value == "HOME" && filepath.IsAbs(j.g.rules.Home):
+			return part{text: j.g.rules.Home, known: true}
+		}
+		return part{}
+	})
+	if !v.known || !v.plain || v.glob {
+		return ""
+	}
+	return v.text
 }
 
 // expansion judges what is expanded, and says what is known of the result.
@@ -336,17 +362,18 @@ func quotedText(p *syntax.CmdSubst) (string, bool) {
 
 // parameter accepts the plain forms of an expansion. Its value is not known.
 func (j *judge) parameter(p *syntax.ParamExp, s scope) part {
-	if p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Index != nil || p.Slice != nil ||
-		p.Repl != nil || p.Names != 0 ||
-		len(p.Modifiers) > 0 ||
-		p.Param == nil ||
-		p.Split != 0 ||
-		p.GlobSubst != 0 ||
-		p.RcExpand != 0 || p.Exp != nil {
+	if !plainParameter(p) {
 		j.doubt("an expansion that may run or set something")
 		return part{}
 	}
 	return part{secret: !shown(p.Param.Value) && !p.Length}
+}
+
+// plainParameter reports $NAME, ${NAME} and ${#NAME}.
+func plainParameter(p *syntax.ParamExp) bool {
+	return p.Flags == nil && !p.Excl && !p.Width && !p.IsSet && p.NestedParam == nil && p.Index == nil && p.Slice == nil &&
+		p.Repl == nil && p.Names == 0 && len(p.Modifiers) == 0 && p.Param != nil && p.Split == 0 && p.GlobSubst == 0 &&
+		p.RcExpand == 0 && p.Exp == nil
 }
 
 // numeric reports expressions of numbers alone: a name would be evaluated as an

@@ -27,6 +27,7 @@ type word struct {
 	secret  bool   // it may hold what stands in the environment
 	made    bool   // some of it was expanded
 	pattern string // with glob: the text, with marks for what matches more than itself
+	valued  string // not known: the text with the values of $PWD and $HOME, if it has no other expansion
 }
 
 // marks in patterns; no line that is approved holds these bytes.
