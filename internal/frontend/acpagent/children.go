@@ -128,11 +128,11 @@ func (s *session) parentOf(r task.Record) (acp.SessionId, bool) {
 	return s.name(), true
 }
 
-// interruptChild cancels what a child is doing: the turn of a teammate, else the run, for which somebody may
-// wait. A message begins another one.
+// interruptChild cancels what a child is doing: its turn, or its run if somebody waits for that. A message begins
+// another one.
 func (s *session) interruptChild(id acp.SessionId) {
 	r, err := s.open.Get(s.ctx, string(id))
-	if err == nil && r.Kind == task.InProcessTeammate {
+	if err == nil && r.Backgrounded {
 		_, err = s.open.Interrupt(s.ctx, string(id))
 	} else if err == nil {
 		_, err = s.open.Stop(s.ctx, control.StopRequest{Refs: []string{string(id)}, Detail: "session/cancel of ACP"})
