@@ -60,11 +60,14 @@ type row struct {
 func (v views) task(r task.Record, now time.Time) string { return v.text("task", rowOf(r, now)) }
 
 func rowOf(r task.Record, now time.Time) row {
-	o := row{ID: pieceID(r.Session, r.ID), Record: r, Depth: min(max(r.Depth, 1), 8), Kind: line(string(r.Kind), 40),
+	o := row{ID: pieceID(r.Session, r.ID), Record: r, Depth: min(max(r.Depth, 1), 8),
+		Kind: line(cmp.Or(r.Traits().Noun, string(r.Kind)), 40),
 		Name: line(cmp.Or(r.Name, r.Description, r.Command, string(r.ID)), 80), Begun: r.StartTime, Finished: r.EndTime}
 	o.State, o.Class = stateOf(r, now)
-	if !r.Status.Terminal() && r.Status == task.Running {
-		o.Doing = line(r.Activity(), 120)
+	if r.Status == task.Running {
+		if r.Traits().Work != task.ByCommand && !r.AwaitingApproval {
+			o.Doing = line(r.Activity(), 120)
+		}
 		if r.LastHeard != nil && now.Sub(*r.LastHeard) >= quietAfter && !r.Idle {
 			o.Quiet = r.LastHeard
 		}

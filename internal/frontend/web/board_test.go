@@ -1,0 +1,259 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/task"
+)
+
+const patience = 30 * time.Second
+
+// flood is a live session whose tasks change when the test says so.
+type flood struct {
+	control.API
+	tasks  []task.Record
+	events chan task.Event
+}
+
+// listed is how its session is found.
+type listed struct{ *flood }
+
+func (l listed) Info() control.Info {
+	return control.Info{Session: "m1", Live: true, Title: "flood", StartTime: time.Unix(1, 0)}
+}
+func (l listed) Open(context.Context) (control.API, func(), error) { return l.flood, func() {}, nil }
+
+func (f *flood) State(context.Context, control.StateRequest) (control.State, error) {
+	return control.State{}, nil
+}
+func (f *flood) List(context.Context, control.ListRequest) (control.Page, error) {
+	return control.Page{Tasks: f.tasks}, nil
+}
+func (f *flood) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
+	if req.After != "" {
+		<-ctx.Done()
+		return control.Attention{}, context.Cause(ctx)
+	}
+	return control.Attention{Version: "1"}, nil
+}
+func (f *flood) Events(ctx context.Context, _ task.Seq) iter.Seq2[task.Event, error] {
+	return func(yield func(task.Event, error) bool) {
+		for {
+			select {
+			case e := <-f.events:
+				if !yield(e, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(task.Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func newFlood(tasks int) *flood {
+	f := &flood{events: make(chan task.Event)}
+	start := time.Unix(2, 0)
+	for n := range tasks {
+		f.tasks = append(f.tasks, task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Session: "m1", Kind: task.LocalBash,
+			Status: task.Running, Name: fmt.Sprintf("task %d", n), CreateTime: start.Add(time.Duration(n)), StartTime: &start})
+	}
+	return f
+}
+
+// floods is a server that follows one session, and its address.
+func floods(t *testing.T, f *flood) (*Server, string) {
+	t.Helper()
+	s, url := page(t)
+	s.board.c.Sessions = func(_ context.Context, live bool) ([]Session, error) {
+		if live {
+			return []Session{listed{f}}, nil
+		}
+		return nil, nil
+	}
+	var group sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(group.Wait)
+	t.Cleanup(cancel)
+	group.Go(func() { s.board.run(ctx) })
+	if !waittest.Until(patience, func() bool {
+		tree, _ := s.board.all(treeList)
+		return len(tree) == len(f.tasks)+1
+	}) {
+		t.Fatal("the tasks are not on the board")
+	}
+	return s, url
+}
+
+// reader is an open page.
+type reader struct {
+	lines *bufio.Scanner
+	close func()
+	last  string // ID
+}
+
+func reads(t testing.TB, s *Server, url, after string) *reader {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.read})
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 64<<20)
+	return &reader{lines: lines, close: func() { cancel(); _ = resp.Body.Close() }}
+}
+
+// next is the next change; false: the stream has ended.
+func (r *reader) next() (c change, ok bool) {
+	for r.lines.Scan() {
+		l := r.lines.Text()
+		if id, is := strings.CutPrefix(l, "id: "); is {
+			r.last = id
+		}
+		if data, is := strings.CutPrefix(l, "data: "); is {
+			return c, json.Unmarshal([]byte(data), &c) == nil
+		}
+	}
+	return c, false
+}
+
+// TestCutLink goes on with what has changed since the last change that a page has; a page of another
+// server begins anew.
+func TestCutLink(t *testing.T) {
+	f := newFlood(2000)
+	s, url := floods(t, f)
+	r := reads(t, s, url, "")
+	c, ok := r.next()
+	if !ok || !c.Reset || len(c.Set) < len(f.tasks)+1 {
+		t.Fatalf("begins with %d pieces, %t", len(c.Set), c.Reset)
+	}
+	if !slices.IsSortedFunc(c.Set, func(a, b *piece) int { return strings.Compare(a.Key, b.Key) }) {
+		t.Error("the pieces are not in order")
+	}
+	last := r.last
+	r.close()
+	changed := f.tasks[7]
+	changed.Paused = true
+	f.events <- task.Event{Task: changed}
+	r = reads(t, s, url, last)
+	defer func() { r.close() }()
+	if c, ok = r.next(); !ok || c.Reset || len(c.Set) != 1 || !strings.Contains(c.Set[0].HTML, "paused") {
+		t.Fatalf("goes on with %+v", c)
+	}
+	r.close()
+	r = reads(t, s, url, "other.7")
+	if c, ok = r.next(); !ok || !c.Reset || len(c.Set) < len(f.tasks) {
+		t.Errorf("another server's page: %d pieces, %t", len(c.Set), c.Reset)
+	}
+}
+
+// TestFlood has 2,000 tasks change without pause: what is sent is bounded by the pace of the page, and
+// memory by what is shown.
+func TestFlood(t *testing.T) {
+	f := newFlood(2000)
+	s, url := floods(t, f)
+	r := reads(t, s, url, "")
+	defer r.close()
+	if _, ok := r.next(); !ok {
+		t.Fatal("no beginning")
+	}
+	const rounds = 20
+	for round := range rounds {
+		for _, rec := range f.tasks {
+			rec.Progress = &task.Progress{TokenCount: int64(round + 1)}
+			f.events <- task.Event{Task: rec}
+		}
+	}
+	frames, last := 0, map[string]string{}
+	for done := false; !done; frames++ {
+		c, ok := r.next()
+		if !ok {
+			t.Fatal("the stream has ended")
+		}
+		for _, p := range c.Set {
+			last[p.ID] = p.HTML
+		}
+		done = len(last) == len(f.tasks) && !slices.ContainsFunc(f.tasks, func(r task.Record) bool {
+			return !strings.Contains(last[pieceID(r.Session, r.ID)], fmt.Sprintf(`<td class="n">%d</td>`, rounds))
+		})
+	}
+	t.Logf("%d changes came as %d messages", rounds*len(f.tasks), frames)
+	if frames > rounds*len(f.tasks)/20 {
+		t.Errorf("%d changes came as %d messages", rounds*len(f.tasks), frames)
+	}
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	if n := len(s.board.parts); n > mostParts {
+		t.Errorf("%d messages are kept", n)
+	}
+}
+
+// TestPages opens 200 pages: what they cost the server, and how late changes come.
+func TestPages(t *testing.T) {
+	const pages = 200
+	f := newFlood(100)
+	s, url := floods(t, f)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	before := heap()
+	got := make(chan time.Time, pages)
+	for range pages {
+		r := reads(t, s, url, "")
+		defer r.close()
+		if _, ok := r.next(); !ok {
+			t.Fatal("no beginning")
+		}
+		go func() { // ends with the stream
+			for {
+				if _, ok := r.next(); !ok {
+					return
+				}
+				got <- time.Now()
+			}
+		}()
+	}
+	cost := heap() - before
+	var late []time.Duration
+	for n := range 20 {
+		rec := f.tasks[n]
+		rec.Paused = true
+		at := time.Now()
+		f.events <- task.Event{Task: rec}
+		for range pages {
+			late = append(late, (<-got).Sub(at))
+		}
+	}
+	slices.Sort(late)
+	t.Logf("%d pages with their readers: %d KiB; changes came after %s (median), %s (99 of 100), %s (last)", pages, cost>>10,
+		late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	if cost > 100<<20 {
+		t.Errorf("%d pages cost %d MiB", pages, cost>>20)
+	}
+}
