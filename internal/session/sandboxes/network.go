@@ -43,6 +43,7 @@ type client struct {
 	password string
 	line     string
 	reach    Reach
+	tell     func(why string) // is told of each refusal once; nil: nobody is
 
 	mu      sync.Mutex
 	decided map[string]decision // by host and port
@@ -149,10 +150,15 @@ func (n *network) ended(r netproxy.Request, o netproxy.Outcome) {
 	if c == nil || !o.Refused || o.Err == nil {
 		return
 	}
+	why := o.Err.Error()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why := o.Err.Error(); len(c.refused) < maxRefused && !slices.Contains(c.refused, why) {
+	fresh := len(c.refused) < maxRefused && !slices.Contains(c.refused, why)
+	if fresh {
 		c.refused = append(c.refused, why)
+	}
+	c.mu.Unlock()
+	if fresh && c.tell != nil {
+		c.tell(why)
 	}
 }
 

@@ -156,6 +156,7 @@ type Wish struct {
 	Mode    Mode     // at least; empty: that of the session
 	Opens   []string // protected files that somebody has allowed it to write; absolute
 	Reach   Reach    // nil: it reaches the hosts that the settings name
+	Tell    bool     // the user is told of hosts that it does not reach: nobody else reads why
 }
 
 // Start is how a command starts.
@@ -244,6 +245,9 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		w.Reach = unattended
 	}
 	c, vars := way.join(w.Line, w.Reach)
+	if w.Tell {
+		c.tell = func(why string) { s.report("the sandbox: " + why) }
+	}
 	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c, made: made(w.Folders, w.Opens)}, nil
 }
 

@@ -65,7 +65,7 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 		var err error
 		wish := sandboxes.Wish{Folders: []string{r.Cwd}}
 		if r.Shell.Sandbox {
-			wish.Mode = sandboxes.Best
+			wish.Mode, wish.Tell = sandboxes.Best, !r.ByModel
 		}
 		if start, err = w.cfg.Sandboxes.Command(wish); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
