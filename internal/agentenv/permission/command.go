@@ -367,7 +367,8 @@ func versionOnly(ws []word) bool {
 	}
 	switch ws[0].text {
 	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "java", "javac", "gcc",
-		"g++", "cc", "c++", "clang", "clang++", "ninja", "pkg-config", "make", "cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
+		"g++", "cc", "c++", "clang", "clang++", "ninja", "pkg-config",
+		"make", "cmake", "docker", "curl", "wget", "bash", "sh", "zsh", "env",
 		"xargs", "tar", "find", "git", "lua", "deno", "bun", "kubectl", "gh",
 		"ssh", "openssl", "sqlite3", "psql", "redis-cli", "jq", "rsync", "sudo", "strace", "gdb", "vim",
 		"tee", "dd", "zip", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "split", "truncate":

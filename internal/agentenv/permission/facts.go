@@ -374,7 +374,8 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 		return other
 	}
 	letters, ends := strings.CutSuffix(strings.TrimPrefix(args[0].text, "-"), "f")
-	if !ends || strings.Trim(letters, "tvzjJ") != "" || strings.Count(letters, "t") != 1 || strings.Contains(args[1].text, ":") {
+	if !ends || strings.Trim(letters, "tvzjJ") != "" || strings.Count(letters, "t") != 1 ||
+		strings.Contains(args[1].text, ":") {
 		return other
 	}
 	for i, w := range args {
@@ -382,7 +383,8 @@ func (j *judge) tarFacts(args []word, s scope) facts {
 			return other
 		}
 	}
-	for _, name := range []string{"gzip", "bzip2", "xz", "lzma", "lzip", "lzop", "zstd", "compress", "lz4", "lrzip", "grzip"} {
+	for _, name := range []string{"gzip", "bzip2", "xz", "lzma", "lzip", "lzop", "zstd", "compress", "lz4", "lrzip",
+		"grzip"} {
 		for _, dir := range s.dirs {
 			if j.g.identify(name, dir).inside {
 				return other

@@ -10,134 +10,6 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// looks and works are commands with which developers look around, and build, test and edit.
-const (
-	looks = `ls -la
-ls **/*.go
-pwd
-whoami
-env
-printenv PATH
-cat README.md
-head -50 main.go
-tail -f -n 5 log.txt
-less main.go
-wc -l *.go
-file main.go
-stat go.mod
-du -sh .
-df -h
-tree -L 2
-find . -name '*.go' -mtime -1
-find . -type f -exec wc -l {} +
-grep -rn TODO .
-rg -n 'func main'
-fd -e go
-ag pattern
-sed -n '1,20p' main.go
-awk -F: '{print $1}' /etc/passwd
-sort -u names.txt
-cut -d, -f2 data.csv
-jq '.scripts' package.json
-yq .name x.yaml
-diff a.txt b.txt
-cmp a b
-git status
-git log --oneline -20
-git diff HEAD~1
-git show HEAD:main.go
-git blame main.go
-git branch -a
-git stash list
-git remote -v
-git grep -n TODO
-git ls-files | xargs wc -l
-git shortlog -sn
-go list ./...
-go vet ./...
-go doc fmt.Println
-go env
-npm ls
-npm outdated --json || true
-pip list
-python3 --version
-python3 -c 'import sys; print(sys.path)'
-node -e 'console.log(process.version)'
-cargo tree
-ps aux | grep node
-lsof -i :3000
-which go
-type cargo
-uname -a
-history | tail -5
-for f in *.go; do echo $f; done
-test -f go.mod && echo yes`
-	works = `go build ./...
-go test ./... -run TestX -count=1
-go mod tidy
-go generate ./...
-gofmt -w main.go
-golangci-lint run --fix
-make
-make test -j4
-cmake -B build && cmake --build build
-gcc -o prog main.c && ./prog
-./configure && make check
-npm test
-npm run build
-npm run lint -- --fix
-npx tsc --noEmit
-npx jest --watch=false
-yarn build
-pnpm test
-node script.js
-deno task test
-bun test
-cargo build --release
-cargo test
-cargo fmt && cargo clippy
-python3 -m pytest -x
-python3 manage.py migrate
-python3 -m venv .venv && . .venv/bin/activate && pip --version
-ruff check --fix .
-black .
-mypy src
-tox -e py311
-bundle exec rspec
-rake test
-mvn -q test
-./gradlew build
-dotnet test
-swift build
-zig build test
-mix test
-stack test
-terraform fmt
-bash script.sh
-sh -c 'echo $((1+2))'
-sed -i 's/a/b/' main.go
-perl -pi -e 's/a/b/' *.txt
-echo hello > notes.txt
-printf '%s\n' a b | tee -a list.txt
-mkdir -p build/out && cp -r src build/out
-mv old.go new.go
-rm -rf build dist
-touch empty.txt
-chmod +x run.sh
-ln -s main.go link.go
-tar czf out.tgz src
-unzip -o x.zip -d x
-patch -p1 < fix.patch
-git add -A && git commit -m 'work'
-git checkout -b feature
-git stash && git pull --rebase=false . main; git stash pop
-git merge --no-ff feature
-x=1; while [ $x -lt 3 ]; do x=$((x+1)); done; echo $x
-nohup python3 -m http.server 8000 > server.log 2>&1 &
-timeout 10 ./run.sh || echo slow
-trap 'echo end' EXIT; ./run.sh`
-)
-
 // In a sandbox that bounds everything, without any rule, none of what developers do every day in
 // a workspace is a question; what it does not bound by itself is.
 func TestSandboxed(t *testing.T) {
@@ -167,7 +39,11 @@ func TestSandboxed(t *testing.T) {
 	}
 	g := gate(Default)
 	count := func(list string) (n int) {
-		for line := range strings.Lines(list) {
+		data, err := os.ReadFile(filepath.Join("testdata", list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
 			line = strings.TrimSpace(line)
 			if v := decide(g, line); v.Decision != Allow {
 				t.Errorf("%s: %s: %s", line, v.Decision, v.Reason)
@@ -176,7 +52,7 @@ func TestSandboxed(t *testing.T) {
 		}
 		return n
 	}
-	if a, b := count(looks), count(works); a < 60 || b < 60 {
+	if a, b := count("looks.txt"), count("works.txt"); a < 60 || b < 60 {
 		t.Errorf("%d and %d commands are looked at, want 60 each", a, b)
 	}
 	for _, line := range []string{"git config user.name x", "echo x > .git/hooks/pre-commit", "echo 'export X=1' >> .envrc"} {

@@ -130,6 +130,9 @@ func (n *network) join(line string, reach Reach) (*client, []string) {
 		env = append(env, name+"=localhost,127.0.0.1,::1")
 	}
 	env = append(env, "NODE_USE_ENV_PROXY=1") // Node.js follows the others only with it
+	// Programs that look for a newer version of themselves would be a question about a command without a network.
+	env = append(env, "npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1", "PIP_DISABLE_PIP_VERSION_CHECK=1",
+		"DENO_NO_UPDATE_CHECK=1", "CHECKPOINT_DISABLE=1")
 	return c, env
 }
 
