@@ -37,6 +37,51 @@ func TestDeadListener(t *testing.T) {
 	_ = hold.Close() // which ends the child
 }
 
+// TestOtherUser: a process of another user is hung up on, even where the modes of the files would let it in.
+func TestOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: only root can be another user")
+	}
+	dir, err := os.MkdirTemp("", "drover-host-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("x"))
+			_ = c.Close()
+		}
+	})
+	defer served.Wait()
+	defer l.Close()
+	exe, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "connects") // the folder of the test may be closed to others
+	if err := errors.Join(os.WriteFile(copied, exe, 0o755), os.Chmod(copied, 0o755), os.Chmod(dir, 0o755), os.Chmod(l.path, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{0, 65534} {
+		cmd := exec.Command(copied)
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), role+"=connects", "SOCKET="+l.path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if out, err := cmd.CombinedOutput(); (err == nil) != (uid == 0) {
+			t.Errorf("user %d: %v: %s", uid, err, out)
+		}
+	}
+}
+
 // TestStranger: a command in the sandbox of a session has another network, and is hung up on.
 func TestStranger(t *testing.T) {
 	l, err := Listen(filepath.Join(t.TempDir(), "s"))
