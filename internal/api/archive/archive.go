@@ -419,6 +419,11 @@ func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.S
 	return control.Schedules{}, a.refuse("use the schedules of the project")
 }
 
+// Forward is refused: no command of the session has a network any more.
+func (a *Archive) Forward(context.Context, control.ForwardRequest) (control.Forwards, error) {
+	return control.Forwards{}, a.refuse("forward a port")
+}
+
 // MarkSeen is refused, since nothing is written here.
 func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
 	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")

@@ -79,6 +79,11 @@ type API interface {
 	// a project has them.
 	Schedules(ctx context.Context, req ScheduleRequest) (Schedules, error)
 
+	// Forward forwards a port of the network that the sandboxed commands of the session share to the
+	// loopback address of this machine, or ends that, and returns what is forwarded. A session whose
+	// commands use the network of the machine is [Unavailable].
+	Forward(ctx context.Context, req ForwardRequest) (Forwards, error)
+
 	// MarkSeen records that the user has seen how tasks ended, all of them or none. Marked
 	// tasks stay marked. A task that has not ended is a [Conflict].
 	MarkSeen(ctx context.Context, refs []string) ([]task.Record, error)

@@ -227,6 +227,14 @@ func (c *Client) Schedules(ctx context.Context, req ScheduleRequest) (Schedules,
 	return call[Schedules](ctx, c, http.MethodPost, "/v1/schedules", req)
 }
 
+// Forward implements [API].
+func (c *Client) Forward(ctx context.Context, req ForwardRequest) (Forwards, error) {
+	if req == (ForwardRequest{}) {
+		return call[Forwards](ctx, c, http.MethodGet, "/v1/forwards", nil)
+	}
+	return call[Forwards](ctx, c, http.MethodPost, "/v1/forwards", req)
+}
+
 // MarkSeen implements [API].
 func (c *Client) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/attention/seen", seenRequest{refs})

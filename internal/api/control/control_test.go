@@ -176,6 +176,13 @@ func TestSame(t *testing.T) {
 			return a.Schedules(ctx, ScheduleRequest{Add: &Schedule{Cron: "@daily", Cwd: "/src", Shell: &ShellRequest{Line: "<x>"}}})
 		}},
 		{"schedule-unknown", func(ctx context.Context, a API) (any, error) { return a.Schedules(ctx, ScheduleRequest{Remove: "x"}) }},
+		{"forwards", func(ctx context.Context, a API) (any, error) { return a.Forward(ctx, ForwardRequest{}) }},
+		{"forward", func(ctx context.Context, a API) (any, error) {
+			return a.Forward(ctx, ForwardRequest{Port: 3000, HostPort: 80})
+		}},
+		{"forward-unknown", func(ctx context.Context, a API) (any, error) {
+			return a.Forward(ctx, ForwardRequest{Port: 1, End: true})
+		}},
 		{"seen-unknown", func(ctx context.Context, a API) (any, error) { return a.MarkSeen(ctx, []string{"nobody"}) }},
 		{"approvals-wait", func(ctx context.Context, a API) (any, error) {
 			return a.Approvals(ctx, ApprovalsRequest{After: 7, Wait: time.Millisecond})

@@ -373,6 +373,13 @@ func (f *fake) Schedules(_ context.Context, req ScheduleRequest) (Schedules, err
 	return Schedules{Schedules: append([]Schedule{}, f.schedules...), Changed: req.Add}, nil
 }
 
+func (f *fake) Forward(_ context.Context, req ForwardRequest) (Forwards, error) {
+	if req.End {
+		return Forwards{}, &Error{Code: NotFound, Message: "the port is not forwarded"}
+	}
+	return Forwards{Forwards: []Forward{{Port: req.Port, Address: "127.0.0.1:1", Since: time.Unix(1, 0).UTC()}}}, nil
+}
+
 func (f *fake) MarkSeen(_ context.Context, refs []string) (out []task.Record, _ error) {
 	for _, ref := range refs {
 		f.mu.Lock()

@@ -124,6 +124,8 @@ func (s *Server) handler() http.Handler {
 	route("POST /v1/attention/seen", s.markSeen)
 	route("GET /v1/schedules", s.schedules)
 	route("POST /v1/schedules", s.schedules)
+	route("GET /v1/forwards", s.forward)
+	route("POST /v1/forwards", s.forward)
 	route("GET /v1/state", s.state)
 	route("PATCH /v1/settings", s.configure)
 	route("GET /v1/commands", s.commands)
@@ -479,6 +481,21 @@ func (s *Server) attention(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v, err := s.api.Attention(r.Context(), req)
+	return reply(w, v, err)
+}
+
+func (s *Server) forward(w http.ResponseWriter, r *http.Request) error {
+	var req ForwardRequest
+	if r.Method == http.MethodPost {
+		if err := s.read(w, r, &req); err != nil {
+			return err
+		}
+		if req.Port < 1 || req.Port > 65535 || req.HostPort < 0 || req.HostPort > 65535 {
+			return &Error{Code: Invalid, Message: "forward a port: ports are 1 to 65535",
+				Fix: "set port, and host_port or leave it out"}
+		}
+	}
+	v, err := s.api.Forward(r.Context(), req)
 	return reply(w, v, err)
 }
 

@@ -11,16 +11,24 @@ import (
 	"time"
 )
 
-// relay passes bytes both ways until both sides have ended, one has failed, or nothing
-// came for too long. It closes both connections. early are bytes of the client that were
-// read already.
+// Relay passes bytes both ways until both sides have ended, one has failed, nothing came for as long as the
+// default [Limits] say, or ctx ends. It closes both connections.
+func Relay(ctx context.Context, client, up net.Conn) {
+	relay(ctx, Limits{}.withDefaults(), client, nil, up)
+}
+
 func (s *service) relay(client net.Conn, early []byte, up net.Conn) (sent, received int64) {
+	return relay(s.ctx, s.cfg.Limits, client, early, up)
+}
+
+// relay is [Relay] with other limits. early are bytes of the client that were read already.
+func relay(ctx context.Context, l Limits, client net.Conn, early []byte, up net.Conn) (sent, received int64) {
 	closeBoth := func() { _ = client.Close(); _ = up.Close() }
-	stop := context.AfterFunc(s.ctx, closeBoth)
+	stop := context.AfterFunc(ctx, closeBoth)
 	defer stop()
 	defer closeBoth()
 
-	r := &relaying{idle: s.cfg.Limits.Idle, halfOpen: s.cfg.Limits.HalfOpen}
+	r := &relaying{idle: l.Idle, halfOpen: l.HalfOpen}
 	r.moved()
 	var other sync.WaitGroup
 	other.Go(func() {

@@ -18,7 +18,8 @@ func groups() []group {
 	return []group{
 		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top", "serve", "summary"}},
-		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure"}},
+		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure",
+			"forward"}},
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
 		{"setup", "Setup:", []string{"doctor", "service", "completion", "help", "version"}},
@@ -85,6 +86,7 @@ func examples() map[string][]string {
 		"promote": {"drover promote b1a2b3c4d"},
 		"fork":    {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
 
+		"forward": {"drover forward 3000", "drover forward 3000:8080 --session s1b2c3d4e", "drover forward --end 3000"},
 		"configure": {"drover configure", "drover configure --model opus --effort high s1b2c3d4e",
 			"drover configure --permission-mode plan"},
 

@@ -103,6 +103,8 @@ type Sandboxes struct {
 	tried  bool
 	closed bool
 	below  map[string][]string // protected files of repositories below folders
+
+	forwards forwards
 }
 
 // New returns the sandboxes of a session. It opens nothing.
@@ -382,6 +384,7 @@ func (s *Sandboxes) Close() {
 	if s == nil {
 		return
 	}
+	s.forwards.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
