@@ -159,7 +159,7 @@ func promptOptions() cases {
 			for _, c := range []struct{ name, flag, line string }{
 				{"unasked", "--permission-mode=default", touchDenied},
 				{"forbidden", "--disallowedTools=Bash(touch:*)", "Bash call denied by the rule Bash(touch:*); only removing that rule allows it"},
-				{"plan", "--permissionMode=plan", "Bash call denied: plan mode: only reading is allowed (no rule allows touch)"},
+				{"plan", "--permissionMode=plan", "Bash call denied: plan mode: only reading is allowed (no rule allows touch; ExitPlanMode or another permission mode ends it)"},
 				{"dontask", "--permission-mode=dontAsk", "Bash call denied: mode dontAsk denies what is not allowed: no rule allows touch (allow it with --allowed-tools 'Bash(touch it)')"},
 			} {
 				args := []string{"-p", "go", "--output-format=json", "--model=script:s.yaml", c.flag}

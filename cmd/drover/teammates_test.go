@@ -207,7 +207,7 @@ func teammates() cases {
 					return modeltest.Text("ada has written")
 				},
 			})
-			p.denied([]string{"-p", "go now", anything}, "Write call denied: plan mode: only reading is allowed (it edits files)")
+			p.denied([]string{"-p", "go now", anything}, "Write call denied: plan mode: only reading is allowed (it edits files; ExitPlanMode or another permission mode ends it)")
 			if !p.there("out.txt") || early {
 				t.Errorf("written: %v, before the plan was approved: %v", p.there("out.txt"), early)
 			}

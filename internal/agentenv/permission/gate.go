@@ -101,6 +101,7 @@ type Verdict struct {
 	// rule would. The reason ends with it.
 	Suggest string `json:"suggest,omitempty"`
 
+	told      bool   // the reason says what would allow the call
 	outside   bool   // the path is outside the roots, and nothing else is wrong
 	candidate string // a rule that may allow the call
 }
@@ -445,9 +446,14 @@ func (g *Gate) DecideForeign(c agent.Call) Verdict {
 	v := g.Decide(c)
 	unknown := v.Decision == Deny && v.Rule == "" && g.request(c).bad != ""
 	if unknown && g.rules.Mode != Plan && g.with().only == nil {
-		return Verdict{Decision: Ask, Reason: v.Reason, UserOnly: true}
+		return Verdict{Decision: Ask, Reason: g.request(c).bad + " (only an answer allows it)", UserOnly: true}
 	}
 	return v
+}
+
+// deniedBy is the reason of a denial by a rule.
+func deniedBy(rule string) string {
+	return "denied by the rule " + rule + "; only removing that rule allows it"
 }
 
 // Judge is [Gate.Decide] of a call of a tool with an input.
@@ -506,15 +512,15 @@ func (g *Gate) onlyReason(tool string) string {
 	for i, rl := range g.only {
 		texts[i] = rl.text
 	}
-	return fmt.Sprintf("%s is not allowed while this prompt is worked on: it is restricted to %s", tool,
-		strings.Join(texts, ", "))
+	return fmt.Sprintf("%s is not allowed while this prompt is worked on: it is restricted to %s (the allowed-tools of "+
+		"its command would have to name it)", tool, strings.Join(texts, ", "))
 }
 
 // decide is the verdict of a call, and the request that it is about.
 func (g *Gate) decide(c agent.Call) (Verdict, request) {
 	if g.only != nil {
 		if r := g.request(c); g.barred(r) {
-			return Verdict{Decision: Deny, Reason: g.onlyReason(r.tool), UserOnly: true}, r
+			return Verdict{Decision: Deny, Reason: g.onlyReason(r.tool), UserOnly: true, told: true}, r
 		}
 	}
 	if v, r, is := g.monitor(c); is {
@@ -529,9 +535,10 @@ func (g *Gate) rule(r request) Verdict {
 	if hit, ok := g.match(g.deny, r); ok {
 		return Verdict{
 			Decision: Deny,
-			Reason:   "denied by the rule " + hit + "; only removing that rule allows it",
+			Reason:   deniedBy(hit),
 			Rule:     hit,
 			UserOnly: true,
+			told:     true,
 		}
 	}
 	kind := kindOf(r.tool)
@@ -565,7 +572,9 @@ func (g *Gate) rule(r request) Verdict {
 		v = Verdict{Decision: Ask, Reason: why, UserOnly: true}
 	}
 	if v.Decision == Ask && g.rules.Mode == Plan {
-		return deny("plan mode: only reading is allowed (" + v.Reason + ")")
+		v = deny("plan mode: only reading is allowed (" + v.Reason + "; ExitPlanMode or another permission mode ends it)")
+		v.told = true
+		return v
 	}
 	if v.Decision == Deny {
 		v.UserOnly = true

@@ -80,11 +80,12 @@ func (g *Gate) monitor(c agent.Call) (_ Verdict, _ request, is bool) {
 	}
 	own := request{tool: watching}
 	if hit, ok := g.match(g.deny, own); ok {
-		return Verdict{Decision: Deny, Reason: "denied by the rule " + hit, Rule: hit, UserOnly: true}, own, true
+		return Verdict{Decision: Deny, Reason: deniedBy(hit), Rule: hit, UserOnly: true, told: true}, own, true
 	}
 	as, bad := watched(c)
 	if bad != "" {
-		return Verdict{Decision: Deny, Reason: bad, UserOnly: true}, own, true
+		bad += " (no rule and no mode allows it: correct the call)"
+		return Verdict{Decision: Deny, Reason: bad, UserOnly: true, told: true}, own, true
 	}
 	v, r := g.decide(as)
 	if hit, ok := g.match(g.ask, own); ok && v.Decision != Deny {

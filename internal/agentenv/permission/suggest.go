@@ -34,12 +34,45 @@ func (g *Gate) suggest(r request, v Verdict) string {
 	return ""
 }
 
-// explain completes the verdict of a call with the rule that would allow it.
+// explain completes the verdict of a call with what would allow it: a rule, or what else does.
 func (g *Gate) explain(r request, v Verdict) Verdict {
 	if v.Suggest = g.suggest(r, v); v.Suggest != "" {
 		v.Reason += " (allow with " + v.Suggest + ")"
+	} else if v.Decision != Allow && !v.told {
+		v.Reason += " (" + g.remedy(r, v) + ")"
 	}
 	return v
+}
+
+// remedy says what would allow a call that no rule of its own can. What it names was tried on the call.
+func (g *Gate) remedy(r request, v Verdict) string {
+	var ways []string
+	if v.Decision == Ask {
+		ways = append(ways, "an answer")
+	}
+	if v.Rule != "" {
+		ways = append(ways, "removing that rule")
+	} else {
+		wider := *g
+		if kindOf(r.tool) == shellTool {
+			wider.allow = append(slices.Clip(g.allow), rule{text: "Bash", tool: "Bash", all: true})
+			if wider.rule(r).Decision == Allow {
+				ways = append(ways, "the rule Bash for every command")
+			}
+		}
+		wider.rules.Mode = Bypass
+		if wider.rule(r).Decision == Allow {
+			ways = append(ways, "the mode bypassPermissions")
+		}
+	}
+	if len(ways) == 0 {
+		return "no rule and no mode allows it: correct the call"
+	}
+	last := len(ways) - 1
+	if last > 0 {
+		ways[last] = strings.Join(ways[:last], ", ") + " or " + ways[last]
+	}
+	return "only " + ways[last] + " allows it"
 }
 
 // literalRule is the rule for exactly this shell line, or nothing.

@@ -279,7 +279,8 @@ func (s *Sandboxes) enough(mode Mode, held task.Sandbox) error {
 	if s.why != nil {
 		why = " (" + sandbox.Explain(s.why) + ")"
 	}
-	return fmt.Errorf("the sandbox is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`)",
+	return fmt.Errorf("the sandbox is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`; with the "+
+		"setting sandbox.mode best commands start with what holds)",
 		strings.Join(missing, ", "), why)
 }
 

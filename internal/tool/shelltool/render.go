@@ -139,8 +139,8 @@ func walls(out Outcome) (lines []string) {
 	}
 	if box.Write != "" && has(
 		"Read-only file system", "Permission denied", "Operation not permitted", "EROFS", "EACCES", "EPERM") {
-		lines = append(lines, "The sandbox lets commands write only in the workspace, in temporary folders and in caches, "+
-			"and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets.")
+		lines = append(lines, "The sandbox lets commands write only in the workspace, in temporary folders, in caches and in what "+
+			"the setting sandbox.write names, and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets.")
 	}
 	if box.Network == task.ByNamespace && has("Could not resolve host", "Network is unreachable",
 		"Temporary failure in name resolution",
