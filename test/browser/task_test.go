@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,4 +125,50 @@ func TestTalk(t *testing.T) {
 	b.does("open it again", chromedp.Navigate(s.address+"/conversation/"+session))
 	// From what it left, or from its host, which may take a moment to end.
 	b.until("its messages", `["kept", "talk"].some((id) => document.getElementById(id)?.textContent.includes("second answer"))`)
+}
+
+// TestDiff comments on lines of a change: the agent gets one message with them, and none if it has changed
+// its files since they were read.
+func TestDiff(t *testing.T) {
+	s := serves(t)
+	s.File("a", "one\ntwo\nthree\n", 0o600)
+	for _, args := range []string{"init -q", "add a", "-c user.name=u -c user.email=u@localhost commit -qm first"} {
+		git := exec.Command("git", strings.Fields(args)...)
+		git.Dir, git.Env = s.Dir, s.Env
+		s.Must(git.Run())
+	}
+	model := "script:" + s.File("../script.json", `{"version": 1, "agents": {"general-purpose": [
+		{"tools": [{"name": "Bash", "input": {"command": "sed -i s/two/2/ a; echo '<b>new</b>' > '<i>n'"}}]},
+		{"text": "done"}, {"tools": [{"name": "Bash", "input": {"command": "echo more >> a"}}]}, {"text": "answered"}]}}`, 0o600)
+	id := s.Good("agent", "run", "-d", "--isolation", "worktree", "--model", model, "--allowed-tools", "Bash", "general-purpose", "begin")
+	s.Good("wait", id)
+	b := opens(t)
+	b.does("open the link", chromedp.Navigate(s.link))
+	b.until("paired", `document.getElementById("tree")`)
+	b.does("open the task", chromedp.Navigate(s.address+"/task/"+s.sessionOf(id)+"/"+id))
+	b.does("open its changes", chromedp.Click(`details[data-part="changes"] > summary`, chromedp.ByQuery))
+	b.until("two files", `document.querySelectorAll("#files details").length === 2`)
+	b.does("open a file", chromedp.Click(`details[data-path="a"] summary`, chromedp.ByQuery))
+	b.until("its lines", `document.querySelector("tr.removed code")?.textContent === "-two" && document.querySelector("tr.added code").textContent === "+2"`)
+	write := func(selector, text string) {
+		t.Helper()
+		b.does("comment "+selector, chromedp.Click(selector, chromedp.ByQuery))
+		b.does("write "+text, chromedp.SendKeys("#drafts li:last-child textarea", text, chromedp.ByQuery))
+	}
+	write(`details[data-path="a"] tr.removed button.at`, "this was fine")
+	write(`details[data-path="a"] tr.added button.at`, "why a digit?")
+	b.does("send", chromedp.Click("#comments [type=submit]", chromedp.ByQuery))
+	b.until("sent", `document.getElementById("said").textContent === "The comments are sent."`)
+	s.Good("wait", id)
+	said := s.Good("logs", "--messages", id)
+	for _, text := range []string{"1. a:2 (before your change)", "this was fine", "2. a:2\n", "why a digit?"} {
+		if !strings.Contains(said, text) {
+			t.Errorf("the agent was not told %q: %s", text, said)
+		}
+	}
+	// The agent has changed the file in answer.
+	write(`details[data-path="a"] tr.added button.at`, "late")
+	b.does("send", chromedp.Click("#comments [type=submit]", chromedp.ByQuery))
+	b.until("refused", `document.getElementById("said").textContent.includes("has changed its files")`)
+	b.until("kept", `document.querySelector("#drafts textarea").value === "late"`)
 }

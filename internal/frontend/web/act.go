@@ -22,6 +22,8 @@ type act struct {
 	Text   string          `json:"text"`
 	Input  json.RawMessage `json:"input"`
 	Always string          `json:"always"`
+
+	Comments []control.LineComment `json:"comments"` // on the diff with the digest
 }
 
 // acts are the changes that the page can ask for, by the last element of their path.
@@ -37,6 +39,9 @@ func (s *Server) acts() map[string]func(context.Context, control.API, act) (any,
 		},
 		"send": func(ctx context.Context, api control.API, a act) (any, error) {
 			return api.Send(ctx, control.SendRequest{Ref: a.Ref, Text: a.Text})
+		},
+		"comment": func(ctx context.Context, api control.API, a act) (any, error) {
+			return api.Comment(ctx, control.CommentRequest{Ref: a.Ref, Digest: a.Digest, Comments: a.Comments})
 		},
 		"prompt": func(ctx context.Context, api control.API, a act) (any, error) {
 			return nil, api.Prompt(ctx, control.PromptRequest{Text: a.Text})

@@ -2,8 +2,11 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -47,8 +50,13 @@ func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 		}
 	case "changes":
 		var d control.Diff
-		if d, err = api.Diff(ctx, control.DiffRequest{Ref: ref}); err == nil {
+		if d, err = api.Diff(ctx, control.DiffRequest{Ref: ref, Stat: true}); err == nil {
 			html = s.views.text("changes", d)
+		}
+	case "file":
+		var f changedFile
+		if f, err = changed(ctx, api, ref, r.URL.Query()); err == nil {
+			html = s.views.text("file", f)
 		}
 	case "record":
 		var rec task.Record
@@ -63,4 +71,30 @@ func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, map[string]string{"html": html}, err)
+}
+
+// changedFile is a file of a change with its lines.
+type changedFile struct {
+	control.DiffFile
+	Digest string // of the whole change as it was read
+}
+
+// changed reads the lines of the file that a query names; of a renamed one it has both names.
+func changed(ctx context.Context, api control.API, ref string, q url.Values) (changedFile, error) {
+	path := q.Get("path")
+	paths := []string{path}
+	if old := q.Get("old"); old != "" {
+		paths = append(paths, old)
+	}
+	d, err := api.Diff(ctx, control.DiffRequest{Ref: ref, Paths: paths})
+	if err != nil {
+		return changedFile{}, err
+	}
+	for _, f := range d.Files {
+		if f.Path == path {
+			return changedFile{f, d.Digest}, nil
+		}
+	}
+	return changedFile{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("the change has no file %.200q now", path),
+		Fix: "load the page again"}
 }

@@ -169,7 +169,11 @@ $("message").addEventListener("keydown", (e) => { if (e.key === "Enter") documen
 
 for (const d of document.querySelectorAll("details[data-part]")) {
   d.addEventListener("toggle", () => {
-    if (d.open) tried(async () => { d.querySelector("div").innerHTML = (await get(`/part/${d.dataset.part}/${at}`)).html; });
+    if (!d.open) return;
+    tried(async () => {
+      d.querySelector("div").innerHTML = (await get(`/part/${d.dataset.part}/${at}`)).html;
+      clock(d);
+    });
   });
 }
 
