@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPictures looks at the page as wide as a screen and as a phone, in light and in dark: nothing is wider
+// TestPictures looks at the pages as wide as a screen and as a phone, in light and in dark: nothing is wider
 // than the page. With PICTURES=1 it takes the pictures of docs/web.md.
 func TestPictures(t *testing.T) {
 	s := serves(t)
@@ -21,20 +21,26 @@ func TestPictures(t *testing.T) {
 	b.does("open the link", chromedp.Navigate(s.link))
 	b.until("all of it", `document.querySelectorAll("#needs article").length === 2 && document.querySelectorAll("#tree tr").length >= 5`)
 	for _, p := range []struct {
-		name, scheme  string
+		name          string // of the picture; empty: none
+		path, scheme  string
 		width, height int64
-	}{{"page-wide", "light", 1280, 800}, {"page-phone", "dark", 390, 844}} {
+	}{
+		{"page-wide", "/", "light", 1280, 800}, {"page-phone", "/", "dark", 390, 844},
+		{"", "/use?period=hour", "dark", 1280, 800}, {"", "/use", "light", 390, 844},
+	} {
 		var data []byte
 		var wide bool
-		b.does(p.name,
+		b.does(p.path, chromedp.Navigate(s.address+p.path))
+		b.until("its style", `getComputedStyle(document.body).maxWidth !== "none" && !document.querySelector("time:empty")`)
+		b.does(p.path,
 			chromedp.EmulateViewport(p.width, p.height),
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.scheme}}),
 			chromedp.Evaluate(`document.documentElement.scrollWidth > document.documentElement.clientWidth`, &wide),
 			chromedp.CaptureScreenshot(&data))
 		if wide {
-			t.Errorf("%s is wider than the page", p.name)
+			t.Errorf("%s is wider than %d", p.path, p.width)
 		}
-		if os.Getenv("PICTURES") != "" {
+		if os.Getenv("PICTURES") != "" && p.name != "" {
 			s.Must(os.WriteFile(filepath.Join("..", "..", "docs", "pictures", p.name+".png"), data, 0o644))
 		}
 	}

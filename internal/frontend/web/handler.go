@@ -20,6 +20,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /search/{session}/{task}", a.reader(s.search))
 	mux.HandleFunc("GET /part/{part}/{session}/{task}", a.reader(s.detail))
 	mux.HandleFunc("GET /conversation/{session}", s.paired(s.conversationPage))
+	mux.HandleFunc("GET /use", s.paired(s.use))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
 	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "pair.js", "page.css",
 		"icon.svg"} {

@@ -95,6 +95,6 @@ func changed(ctx context.Context, api control.API, ref string, q url.Values) (ch
 			return changedFile{f, d.Digest}, nil
 		}
 	}
-	return changedFile{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("the change has no file %.200q now", path),
-		Fix: "load the page again"}
+	return changedFile{}, &control.Error{Code: control.NotFound,
+		Message: fmt.Sprintf("the change has no file %.200q now", path), Fix: "load the page again"}
 }

@@ -23,7 +23,8 @@ var assets embed.FS
 type views struct{ t *template.Template }
 
 func newViews() (views, error) {
-	t, err := template.New("").Funcs(template.FuncMap{"exact": excerpt.ExactLine, "prose": excerpt.Prose, "href": href}).
+	t, err := template.New("").Funcs(template.FuncMap{"exact": excerpt.ExactLine, "prose": excerpt.Prose, "href": href,
+		"odd": func(n int) bool { return n%2 == 1 }}).
 		ParseFS(assets, "assets/*.html")
 	return views{t}, err
 }

@@ -32,10 +32,12 @@ type Config struct {
 	Sessions func(ctx context.Context, live bool) ([]Session, error)
 	// MarkSeen records in what an ended session left that the user knows how tasks ended.
 	MarkSeen func(ctx context.Context, of control.Info, ids []task.ID) error
-	Now      func() time.Time
-	Token    string   // who has it may read and write
-	Hosts    []string // by which requests may name the server, beside this machine
-	Version  string
+	// Used yields the calls of models since a time, of all sessions, in any order. An error says what is missing.
+	Used    func(ctx context.Context, since time.Time, yield func(Call)) error
+	Now     func() time.Time
+	Token   string   // who has it may read and write
+	Hosts   []string // by which requests may name the server, beside this machine
+	Version string
 }
 
 const (
