@@ -43,6 +43,19 @@ func (b *backend) TrySandbox(ctx context.Context) ([]cli.SandboxCheck, error) {
 	return out, err
 }
 
+// Seatbelt is a profile by the settings of the user.
+func (b *backend) Seatbelt() (string, error) {
+	set, err := b.Settings("")
+	if err != nil {
+		return "", err
+	}
+	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
+	c.Hidden = append(c.Hidden, b.root.Dir()) // as each session does
+	s := sandboxes.New(c)
+	defer s.Close()
+	return s.Seatbelt([]string{b.cwd}), nil
+}
+
 func (b *backend) state() cli.Finding {
 	f := cli.Finding{Check: "state folder", Level: cli.Good, Detail: b.root.Dir()}
 	if err := b.root.Ensure(); err != nil {

@@ -122,6 +122,8 @@ type surroundings interface {
 	TryNotify(ctx context.Context) ([]Sent, error)
 	// TrySandbox tries each bound of the sandbox on this machine.
 	TrySandbox(ctx context.Context) ([]SandboxCheck, error)
+	// Seatbelt is the profile for sandbox-exec of macOS that bounds a command in the folder.
+	Seatbelt() (string, error)
 }
 
 // Opening is how a session of this process is opened.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 )
@@ -18,17 +19,29 @@ type SandboxCheck struct {
 // doctorSandbox tries the sandbox of commands.
 func (a *app) doctorSandbox() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sandbox [--json]",
+		Use:   "sandbox [--json | --seatbelt]",
 		Short: "Try the sandbox of commands on this machine",
 		Long: `Try the sandbox of commands on this machine.
 
 Commands are started in a sandbox, as those of models are where the setting sandbox.mode
-is best or required, and try to leave it. The exit code is 1 if a bound does not hold.`,
+is best or required, and try to leave it. The exit code is 1 if a bound does not hold.
+
+With --seatbelt nothing is tried: the bounds of a command in this folder are printed as a profile for
+sandbox-exec of macOS. It is an experiment that has never run on a mac; Drover starts no command with it.`,
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
+	seatbelt := cmd.Flags().Bool("seatbelt", false, "print a profile for sandbox-exec of macOS, and try nothing")
+	cmd.MarkFlagsMutuallyExclusive("json", "seatbelt")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *seatbelt {
+			text, err := a.Seatbelt()
+			if err == nil {
+				_, err = io.WriteString(a.Stdout, text)
+			}
+			return err
+		}
 		checks, err := a.TrySandbox(cmd.Context())
 		if err != nil {
 			return err

@@ -423,7 +423,9 @@ func (w *world) ServePage(context.Context, Page) error { return errors.New("not 
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 
-func (w *world) Repositories() Repositories                         { return Repositories{} }
+func (w *world) Repositories() Repositories { return Repositories{} }
+func (w *world) Seatbelt() (string, error)  { return "(version 1)\n", nil }
+
 func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }
 func (w *world) Doctor(context.Context) []Finding                   { return w.findings }
 

@@ -155,7 +155,7 @@ func examples() map[string][]string {
 		"trust":           {"drover trust", "drover trust --revoke"},
 
 		"doctor":         {"drover doctor", "drover doctor --json"},
-		"doctor sandbox": {"drover doctor sandbox"},
+		"doctor sandbox": {"drover doctor sandbox", "drover doctor sandbox --seatbelt"},
 		"doctor stall":   {"printf 'Overwrite? [y/N] ' | drover doctor stall"},
 		"version":        {"drover version --json"},
 		"completion":     {"source <(drover completion bash)", "drover completion zsh > \"${fpath[1]}/_drover\""},

@@ -381,6 +381,12 @@ func (s *Sandboxes) On(mode Mode) bool {
 }
 
 // Close closes the room. Commands that still run have no network any more.
+// Seatbelt returns the bounds of a command in folders as a profile for sandbox-exec of macOS; see
+// [sandbox.Seatbelt].
+func (s *Sandboxes) Seatbelt(folders []string) string {
+	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
+}
+
 func (s *Sandboxes) Close() {
 	if s == nil {
 		return
