@@ -256,6 +256,8 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 		return agent.Decision{}, fmt.Errorf("ask for permission to use %s: %w", c.Name, err)
 	case !reply.Allow && reply.Reason == "":
 		return refuse("permission was denied (" + reason + ")")
+	case !reply.Allow && strings.HasPrefix(reply.Reason, "nobody "): // it was no person's decision
+		return refuse(reply.Reason + ": " + reason)
 	case !reply.Allow:
 		return refuse(reply.Reason)
 	case len(reply.Input) == 0:

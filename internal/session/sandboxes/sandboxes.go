@@ -240,6 +240,9 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		s.report("commands run without a sandbox: " + err.Error())
 		return Start{Held: &task.Sandbox{}}, nil
 	}
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		err = fmt.Errorf("%w (with the setting sandbox.mode best commands start without it)", err)
+	}
 	if err != nil {
 		return Start{}, fmt.Errorf("start in the sandbox: %w", err)
 	}
