@@ -294,7 +294,7 @@ func TestCheck(t *testing.T) {
 		{"yes", Rules{Answer: answer(task.Reply{Allow: true}, nil)}, true, "", nil},
 		{"no", Rules{Answer: answer(task.Reply{Reason: "not today"}, nil)}, false, "not today", nil},
 		{"late", Rules{Answer: answer(task.Reply{Reason: "nobody answered within 10m0s"}, nil)}, false,
-			"nobody answered within 10m0s: no rule allows make (allow with Bash(make:*))", nil},
+			"nobody answered within 10m0s: no rule allows make (allow with Bash(make))", nil},
 		{"no-word", Rules{Answer: answer(task.Reply{}, nil)}, false, "denied", nil},
 		{"error", Rules{Answer: answer(task.Reply{}, broken)}, false, "", broken},
 		{"headless", Rules{Headless: true, Answer: answer(task.Reply{Allow: true}, nil)}, false, "nobody is there", nil},
