@@ -16,7 +16,7 @@ func (j *judge) command(ws []word, s scope) (good, bad scope) {
 		return s, s
 	}
 	wrapped := false
-	for len(ws) > 0 {
+	for len(ws) > 0 && named(ws[0]) {
 		if j.ruled(ws, s) {
 			return s, s
 		}
