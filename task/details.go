@@ -18,6 +18,7 @@ const (
 // Step is how far one step of a workflow has come.
 type Step struct {
 	ID      string     `json:"id"`
+	Needs   []string   `json:"needs,omitempty"` // steps that it waits for
 	Status  StepStatus `json:"status"`
 	Task    ID         `json:"task_id,omitempty"` // that does the step, or did at last
 	Attempt int        `json:"attempt,omitempty"` // from 1

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/frontend/web"
 )
@@ -55,4 +60,65 @@ func (b *backend) pageUsed(ctx context.Context, since time.Time, yield func(web.
 		return fmt.Errorf("the calls of %d sessions cannot be read in full (drover stats names them)", unread)
 	}
 	return nil
+}
+
+// mostTodoLists bounds how many to-do lists the page shows, those that were changed last.
+const mostTodoLists = 30
+
+// pageTodos are the to-do lists of all folders and sessions, of which the named one, else the
+// first, has its to-dos.
+func (b *backend) pageTodos(ctx context.Context, name string) ([]web.TodoList, error) {
+	names, err := b.root.Below().Names(filepath.Dir(b.root.Todos("any")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list to-do lists: %w", err)
+	}
+	of, err := b.todosOf()
+	if err != nil {
+		return nil, err
+	}
+	var lists []web.TodoList
+	for _, n := range names {
+		if info, err := b.root.Below().Lstat(b.root.Todos(n)); err == nil && info.IsDir() {
+			lists = append(lists, web.TodoList{Name: n, Of: cmp.Or(of[n], n), Changed: info.ModTime()})
+		}
+	}
+	slices.SortStableFunc(lists, func(x, y web.TodoList) int { return y.Changed.Compare(x.Changed) })
+	lists = lists[:min(len(lists), mostTodoLists)]
+	chosen := max(slices.IndexFunc(lists, func(l web.TodoList) bool { return l.Name == name }), 0)
+	if len(lists) == 0 {
+		return nil, nil
+	}
+	l := &lists[chosen]
+	l.Chosen = true
+	read, err := todo.At(b.root.Todos(l.Name), false).List(ctx)
+	l.Damaged = len(read.Problems)
+	for _, it := range read.Items {
+		i := web.Todo{ID: it.ID.String(), Title: it.Title(), Description: it.Description, Status: string(it.Status),
+			Owner: it.Owner}
+		for _, id := range it.BlockedBy {
+			i.After = append(i.After, id.String())
+		}
+		l.Items = append(l.Items, i)
+	}
+	return lists, err
+}
+
+// todosOf says by the name of a to-do list whose it is: of a folder or a session.
+func (b *backend) todosOf() (map[string]string, error) {
+	projects, err := b.root.Projects()
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]string{}
+	for _, p := range projects {
+		of[filepath.Base(p.Dir())] = p.Folder()
+		sessions, err := p.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sessions {
+			of[string(s.ID())] = p.Folder() + " " + string(s.ID())
+		}
+	}
+	return of, nil
 }

@@ -239,6 +239,7 @@ func (r *run) report(format string, args ...any) {
 		d := st.done
 		list[i] = task.Step{
 			ID:      d.ID,
+			Needs:   st.Needs,
 			Status:  d.Status,
 			Task:    d.Task,
 			Attempt: d.Attempt,

@@ -63,6 +63,9 @@ func Weight(r *task.Record) int {
 		}
 		for _, s := range p.Steps {
 			n += len(s.ID) + len(s.Error) + stepWeight
+			for _, id := range s.Needs {
+				n += len(id)
+			}
 		}
 	}
 	if w := r.Worktree; w != nil {

@@ -21,9 +21,10 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /part/{part}/{session}/{task}", a.reader(s.detail))
 	mux.HandleFunc("GET /conversation/{session}", s.paired(s.conversationPage))
 	mux.HandleFunc("GET /use", s.paired(s.use))
+	mux.HandleFunc("GET /todos", s.paired(s.todos))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
-	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "pair.js", "page.css",
-		"icon.svg"} {
+	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js", "pair.js",
+		"page.css", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}
 	return a.guard(mux)

@@ -97,7 +97,8 @@ func (s *Server) use(w http.ResponseWriter, r *http.Request) {
 		models = append(models, m)
 	}
 	slices.SortFunc(models, func(x, y *spentBy) int {
-		return cmp.Or(cmp.Compare(y.USD, x.USD), cmp.Compare(y.Input+y.Output, x.Input+x.Output), cmp.Compare(x.Model, y.Model))
+		return cmp.Or(cmp.Compare(y.USD, x.USD), cmp.Compare(y.Input+y.Output, x.Input+x.Output),
+			cmp.Compare(x.Model, y.Model))
 	})
 	models = models[:min(len(models), mostNamed)]
 	spans, left, err := s.ran(r.Context(), begin, now)
@@ -105,11 +106,12 @@ func (s *Server) use(w http.ResponseWriter, r *http.Request) {
 		problem = err.Error()
 	}
 	count := measure{1, grouped, grouped}
+	large := measure{1, func(v float64) string { return short(int64(v)) }, grouped}
 	dollars := measure{0.0001, money, money}
 	_ = s.views.t.ExecuteTemplate(w, "use.html", map[string]any{ // a client that has gone needs no page
-		"Periods": all, "Period": p, "Problem": problem, "Left": left, "Models": models, "Total": total, "Zone": now.Format("MST"),
-		"Charts": []chart{
-			charted("tokens", "Tokens", p, begin, tokens, measure{1, func(v float64) string { return short(int64(v)) }, grouped}),
+		"Periods": all, "Period": p, "Problem": problem, "Left": left, "Models": models, "Total": total,
+		"Zone": now.Format("MST"), "Charts": []chart{
+			charted("tokens", "Tokens", p, begin, tokens, large),
 			charted("cost", "Cost in US dollars", p, begin, cost, dollars),
 			charted("tasks", "Tasks that ran at once", p, begin, atOnce(spans, p, begin), count),
 		}})

@@ -56,6 +56,7 @@ type row struct {
 	Tokens, Cost    string
 	Quiet           *time.Time // nothing was heard since
 	Begun, Finished *time.Time
+	Steps           *graph // of a workflow, on its page
 }
 
 func (v views) task(r task.Record, now time.Time) string { return v.text("task", rowOf(r, now)) }
@@ -211,5 +212,7 @@ func href(kind string, ids ...task.ID) string {
 
 // head is how a task stands, at the top of its page.
 func (v views) head(_ control.Info, r task.Record, now time.Time) string {
-	return v.text("head", rowOf(r, now))
+	o := rowOf(r, now)
+	o.Steps = stepsOf(r)
+	return v.text("head", o)
 }

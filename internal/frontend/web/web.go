@@ -32,6 +32,9 @@ type Config struct {
 	Sessions func(ctx context.Context, live bool) ([]Session, error)
 	// MarkSeen records in what an ended session left that the user knows how tasks ended.
 	MarkSeen func(ctx context.Context, of control.Info, ids []task.ID) error
+	// Todos returns the to-do lists of all projects, the one that was changed last first. The named one, else the
+	// first, has its to-dos.
+	Todos func(ctx context.Context, name string) ([]TodoList, error)
 	// Used yields the calls of models since a time, of all sessions, in any order. An error says what is missing.
 	Used    func(ctx context.Context, since time.Time, yield func(Call)) error
 	Now     func() time.Time

@@ -87,6 +87,16 @@ output.addEventListener("scroll", () => {
   tried(() => load(next, false)).finally(() => { loading = false; });
 });
 
+// How the task stands: the graph of a workflow stays where it was scrolled to, and its list open.
+function head(html) {
+  const h = $("head");
+  const [open, left] = [h.querySelector("details")?.open, h.querySelector(".scrolls")?.scrollLeft];
+  h.innerHTML = html; // the server has escaped it
+  if (open) h.querySelector("details").open = true;
+  if (left) h.querySelector(".scrolls").scrollLeft = left;
+  clock(h);
+}
+
 function follow() {
   leaveEnd();
   output.textContent = "";
@@ -99,7 +109,7 @@ function follow() {
     place(JSON.parse(e.data), false);
     if (below) output.scrollTop = output.scrollHeight;
   });
-  stream.addEventListener("head", (e) => { $("head").innerHTML = JSON.parse(e.data); clock($("head")); });
+  stream.addEventListener("head", (e) => head(JSON.parse(e.data)));
   stream.addEventListener("end", () => { leaveEnd(); $("link").textContent = "ended"; });
 }
 
