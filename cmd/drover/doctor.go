@@ -22,8 +22,13 @@ import (
 
 // Doctor looks at what Drover needs.
 func (b *backend) Doctor(ctx context.Context) []cli.Finding {
+	return append(b.looked(ctx), b.merges(ctx))
+}
+
+// looked is what the doctor finds without a change to anything.
+func (b *backend) looked(ctx context.Context) []cli.Finding {
 	return []cli.Finding{b.state(), b.disk(), b.socket(), b.readable(), b.Model(), shellFound(), system(),
-		b.detachedHost(ctx), b.merges(ctx)}
+		b.detachedHost(ctx)}
 }
 
 // TrySandbox tries the sandbox with the settings of the user.

@@ -57,8 +57,8 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 	if err != nil {
 		return fmt.Errorf("serve the page: %w (another port: --listen 127.0.0.1:0)", err)
 	}
-	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Used: b.pageUsed, Todos: b.pageTodos, Now: time.Now,
-		Token: token, Hosts: hosts, Version: b.version}
+	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Used: b.pageUsed, Todos: b.pageTodos,
+		Checks: b.pageChecks, Now: time.Now, Token: token, Hosts: hosts, Version: b.version}
 	p, err := web.New(cfg, l)
 	if err != nil {
 		return errors.Join(err, l.Close())

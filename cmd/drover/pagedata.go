@@ -122,3 +122,12 @@ func (b *backend) todosOf() (map[string]string, error) {
 	}
 	return of, nil
 }
+
+// pageChecks are what the doctor finds, for the page.
+func (b *backend) pageChecks(ctx context.Context) []web.Check {
+	var out []web.Check
+	for _, f := range b.looked(ctx) {
+		out = append(out, web.Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Fix: f.Fix})
+	}
+	return out
+}

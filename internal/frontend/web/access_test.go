@@ -22,6 +22,7 @@ func page(t *testing.T, hosts ...string) (*Server, string) {
 	h := httptest.NewUnstartedServer(nil)
 	s, err := New(Config{Token: token, Hosts: hosts, Now: time.Now,
 		Sessions: func(context.Context, bool) ([]Session, error) { return nil, nil },
+		Checks:   func(context.Context) []Check { return nil },
 		Todos:    func(context.Context, string) ([]TodoList, error) { return nil, nil },
 		Used:     func(context.Context, time.Time, func(Call)) error { return nil },
 		MarkSeen: func(context.Context, control.Info, []task.ID) error { return nil }}, h.Listener)

@@ -23,6 +23,8 @@ type act struct {
 	Input  json.RawMessage `json:"input"`
 	Always string          `json:"always"`
 
+	Settings control.ConfigureRequest `json:"settings"`
+
 	Comments []control.LineComment `json:"comments"` // on the diff with the digest
 }
 
@@ -39,6 +41,9 @@ func (s *Server) acts() map[string]func(context.Context, control.API, act) (any,
 		},
 		"send": func(ctx context.Context, api control.API, a act) (any, error) {
 			return api.Send(ctx, control.SendRequest{Ref: a.Ref, Text: a.Text})
+		},
+		"configure": func(ctx context.Context, api control.API, a act) (any, error) {
+			return api.Configure(ctx, a.Settings)
 		},
 		"comment": func(ctx context.Context, api control.API, a act) (any, error) {
 			return api.Comment(ctx, control.CommentRequest{Ref: a.Ref, Digest: a.Digest, Comments: a.Comments})

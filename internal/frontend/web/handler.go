@@ -22,8 +22,10 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /conversation/{session}", s.paired(s.conversationPage))
 	mux.HandleFunc("GET /use", s.paired(s.use))
 	mux.HandleFunc("GET /todos", s.paired(s.todos))
+	mux.HandleFunc("GET /settings", s.paired(s.settingsPage))
+	mux.HandleFunc("GET /session/{session}", s.paired(s.sessionPage))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
-	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js", "pair.js",
+	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js", "session.js", "pair.js",
 		"page.css", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}

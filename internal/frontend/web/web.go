@@ -36,7 +36,9 @@ type Config struct {
 	// first, has its to-dos.
 	Todos func(ctx context.Context, name string) ([]TodoList, error)
 	// Used yields the calls of models since a time, of all sessions, in any order. An error says what is missing.
-	Used    func(ctx context.Context, since time.Time, yield func(Call)) error
+	Used func(ctx context.Context, since time.Time, yield func(Call)) error
+	// Checks looks at what Drover needs, and changes nothing.
+	Checks  func(ctx context.Context) []Check
 	Now     func() time.Time
 	Token   string   // who has it may read and write
 	Hosts   []string // by which requests may name the server, beside this machine
