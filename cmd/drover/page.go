@@ -67,7 +67,15 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 	if at == "" {
 		at = "http://" + l.Addr().String()
 	}
-	if _, err := fmt.Fprintf(os.Stdout, "%s%s\ntoken: %s\n", at, p.Link(!o.ReadOnly), file); err != nil {
+	text := at + p.Link(!o.ReadOnly) + "\n"
+	if o.URL != "" && isTerminal(os.Stdout) { // a phone reaches it
+		code, err := web.QRText(strings.TrimSpace(text))
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		text += code
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "%stoken: %s\n", text, file); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return p.Serve(ctx)

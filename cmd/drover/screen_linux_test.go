@@ -30,6 +30,7 @@ func TestScreen(t *testing.T) {
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan, "typed": screenTyped,
 		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
+		"serve": screenServe,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,6 +123,14 @@ func (g *glass) leaves(pane string, shown ...string) {
 	g.shows(pane, "-esc interrupts")
 	g.keys(pane, "C-d")
 	g.shows(pane, shown...)
+}
+
+// A link that leads through a tunnel is a code too, which a phone reads; one to this machine is not.
+func screenServe(_ *testing.T, _ *place, g *glass) {
+	g.open("120", "40", "exec drover serve --listen 127.0.0.1:0 --url https://page.example")
+	g.shows("0", "https://page.example/#pair=", "▀▄", "token: ")
+	g.tmux("split-window", "-h", "-t", "0", "exec drover serve --listen 127.0.0.1:0")
+	g.shows("1", "/#pair=", "token: ", "-▀▄")
 }
 
 func screenAnswer(t *testing.T, p *place, g *glass) {

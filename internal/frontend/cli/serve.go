@@ -22,7 +22,8 @@ func (a *app) serve() *cobra.Command {
 		Long: "Serve a page that shows what needs you in all sessions of all projects, and every task with its state. Questions\n" +
 			"are answered there too: an answer counts once, wherever it is given. The printed link pairs one browser, once,\n" +
 			"within 10 minutes; further ones are made on the page, or pair with the token of the file. Whoever is paired to\n" +
-			"write can run commands here. A phone reaches the page through a tunnel of your own: give its name with --url.",
+			"write can run commands here. A phone reaches the page through a tunnel of your own: give its name with --url,\n" +
+			"and a terminal shows the link as a QR code too.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.ServePage(cmd.Context(), o) },

@@ -85,7 +85,8 @@ type linkRequest struct {
 }
 
 type linkReply struct {
-	Path string `json:"path"` // from the address of the page on
+	Path string `json:"path"`           // from the address of the page on
+	Code string `json:"code,omitempty"` // the whole link as a drawing of a QR code
 }
 
 // link makes a link for another browser.
@@ -99,7 +100,13 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusTooManyRequests, "too many links are open (wait ten minutes)")
 		return
 	}
-	reply(w, linkReply{Path: linkPath(code)})
+	a := linkReply{Path: linkPath(code)}
+	if origin := r.Header.Get("Origin"); origin != "" { // of this server, as every request was checked
+		if q, err := qrDrawn(origin + a.Path); err == nil {
+			a.Code = s.views.text("qr", q)
+		}
+	}
+	reply(w, a)
 }
 
 // linkPath has the code behind the #, where no request and no log of a proxy has it.

@@ -149,14 +149,33 @@ document.addEventListener("keydown", (e) => {
 $("find").addEventListener("input", filter);
 $("ended").addEventListener("change", filter);
 
+// A link is made when it is wanted: it pairs whoever opens it first.
+async function link(title, readOnly) {
+  const {path, code} = await post("/link", {read_only: readOnly});
+  const e = document.createElement("div");
+  e.innerHTML = code ?? ""; // the server has drawn it
+  const [h, p] = [document.createElement("h3"), document.createElement("p")];
+  h.textContent = title;
+  p.textContent = location.origin + path;
+  e.prepend(h);
+  e.append(p);
+  return e;
+}
+
 $("add").addEventListener("click", async () => {
   try {
-    const {path} = await post("/link", {read_only: false});
-    const reading = await post("/link", {read_only: true});
-    say(`Open within 10 minutes, once: ${location.origin}${path} · only to read: ${location.origin}${reading.path}`);
+    $("links").replaceChildren(await link("To read only", true), await link("To read and answer", false));
+    $("device").hidden = false;
+    $("device-title").focus();
+    say("");
   } catch (e) {
     say(e.message);
   }
+});
+$("close").addEventListener("click", () => {
+  $("links").textContent = "";
+  $("device").hidden = true;
+  $("add").focus();
 });
 
 // ── Begin ──
