@@ -25,8 +25,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /settings", s.paired(s.settingsPage))
 	mux.HandleFunc("GET /session/{session}", s.paired(s.sessionPage))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
-	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js", "session.js",
-		"pair.js", "page.css", "icon.svg"} {
+	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js",
+		"session.js", "pair.js", "page.css", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}
 	return a.guard(mux)
