@@ -415,10 +415,11 @@ func (b *board) set(p piece, there bool, number int64) bool {
 }
 
 func (b *board) drawNeeds(number int64, now time.Time) bool {
-	lists := slices.Clone(b.left)
-	for id, f := range b.sessions {
-		// What an ended session left is no longer true once a host has it again.
-		lists = slices.DeleteFunc(lists, func(l control.Attention) bool { return l.Items[0].Session == id })
+	// What an ended session left is no longer true once a host has it again.
+	lists := slices.DeleteFunc(slices.Clone(b.left), func(l control.Attention) bool {
+		return b.sessions[l.Items[0].Session] != nil
+	})
+	for _, f := range b.sessions {
 		lists = append(lists, f.attention)
 	}
 	merged := control.MergeAttention(lists)

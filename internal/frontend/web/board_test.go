@@ -170,6 +170,30 @@ func TestCutLink(t *testing.T) {
 	}
 }
 
+// TestLeft shows what ended sessions left beside what live ones need, of which most need nothing.
+func TestLeft(t *testing.T) {
+	s, _ := page(t)
+	b := s.board
+	item := func(session, id string) control.Attention {
+		return control.Attention{Items: []control.AttentionItem{{ID: id, Kind: "failure", Session: task.ID(session), Task: task.ID(id)}}}
+	}
+	b.left = []control.Attention{item("old", "b1"), item("back", "b2")}
+	for _, id := range []string{"back", "m2", "m3", "m4"} { // whose order is any
+		b.sessions[task.ID(id)] = &followed{}
+	}
+	b.sessions["m4"].attention = item("m4", "b4")
+	b.needs = true
+	b.drawn()
+	var got []string
+	shown, _ := b.all(needsList)
+	for _, p := range shown {
+		got = append(got, p.ID)
+	}
+	if want := []string{"n-old-b1--failure", "n-m4-b4--failure"}; !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("it shows %q, not %q", got, want)
+	}
+}
+
 // TestFlood has 2,000 tasks change without pause: what is sent is bounded by the pace of the page, and
 // memory by what is shown.
 func TestFlood(t *testing.T) {
