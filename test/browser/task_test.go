@@ -28,7 +28,8 @@ func TestHostile(t *testing.T) {
 	// A failure has its text in what needs the user.
 	s.Run("run", "-d", "--name", bad[:90], "--", "sh", "-c", "exit 3 # "+bad)
 	model := s.script("touch '" + bad + "'")
-	s.Good("-p", "-d", "--ask-timeout", "5m", "--model", model, bad)
+	asking := s.Good("-p", "-d", "--ask-timeout", "5m", "--model", model, bad)
+	s.Good("todo", "add", bad)
 	b := opens(t)
 	b.does("open the link", chromedp.Navigate(s.link))
 	b.until("the names", `document.querySelector("#tree a[href^='/task/']")?.textContent.includes("<img")`)
@@ -38,7 +39,7 @@ func TestHostile(t *testing.T) {
 		t.Helper()
 		var found string
 		b.does(where, chromedp.Evaluate(`String(window.hit) + document.querySelectorAll(
-			"main img, main svg, main script, main style, a[href^='javascript'], a[href^='http']").length`, &found))
+			"main img, main svg:not([class]), main script, main style, [onload], [onerror], a[href^='javascript'], a[href^='http']").length`, &found))
 		if found != "undefined0" || asked.Load() != 0 {
 			t.Errorf("%s: %s, and %d requests have left", where, found, asked.Load())
 		}
@@ -52,6 +53,17 @@ func TestHostile(t *testing.T) {
 	}
 	b.until("the record", `document.querySelector('[data-part="record"] pre')?.textContent.includes("task_id")`)
 	unharmed("the page of a task")
+	for path, shows := range map[string]string{
+		"/conversation/" + asking: `document.querySelector("#talk .begin pre")?.textContent.includes("<script")`,
+		"/session/" + asking:      `document.querySelector("h2 a").textContent.includes("<img")`,
+		"/todos":                  `document.querySelector(".graph .label").textContent.includes("<img")`,
+		"/use":                    `document.querySelector("tbody th").textContent.length > 0`,
+		"/settings":               `document.querySelector("ul li a[href^='/session']").textContent.includes("<img")`,
+	} {
+		b.does("open "+path, chromedp.Navigate(s.address+path))
+		b.until(path+" shows the text", shows)
+		unharmed(path)
+	}
 
 	// Even a script that runs reaches nobody: the policy holds for all that is loaded.
 	b.does("load from elsewhere", chromedp.Evaluate(`new Promise((done) => {
