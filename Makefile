@@ -75,8 +75,7 @@ race: $(TESTS) ## all tests with the race detector
 # Where repetitions are fewer with the race detector; see internal/platform/racetest.
 .PHONY: repeat
 repeat: ## the tests that repeat something many times, in full, without the race detector
-	go test -run '^(TestProcesses|TestGoroutines|TestCircles|TestSwapped|TestCut|TestEscape|TestBetween)$$' \
-		./internal/agentenv/todo ./internal/engine/spool ./internal/model/wire ./internal/engine/sandbox
+	go test -run '^(TestProcesses|TestGoroutines|TestCircles|TestSwapped|TestCut)$$' ./internal/agentenv/todo ./internal/engine/spool ./internal/model/wire
 
 .PHONY: darwin
 darwin: ## build and vet for macOS

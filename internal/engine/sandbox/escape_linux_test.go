@@ -1224,9 +1224,6 @@ func TestEscape(t *testing.T) {
 		cells = append(cells, cell{fmt.Sprintf("Landlock %d without namespaces", abi), offer.Mask(abi, false), false, false})
 	}
 	for _, c := range cells {
-		if racetest.Rounds(10) != 10 && c.name != "full" {
-			continue // `make repeat` does
-		}
 		t.Run(c.name, func(t *testing.T) {
 			m := newMatrix(t, exe, c.offer, c.room)
 			held := map[string]string{}
