@@ -62,13 +62,13 @@ test: ## all tests, without the race detector
 
 # At most six failed tests (a subtest and its test are two) run once more, alone, and the list of them is printed: a test
 # that then passes depends on the machine's speed, which is a defect of the test or of what
-# it tests. A data race is never tried again.
+# it tests. A data race is never tried again. Three packages run at once, also on two processors: their tests often wait.
 .PHONY: race
 race: $(TESTS) ## all tests with the race detector
 	@rm -f bin/unsteady; \
 	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -v /test/rules$$)" \
 		--rerun-fails=1 --rerun-fails-max-failures 6 --rerun-fails-abort-on-data-race --rerun-fails-report bin/unsteady \
-		-- -race -parallel $(PARALLEL) || status=$$?; \
+		-- -race -p 3 -parallel $(PARALLEL) || status=$$?; \
 	if [ -s bin/unsteady ]; then echo 'unsteady tests (each is a defect):'; cat bin/unsteady; fi; \
 	exit $$status
 
