@@ -106,6 +106,11 @@ func ceiling(p *cli.Prompt, set settings.Settings) time.Duration {
 
 // Answer answers a prompt in this process.
 func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
+	return b.answerOn(ctx, p, id, nil)
+}
+
+// answerOn is Answer with a tape around the session; nil: there is none.
+func (b *backend) answerOn(ctx context.Context, p *cli.Prompt, id task.ID, around *tape) error {
 	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return err
@@ -121,6 +126,7 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	}
 	cfg.Brief = true
 	cfg.Keeper = b.helper()
+	around.setUp(&cfg)
 	var out *agentsdk.Stream // set before the first conversation begins
 	cfg.On = func(from task.ID, e agent.Event) { out.Agent(from, e) }
 	if p.HookEvents {
@@ -149,11 +155,14 @@ func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
 	b.sayFailure()
 	o := b.streamOptions(ctx, p, set, s, m)
 	o.Out, o.States = d.out(), d != nil && b.readsState()
+	if around.silent() {
+		o.Out, o.Denied = io.Discard, io.Discard
+	}
 	o.MCPServers = append(o.MCPServers, d.servers()...)
 	out = agentsdk.New(o)
 	s.Serve()
 	defer b.suspends(s)()
-	return b.answer(ctx, d, p, set, s, m, out)
+	return b.answer(ctx, d, p, set, s, m, out, around)
 }
 
 func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
@@ -203,6 +212,7 @@ func (b *backend) answer(
 	s *assemble.Session,
 	m *session.Main,
 	out *agentsdk.Stream,
+	around *tape,
 ) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)
@@ -245,7 +255,9 @@ func (b *backend) answer(
 		}
 	}
 	closed := s.Close() // what it ends is told by Finish
-	b.part(m, p.Settings)
+	if !around.plays() {
+		b.part(m, p.Settings)
+	}
 	printed := out.Finish()
 	switch {
 	case ctx.Err() != nil:

@@ -52,6 +52,9 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
 	}
 	a.Foreign = set.Permissions.Foreign
+	if c.Tape != nil {
+		a.Wrap, a.Work = c.Tape.Loop, c.Tape.Work
+	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
 		return withoutTokens(withProviders(withProject(env, set.Env), set.Providers), set.Remote)

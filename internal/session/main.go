@@ -145,6 +145,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
+		Wrap:      s.cfg.Agents.Wrap,
 		Autopilot: m.auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {

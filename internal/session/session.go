@@ -169,6 +169,11 @@ type Agents struct {
 	// RuleSources says where the rules are from, for people.
 	RuleSources RuleSources
 
+	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
+	Wrap func(id task.ID, c *agent.Config)
+	// Work is Instead of [supervise.Config].
+	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
+
 	// Foreign are those of the rules that were written for another program. One
 	// that is not understood bans its whole tool, and stops nobody.
 	Foreign []string
@@ -386,6 +391,7 @@ func (s *Session) assemble() {
 		Held:       cfg.Limits.HeldTasks,
 		Grace:      cfg.Limits.HeldFor,
 		Recall:     s.log.Newest,
+		Instead:    cfg.Agents.Work,
 		Unsaved:    s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
@@ -520,7 +526,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
 		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share,
-		AskWait: a.AskWait, FormWait: a.FormWait,
+		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {

@@ -11,6 +11,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,9 @@ type Config struct {
 	HeldBytes int
 	Grace     time.Duration
 	Recall    func(context.Context, []task.ID) ([]task.Record, error)
+	// Instead returns the driver that a new task gets instead of d, and the ID that it gets; empty:
+	// a new one. Nil: tasks get their own.
+	Instead func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with
@@ -274,6 +278,13 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	out := make([]Recorded, len(batch))
 	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
 	room := s.room()
+	ids := make([]task.ID, len(batch))
+	if s.cfg.Instead != nil {
+		batch = slices.Clone(batch)
+		for i, b := range batch {
+			batch[i].Driver, ids[i] = s.cfg.Instead(b.Driver, b.Spec)
+		}
+	}
 	for i, b := range batch {
 		err := b.Spec.Check()
 		if err == nil {
@@ -286,7 +297,7 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 			err = s.keyed(b.Spec)
 		}
 		if err == nil {
-			entries[i], found[i], err = s.admit(b.Driver, b.Spec)
+			entries[i], found[i], err = s.admit(b.Driver, b.Spec, ids[i])
 		}
 		switch {
 		case err != nil:
@@ -349,7 +360,7 @@ func ownTraits(d task.Driver) (*task.Traits, error) {
 // admit checks every limit and adds the task under one lock, so that two starts cannot both
 // take the last slot and none enters a frozen tree. It holds the door of the new task; create
 // releases it.
-func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool, err error) {
+func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -359,7 +370,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec) (e *entry, found bool,
 	if err != nil {
 		return nil, false, err
 	}
-	e = &entry{id: task.NewID(d.Kind()), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	e = &entry{id: cmp.Or(id, task.NewID(d.Kind())), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
 		e.id = task.NewID(d.Kind())
 	}

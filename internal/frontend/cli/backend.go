@@ -80,6 +80,10 @@ type opener interface {
 	// Answer answers a prompt in this process and prints the answer. The session is a
 	// new one if id is empty.
 	Answer(ctx context.Context, p *Prompt, id task.ID) error
+	// Record is Answer, and writes a recording of the run to w.
+	Record(ctx context.Context, p *Prompt, w io.Writer) error
+	// Replay plays a recording in a new session, and prints the answer.
+	Replay(ctx context.Context, r Replay) error
 	// Conversation finds the live host of a conversation, or starts a detached one
 	// with what p says; started says which. The prompt of p is only given to a host
 	// that is started.

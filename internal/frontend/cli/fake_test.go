@@ -419,7 +419,9 @@ func (w *world) Remove(_ context.Context, of control.Info) error {
 
 func (w *world) ServeACP(context.Context, ACP) error { return errors.New("not here") }
 
-func (w *world) ServePage(context.Context, Page) error { return errors.New("not here") }
+func (w *world) Record(context.Context, *Prompt, io.Writer) error { return errors.New("not here") }
+func (w *world) Replay(context.Context, Replay) error             { return errors.New("not here") }
+func (w *world) ServePage(context.Context, Page) error            { return errors.New("not here") }
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 

@@ -16,7 +16,8 @@ type group struct {
 // groups are the commands as help lists them.
 func groups() []group {
 	return []group{
-		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote", "demo"}},
+		{"run", "Run:", []string{"run", "agent", "workflow", "compete", "merge", "monitor", "schedule", "remote",
+			"record", "replay", "demo"}},
 		{"watch", "Watch:", []string{"ps", "logs", "result", "diff", "inspect", "wait", "attach", "top", "serve", "summary"}},
 		{"steer", "Steer:", []string{"stop", "send", "pause", "resume", "promote", "approvals", "attention", "configure",
 			"forward"}},
@@ -84,6 +85,8 @@ func examples() map[string][]string {
 		"pause":   {"drover pause a1b2c3d4e"},
 		"resume":  {"drover resume a1b2c3d4e", `drover resume a1b2c3d4e "and now the tests"`},
 		"promote": {"drover promote b1a2b3c4d"},
+		"record":  {`drover record --model sonnet run.jsonl "find the flaky test and fix it"`},
+		"replay":  {"drover replay run.jsonl", "drover replay --check run.jsonl", "drover replay --list run.jsonl"},
 		"fork":    {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
 
 		"forward": {"drover forward 3000", "drover forward 3000:8080 --session s1b2c3d4e", "drover forward --end 3000"},

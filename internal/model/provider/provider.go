@@ -39,6 +39,10 @@ type Finder struct {
 	// all others, and are not closed. It is not changed after the first Find.
 	Own map[string]agent.Model
 
+	// Wrap gives the model that is used instead of one that was found by a name; nil: none is.
+	// It is not changed after the first Find.
+	Wrap func(name string, m agent.Model) agent.Model
+
 	mu      sync.Mutex
 	limiter *ratelimit.Limiter
 	models  map[string]agent.Model // by provider and what it was made from
@@ -61,6 +65,14 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 	if name == "" {
 		name = Default
 	}
+	c, err := f.find(name, env, cwd)
+	if err == nil && f.Wrap != nil {
+		c.Model = f.Wrap(name, c.Model)
+	}
+	return c, err
+}
+
+func (f *Finder) find(name string, env func(string) string, cwd string) (Choice, error) {
 	if m, ok := f.Own[name]; ok {
 		return Choice{Model: m, Name: name, Provider: "program"}, nil
 	}

@@ -276,6 +276,9 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	k.Resumed = len(history.Messages) > 0
 	c.s.enter(rec.ID, c.teammate)
 	activity.Follow(&k.Config)
+	if c.s.cfg.Wrap != nil {
+		c.s.cfg.Wrap(rec.ID, &k.Config)
+	}
 	a := &subagent.Assembly{
 		Config:  k.Config,
 		History: history.Messages,

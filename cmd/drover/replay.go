@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/replay/player"
+	"github.com/drover-dev/drover/internal/replay/recorder"
+	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/task"
+)
+
+// tape is what stands around the session of a prompt: a recorder, a player, or a recorder around
+// a player. A nil tape does nothing.
+type tape struct {
+	session task.ID
+	rec     *recorder.Recorder // nil: nothing is recorded
+	play    *player.Player     // nil: nothing is played
+	model   string             // of the main agent, of a recording
+	quiet   bool
+}
+
+func (t *tape) plays() bool  { return t != nil && t.play != nil }
+func (t *tape) silent() bool { return t != nil && t.quiet }
+
+// setUp puts the tape around the session that is opened with c.
+func (t *tape) setUp(c *assemble.Config) {
+	if t == nil {
+		return
+	}
+	c.Session, c.Tape = t.session, t
+	if !t.plays() {
+		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
+			func(o assemble.Observer) bool { return o == nil }))
+		return
+	}
+	c.Observer, c.Own, c.Model, c.Instead = t.observer(), t.play.Models(), t.model, nil
+	set := &c.Settings // what the user has set up runs nothing in a replay
+	set.DisableHook, set.Sandbox.Mode, set.MaxBudget, set.Plugins = true, "off", 0, nil
+	c.GivenMCP, c.MCP, c.QuietPlugins = true, nil, nil
+}
+
+// Model implements [assemble.Tape].
+func (t *tape) Model(name string, m agent.Model) agent.Model {
+	if t.play != nil {
+		m = t.play.Model(name, m)
+	}
+	if t.rec != nil {
+		m = t.rec.Model(name, m)
+	}
+	return m
+}
+
+// Loop implements [assemble.Tape].
+func (t *tape) Loop(id task.ID, c *agent.Config) {
+	if t.play != nil {
+		t.play.Loop(id, c)
+	}
+	if t.rec != nil {
+		t.rec.Loop(id, c)
+	}
+}
+
+// Work implements [assemble.Tape].
+func (t *tape) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
+	if t.play != nil {
+		return t.play.Work(d, spec)
+	}
+	return d, ""
+}
+
+func (t *tape) observer() assemble.Observer { return taped{t} }
+
+// taped gives a tape the log of its session.
+type taped struct{ *tape }
+
+func (taped) Agent(task.ID, agent.Event) {}
+
+func (t taped) Open(s *assemble.Session) {
+	if t.rec != nil {
+		t.rec.Open(s)
+	}
+	if t.play != nil {
+		t.play.Open(s.Grown)
+	}
+}
+
+func (t taped) Ended(last task.Seq) {
+	if t.rec != nil {
+		t.rec.Ended(last)
+	}
+}
+
+func (taped) Close() {}
+
+// head is that of a recording of a new session.
+func (b *backend) head(p *cli.Prompt, id task.ID) (recording.Head, error) {
+	kept := *p
+	kept.Settings, kept.MCP = "", nil // they may hold keys
+	raw, err := json.Marshal(kept)
+	return recording.Head{Drover: b.version, Created: time.Now().UTC(), Session: id, Folder: b.cwd,
+		State: b.root.Project(b.cwd).Session(id).Dir(), Prompt: raw}, err
+}
+
+// Record answers a prompt and records the run.
+func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error {
+	id := task.ID(p.Session)
+	if id == "" {
+		id = task.NewSessionID()
+	}
+	h, err := b.head(p, id)
+	if err != nil {
+		return &cli.RecordError{Err: err}
+	}
+	t := &tape{session: id, rec: recorder.New(w, h)}
+	answer := b.answerOn(ctx, p, id, t)
+	if err := t.rec.Close(); err != nil {
+		return &cli.RecordError{Err: errors.Join(err, answer)}
+	}
+	return answer
+}
+
+// replayPatience is how long a replay waits for what was recorded next while nothing happens.
+const replayPatience = 30 * time.Second
+
+// Replay plays a recording in a new session.
+func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p, id := r.Prompt, task.NewSessionID()
+	p.Session = ""
+	h, err := b.head(p, id)
+	if err != nil {
+		return err
+	}
+	was := r.Recording.Head
+	h.Of = &recording.Place{Session: was.Session, Folder: was.Folder, State: was.State}
+	t := &tape{session: id, quiet: r.Check != nil}
+	for _, e := range r.Recording.Entries {
+		if e.Kind == recording.Call && e.Agent == r.Recording.Head.Session {
+			t.model = e.Request.Name
+			break
+		}
+	}
+	t.play = player.New(player.Config{Recording: r.Recording, Session: id, Names: recording.NamesOf(h), Speed: r.Speed,
+		Patience: replayPatience, Diverged: end})
+	if r.Check == nil {
+		return errors.Join(b.answerOn(ctx, p, id, t), t.missing(ctx))
+	}
+	var again bytes.Buffer
+	t.rec = recorder.New(&again, h)
+	err = b.answerOn(ctx, p, id, t)
+	if diverged := t.play.Err(); diverged != nil {
+		return diverged
+	}
+	if closed := t.rec.Close(); closed != nil {
+		return errors.Join(closed, err)
+	}
+	has, read := recording.Read(&again)
+	if read != nil {
+		return errors.Join(read, err)
+	}
+	return report(r.Check, r.Recording, has)
+}
+
+// missing says what was recorded and has not happened in a replay that came to its end.
+func (t *tape) missing(ctx context.Context) error {
+	if ctx.Err() != nil || t.play.Err() != nil || t.play.Missing() == "" {
+		return nil
+	}
+	return &player.Divergence{Text: t.play.Missing() + " was recorded, and has not come"}
+}
+
+// report prints where a replay differs.
+func report(w io.Writer, was, has *recording.Recording) error {
+	const most = 50
+	all := recording.Compare(was, has)
+	for i, d := range all {
+		if i == most {
+			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(all)-most, "difference"))
+			break
+		}
+		fmt.Fprintf(w, "%s\n", d.Where)
+		for _, side := range []struct{ mark, text string }{{"-", d.Was}, {"+", d.Has}} {
+			if side.text != "" {
+				fmt.Fprintf(w, "  %s %s\n", side.mark, excerpt.Line(side.text, 400))
+			}
+		}
+	}
+	count := map[recording.Kind]int{}
+	for _, e := range was.Entries {
+		count[e.Kind]++
+	}
+	summary := fmt.Sprintf("%s, %s, %s", cli.Plural(count[recording.Call], "model call"),
+		cli.Plural(count[recording.Tool], "tool call"), cli.Plural(count[recording.Event], "event"))
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(w, "no difference: %s\n", summary)
+		return err
+	}
+	return &cli.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
+		cli.Plural(len(all), "place"), summary)}
+}

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/replay/recording"
+)
+
+// Replay is how a recording is played.
+type Replay struct {
+	Recording *recording.Recording
+	Prompt    *Prompt   // as it was recorded
+	Speed     float64   // 1: as recorded; 0: as fast as it goes
+	Check     io.Writer // compares the replay with the recording and prints the differences; nil: prints the answer
+}
+
+func (a *app) record() *cobra.Command {
+	var p Prompt
+	cmd := &cobra.Command{
+		Use:   "record [flags of drover -p] FILE [PROMPT | -]",
+		Short: "Answer one prompt like drover -p, and record the run in a file for drover replay",
+		Long: "Answer one prompt as `drover -p` does, and write to a new file what models answered, what tools and commands\n" +
+			"printed, and every change of every task. The file holds the whole conversation and can be read only by you;\n" +
+			"keys and headers of requests are never in it. `drover replay` plays it without network and without a model.",
+		Args: takes(1, -1),
+	}
+	p.add(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		switch {
+		case p.Detach:
+			return usage("a detached prompt cannot be recorded", "leave out -d")
+		case p.Input == streamJSON:
+			return usage("a session that a program drives cannot be recorded", "give the prompt as an argument")
+		case p.Continue || p.Resume != "":
+			return usage("only a new session can be recorded", "leave out --continue and --resume")
+		}
+		if err := a.check(cmd.Context(), &p, words[1:]); err != nil {
+			return err
+		}
+		path := words[0]
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(a.here(), path)
+		}
+		var answer error
+		err := newFile(path, func(w io.Writer) error {
+			answer = a.Record(cmd.Context(), &p, w)
+			var lost *RecordError
+			if errors.As(answer, &lost) {
+				return answer
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return answer
+	}
+	return cmd
+}
+
+// RecordError says that a run could not be recorded.
+type RecordError struct{ Err error }
+
+func (e *RecordError) Error() string { return "record the run: " + e.Err.Error() }
+func (e *RecordError) Unwrap() error { return e.Err }
+
+func (a *app) replay() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "replay [--speed N|max] [--check | --list] FILE",
+		Short: "Play a recorded run again, without network and without a model",
+		Long: "Play a run that `drover record` has recorded in a new session of this folder: models and tools answer what they\n" +
+			"answered, commands print what they printed. No command runs, no file is written, no model is asked.\n" +
+			"`drover ps` and `drover attach` show it like every session. With --check the exit code is 1 if the events differ.",
+		Args: takes(1, 1),
+	}
+	speed := cmd.Flags().String("speed", "1", "how many times as fast as recorded, or max")
+	check := cmd.Flags().Bool("check", false, "play at full speed, compare all events with the recording, print only differences")
+	list := cmd.Flags().Bool("list", false, "list the tool calls of the recording instead")
+	cmd.MarkFlagsMutuallyExclusive("check", "list")
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		path := words[0]
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(a.here(), path)
+		}
+		r, err := readRecording(path)
+		if err != nil {
+			return err
+		}
+		if *list {
+			return a.listRecording(r)
+		}
+		play := Replay{Recording: r, Prompt: &Prompt{}}
+		if err := json.Unmarshal(r.Head.Prompt, play.Prompt); err != nil {
+			return fmt.Errorf("read recording %s: its prompt: %w", path, recording.ErrChanged)
+		}
+		play.Prompt.Format = "text"
+		if play.Speed, err = speedOf(*speed); err != nil {
+			return err
+		}
+		if *check {
+			play.Speed, play.Check = 0, a.Stdout
+		}
+		return a.Replay(cmd.Context(), play)
+	}
+	return cmd
+}
+
+func speedOf(text string) (float64, error) {
+	if text == "max" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0.01 && n <= 10_000) {
+		return 0, usage(fmt.Sprintf("--speed %q: not a speed", text), "give a number such as 1 or 20, or max")
+	}
+	return n, nil
+}
+
+func readRecording(path string) (*recording.Recording, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("read recording %s: no such file", path),
+			Fix: "make one with `drover record`"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read recording: %w", err)
+	}
+	defer f.Close()
+	r, err := recording.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("read recording %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// listRecording prints the calls of tools, in the order in which they have ended.
+func (a *app) listRecording(r *recording.Recording) error {
+	n := 0
+	for _, e := range r.Entries {
+		if e.Kind != recording.Tool {
+			continue
+		}
+		n++
+		who := string(e.Agent)
+		if e.Agent == r.Head.Session {
+			who = "main"
+		}
+		at := (time.Duration(e.MS) * time.Millisecond).Round(100 * time.Millisecond)
+		if _, err := fmt.Fprintf(a.Stdout, "%4d  %-8s  %-10s  %-12s  %s\n", n, at, cell(who, 10), cell(e.Tool.Name, 12),
+			excerpt.Line(string(e.Tool.Input), 100)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,458 @@
+// Package player plays a recording: models, tools and rules answer as they were recorded, and
+// commands print what they printed then. No process is run, no file is written, and no model is
+// asked.
+//
+// The session around it is a real one. What was answered by models, and what ended by itself, is
+// let through in the recorded order, so that the events of the session come as in the original.
+// What does not come, or comes otherwise, is a [Divergence].
+package player
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/task"
+)
+
+// Divergence is where a replay leaves the recording.
+type Divergence struct{ Text string }
+
+func (d *Divergence) Error() string { return "the replay differs from the recording: " + d.Text }
+
+// Config is how a recording is played.
+type Config struct {
+	Recording *recording.Recording
+	Session   task.ID         // of the replay
+	Names     recording.Names // of the replay
+	Speed     float64         // 1: as recorded; 0: as fast as it goes
+	Patience  time.Duration   // how long the next entry is waited for while nothing else happens
+	Diverged  func(error)     // is told once, by any goroutine
+}
+
+// Player plays one recording once. Its methods may be called by several goroutines.
+type Player struct {
+	c     Config
+	names recording.Names // of the recording
+	begin time.Time
+
+	byAgent map[task.ID]*part           // never changes
+	ends    map[task.ID][]*end          // by task, one for each run; never changes
+	made    map[string]task.ID          // tasks by parent and call
+	outputs map[task.ID]recording.Entry // never changes
+
+	mu       sync.Mutex
+	order    []*turn // what is let through, in this order
+	next     int     // of order
+	passed   chan struct{}
+	runs     map[task.ID]int // that have begun
+	starts   map[string]int
+	diverged error
+	grown    func() <-chan struct{} // of the log; nil: the session is not open yet
+}
+
+// Open tells how to learn that the log of the session has grown.
+func (p *Player) Open(grown func() <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grown = grown
+}
+
+// part is what one agent is given.
+type part struct {
+	calls     []recording.Entry
+	turns     []*turn // of the calls; nil: it was interrupted
+	tools     []agent.ToolSpec
+	gates     map[string]recording.Entry
+	results   map[string]recording.Entry
+	mail      []recording.Entry
+	reminders []recording.Entry
+	stops     []recording.Entry
+	batches   []recording.Entry
+
+	// Guarded by the player's mu.
+	called, messages, reminded, stopped, batched int
+
+	begun  int  // turns
+	inTurn bool // the last of them has not ended
+
+	sure map[int64]int // which recorded message each message is; only of its mailbox
+}
+
+// turn is something that is let through when everything before it was.
+type turn struct {
+	n    int // in the order
+	ms   int64
+	what string
+}
+
+// end is how a run of a task that is no agent has ended.
+type end struct {
+	rec  task.Record
+	turn *turn // nil: somebody has ended it
+}
+
+// New prepares a recording.
+func New(c Config) *Player {
+	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
+		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
+		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}}
+	type placed struct {
+		after task.Seq
+		late  bool // behind what else has the same number
+		turn  *turn
+	}
+	var all []placed
+	starts := map[string]int{}
+	begun := c.Recording.Head.Created
+	for _, e := range c.Recording.Entries {
+		a := p.part(e.Agent)
+		switch e.Kind {
+		case recording.Agent:
+			a.tools = e.Tools
+		case recording.Call:
+			for len(a.calls) < e.Call { // calls that overlap end in any order
+				a.calls, a.turns = append(a.calls, recording.Entry{}), append(a.turns, nil)
+			}
+			a.calls[e.Call-1] = e
+			if e.Failure == nil || !e.Failure.Interrupted {
+				t := &turn{ms: e.MS, what: fmt.Sprintf("answer %d of the model to agent %s", e.Call, p.called(e.Agent))}
+				a.turns[e.Call-1] = t
+				all = append(all, placed{e.After, true, t})
+			}
+		case recording.Gate:
+			a.gates[e.Tool.ID] = e
+		case recording.Tool:
+			a.results[e.Tool.ID] = e
+		case recording.Mail:
+			a.mail = append(a.mail, e)
+		case recording.Reminder:
+			a.reminders = append(a.reminders, e)
+		case recording.Stop:
+			a.stops = append(a.stops, e)
+		case recording.Batch:
+			a.batches = append(a.batches, e)
+		case recording.Output:
+			p.outputs[e.Task] = e
+		case recording.Event:
+			r := e.Event.Task
+			if e.Event.Verb == task.Create {
+				p.made[startKey(starts, p.main(r.Parent), r.Kind, r.ToolUseID, r.Key)] = r.ID
+			}
+			if !r.Status.Terminal() || !played(r.Kind) || e.Event.Verb == task.MarkSeen {
+				continue
+			}
+			x := &end{rec: r}
+			if endsItself(r.Cause) {
+				x.turn = &turn{ms: e.Event.At.Sub(begun).Milliseconds(), what: fmt.Sprintf("the end of task %s", r.ID)}
+				all = append(all, placed{e.Event.Seq, false, x.turn})
+			}
+			p.ends[r.ID] = append(p.ends[r.ID], x)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int {
+		switch {
+		case a.after != b.after:
+			return int(a.after - b.after)
+		case a.late != b.late && b.late:
+			return -1
+		case a.late != b.late:
+			return 1
+		}
+		return 0
+	})
+	for i, one := range all {
+		one.turn.n = i
+		p.order = append(p.order, one.turn)
+	}
+	return p
+}
+
+func (p *Player) part(id task.ID) *part {
+	id = p.main(id)
+	a := p.byAgent[id]
+	if a == nil {
+		a = &part{sure: map[int64]int{}, gates: map[string]recording.Entry{}, results: map[string]recording.Entry{}}
+		p.byAgent[id] = a
+	}
+	return a
+}
+
+// main is empty for the main agent of the recording and of the replay, which have different IDs.
+func (p *Player) main(id task.ID) task.ID {
+	if id == p.c.Recording.Head.Session || id == p.c.Session {
+		return ""
+	}
+	return id
+}
+
+// called is an agent as people read of it.
+func (p *Player) called(id task.ID) string {
+	if p.main(id) == "" {
+		return "main"
+	}
+	return string(id)
+}
+
+// played reports whether the work of tasks of the kind is played; agents and workflows work.
+func played(k task.Kind) bool { return !k.IsAgent() && k.Traits().Work != task.BySteps }
+
+// endsItself reports whether the work of a task has ended without somebody who ends it.
+func endsItself(c *task.Cause) bool {
+	if c == nil || c.Actor == task.ByItself {
+		return true
+	}
+	switch c.Reason {
+	case task.ReasonOutputLimit, task.ReasonOutputQuota, task.ReasonOutputLoop, task.ReasonProcessLimit:
+		return true
+	}
+	return false
+}
+
+// startKey names a start: the how manieth it is of its parent, kind, call and key.
+func startKey(seen map[string]int, parent task.ID, k task.Kind, call, key string) string {
+	name := strings.Join([]string{string(parent), string(k), call, key}, "\x00")
+	seen[name]++
+	return fmt.Sprint(name, "\x00", seen[name])
+}
+
+// diverge ends the replay.
+func (p *Player) diverge(format string, v ...any) error {
+	err := &Divergence{Text: fmt.Sprintf(format, v...)}
+	p.mu.Lock()
+	first := p.diverged == nil
+	if first {
+		p.diverged = err
+	}
+	p.mu.Unlock()
+	if first && p.c.Diverged != nil {
+		p.c.Diverged(err)
+	}
+	return err
+}
+
+// Err returns where the replay has left the recording.
+func (p *Player) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.diverged
+}
+
+// Missing names the first thing that was recorded and has not happened; empty: nothing is missing.
+func (p *Player) Missing() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next < len(p.order) {
+		return p.order[p.next].what
+	}
+	return ""
+}
+
+// await waits until it is the turn of t, and for its time.
+func (p *Player) await(ctx context.Context, t *turn) error {
+	for {
+		p.mu.Lock()
+		next, passed, err := p.next, p.passed, p.diverged
+		p.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if next == t.n {
+			break
+		}
+		if next > t.n {
+			return p.diverge("%s came twice", t.what)
+		}
+		if err := p.pause(ctx, passed, next, t.what); err != nil {
+			return err
+		}
+	}
+	if p.c.Speed <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(p.due(t)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pause waits until something is let through. Where nothing is for long, the next is missing.
+func (p *Player) pause(ctx context.Context, passed <-chan struct{}, next int, what string) error {
+	timer := time.NewTimer(p.patience())
+	defer timer.Stop()
+	select {
+	case <-passed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		missing := "nothing"
+		if next < len(p.order) {
+			missing = p.order[next].what
+		}
+		return p.diverge("%s was recorded next, and has not come; %s waits", missing, what)
+	}
+}
+
+// patience is how long something is waited for: until the next is due, and then some time.
+func (p *Player) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.c.Speed <= 0 || p.next >= len(p.order) {
+		return p.c.Patience
+	}
+	return p.c.Patience + max(0, time.Until(p.due(p.order[p.next])))
+}
+
+// due is when something happens at the speed of the replay.
+func (p *Player) due(t *turn) time.Time {
+	return p.begin.Add(time.Duration(float64(t.ms) / p.c.Speed * float64(time.Millisecond)))
+}
+
+// pass lets through what comes behind t.
+func (p *Player) pass(t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == t.n {
+		p.next++
+		close(p.passed)
+		p.passed = make(chan struct{})
+	}
+}
+
+// Model returns the model that answers as recorded.
+func (p *Player) Model(string, agent.Model) agent.Model { return model{p} }
+
+// Models are the names of all models that the recording asks.
+func (p *Player) Models() map[string]agent.Model {
+	out := map[string]agent.Model{}
+	for _, e := range p.c.Recording.Entries {
+		if e.Kind == recording.Call {
+			out[e.Request.Name] = model{p}
+		}
+	}
+	return out
+}
+
+type model struct{ p *Player }
+
+func (m model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+	p := m.p
+	id := task.ID(req.AgentID)
+	p.mu.Lock()
+	a := p.byAgent[id]
+	if a == nil {
+		p.mu.Unlock()
+		return nil, told(p.diverge("agent %s calls its model, and was not recorded", p.called(id)))
+	}
+	n, before := a.called, a.messages
+	a.called++
+	if req.Purpose == "" {
+		a.messages = len(req.Messages)
+	}
+	p.mu.Unlock()
+	if n >= len(a.calls) || a.calls[n].Request == nil {
+		return nil, told(p.diverge("agent %s makes model call %d, and %d were recorded", p.called(id), n+1, len(a.calls)))
+	}
+	e := a.calls[n]
+	if was, is := e.Request, p.c.Names.Request(e.Request.Name, req, before); was.Digest != is.Digest {
+		return nil, told(p.diverge("model call %d of agent %s has digest %s, recorded was %s: %s", n+1, p.called(id), is.Digest,
+			was.Digest, first(was, is)))
+	}
+	if a.turns[n] == nil {
+		<-ctx.Done() // as it was recorded
+		return nil, context.Cause(ctx)
+	}
+	if err := p.await(ctx, a.turns[n]); err != nil {
+		return nil, told(err)
+	}
+	if err := p.stream(ctx, e, on); err != nil {
+		return nil, err
+	}
+	p.pass(a.turns[n])
+	if e.Failure != nil {
+		return nil, failed(e.Failure)
+	}
+	return e.Reply, nil
+}
+
+// told is an error as models return them.
+func told(err error) error {
+	var d *Divergence
+	if errors.As(err, &d) {
+		return &agent.ModelError{Kind: "replay", Text: err.Error(), Err: err}
+	}
+	return err
+}
+
+// first says where two requests differ.
+func first(was, is *recording.Request) string {
+	switch {
+	case was.Label != is.Label:
+		return fmt.Sprintf("it is of agent type %q instead of %q", is.Label, was.Label)
+	case was.Count != is.Count:
+		return fmt.Sprintf("it has %d messages instead of %d", is.Count, was.Count)
+	}
+	for i := range min(len(was.New), len(is.New)) {
+		a, b := was.New[i], is.New[i]
+		if a == b {
+			continue
+		}
+		at := 0
+		for at < len(a) && at < len(b) && a[at] == b[at] {
+			at++
+		}
+		at = max(0, at-20)
+		return fmt.Sprintf("its message says %q instead of %q", excerpt.Line(strings.ToValidUTF8(b[at:], ""), 100),
+			excerpt.Line(strings.ToValidUTF8(a[at:], ""), 100))
+	}
+	return "its tools are others"
+}
+
+// stream tells the parts of a reply as they came.
+func (p *Player) stream(ctx context.Context, e recording.Entry, on func(agent.Part)) error {
+	begin := time.Now()
+	for _, c := range e.Chunks {
+		if p.c.Speed > 0 && len(e.Chunks) > 1 {
+			if wait := time.Until(begin.Add(time.Duration(float64(c.MS-e.Chunks[0].MS) / p.c.Speed * 1e6))); wait > 0 {
+				timer := time.NewTimer(wait)
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					timer.Stop()
+					return context.Cause(ctx)
+				}
+			}
+		}
+		if on != nil {
+			on(agent.Part{Kind: c.Kind, Index: c.Index, Text: c.Text, ID: c.ID, Name: c.Name, Block: c.Block, Usage: c.Usage})
+		}
+	}
+	return nil
+}
+
+func failed(f *recording.Failure) error {
+	if f.Cut {
+		return &agent.CutError{Whole: f.Whole, Usage: f.Usage, Err: errors.New(f.Text)}
+	}
+	return &agent.ModelError{Status: f.Status, Kind: f.Kind, Text: f.Text, Until: f.Until}
+}
+
+func output(r *recording.Result) agent.Output {
+	out := agent.Output{Text: r.Text, Images: r.Images, IsError: r.IsError, EndTurn: r.EndTurn}
+	if r.Structured != nil {
+		out.Structured = r.Structured
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package player
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Work gives a task its recorded ID, and what is no agent and no workflow its recorded output and
+// end instead of work.
+func (p *Player) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
+	if spec.ID != "" { // of the session itself
+		return d, ""
+	}
+	p.mu.Lock()
+	id := p.made[startKey(p.starts, p.main(spec.Parent), d.Kind(), spec.ToolUseID, spec.Key)]
+	p.mu.Unlock()
+	if !played(d.Kind()) {
+		return d, id
+	}
+	return &driver{p, d}, id
+}
+
+// driver prints what was recorded, and ends as recorded.
+type driver struct {
+	p    *Player
+	next task.Driver
+}
+
+func (d *driver) Kind() task.Kind                   { return d.next.Kind() }
+func (d *driver) Check(input json.RawMessage) error { return d.next.Check(input) }
+
+// Steer takes a message for the work, which has answered it already.
+func (d *driver) Steer(context.Context, task.ID, string) error { return nil }
+
+func (d *driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
+	p, rec := d.p, h.Record()
+	p.mu.Lock()
+	n := p.runs[rec.ID]
+	p.runs[rec.ID]++
+	p.mu.Unlock()
+	if n >= len(p.ends[rec.ID]) {
+		err := p.diverge("a task begins that was not recorded: %s (%s)", rec.ID, cmp.Or(rec.Command, rec.Description))
+		return task.Result{}, err
+	}
+	was := p.ends[rec.ID][n]
+	if n == 0 {
+		if _, err := h.Output().Write(p.outputs[rec.ID].Data); err != nil {
+			return task.Result{}, err
+		}
+	}
+	res := task.Result{ExitCode: was.rec.ExitCode, Usage: was.rec.Usage}
+	if c := was.rec.Cause; c != nil {
+		res.Signal = c.Signal
+	}
+	if was.turn == nil {
+		<-ctx.Done()
+		return res, context.Cause(ctx)
+	}
+	if err := p.await(ctx, was.turn); err != nil {
+		return res, err
+	}
+	res.Settle = func() { p.pass(was.turn) }
+	if was.rec.Status == task.Completed {
+		return res, nil
+	}
+	fail := &task.FailError{Reason: task.ReasonError, Err: errors.New(cmp.Or(was.rec.Error, "it has failed"))}
+	if was.rec.Cause != nil {
+		fail.Reason = was.rec.Cause.Reason
+	}
+	return res, fail
+}

@@ -1,0 +1,136 @@
+package recording
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Difference is a place where two recordings differ.
+type Difference struct {
+	Where    string // agent or task
+	Was, Has string // one line each; empty: there is nothing
+}
+
+// Compare returns where a second recording differs from the first: of each agent its calls, its
+// tool results and what it read, and of each task its events, in their order. Times, process IDs,
+// folders and sessions are left out, and so is how far a task was between two changes.
+func Compare(was, has *Recording) []Difference {
+	a, b := lanes(was), lanes(has)
+	names := make([]string, 0, len(a))
+	for name := range a {
+		names = append(names, name)
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var out []Difference
+	for _, name := range names {
+		x, y := a[name], b[name]
+		for i := range max(len(x), len(y)) {
+			d := Difference{Where: fmt.Sprintf("%s, %d", name, i+1)}
+			if i < len(x) {
+				d.Was = x[i]
+			}
+			if i < len(y) {
+				d.Has = y[i]
+			}
+			if d.Was != d.Has {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// lanes are the lines that are compared, by what they are of: within one there is an order.
+func lanes(r *Recording) map[string][]string {
+	out, names := map[string][]string{}, NamesOf(r.Head)
+	add := func(lane, format string, v ...any) { out[lane] = append(out[lane], fmt.Sprintf(format, v...)) }
+	agent := func(id task.ID) string {
+		if id == r.Head.Session {
+			return "agent main"
+		}
+		return "agent " + string(id)
+	}
+	tools := map[string][]string{}
+	for _, e := range r.Entries {
+		switch e.Kind {
+		case Call:
+			who := agent(e.Agent) + " model"
+			if e.Failure != nil {
+				add(who, "call %d request %s: failed %s %s", e.Call, e.Request.Digest, e.Failure.Kind,
+					names.Text(e.Failure.Text))
+				continue
+			}
+			blocks, err := json.Marshal(e.Reply.Blocks)
+			if err != nil {
+				blocks = []byte(err.Error())
+			}
+			add(who, "call %d request %s: %s %s", e.Call, e.Request.Digest, e.Reply.StopReason, blocks)
+		case Gate:
+			add(agent(e.Agent)+" gate", "%s %s: allow %t %s", e.Tool.Name, e.Tool.ID, e.Decision.Allow, e.Decision.Reason)
+		case Tool:
+			who := agent(e.Agent) + " tools"
+			tools[who] = append(tools[who], fmt.Sprintf("%s %s: error %t %s", e.Tool.Name, e.Tool.ID, e.Output.IsError,
+				names.Text(e.Output.Text)))
+		case Mail:
+			add(agent(e.Agent)+" mail", "before call %d: %s", e.Call+1, names.Text(strings.Join(e.Texts, "\n")))
+		case Event:
+			event(add, names, e.Event)
+		case Output:
+			add("task "+string(e.Task)+" output", "%d bytes, %s", len(e.Data),
+				names.Text(string(e.Data)))
+		}
+	}
+	for who, lines := range tools { // calls that run side by side end in any order
+		slices.Sort(lines)
+		out[who] = lines
+	}
+	return out
+}
+
+// event is a change as it is compared. Progress and checkpoints are merged by the runtime as time
+// has it, and are left out; so are sight and rest.
+func event(add func(lane, format string, v ...any), names Names, e *task.Event) {
+	r := e.Task
+	switch e.Verb {
+	case task.Report, task.Save, task.MarkSeen:
+		return
+	}
+	id := string(r.ID)
+	if r.ID == r.Session {
+		id = "main"
+	}
+	line := []string{string(e.Verb), string(r.Status), string(r.Kind), r.AgentType, r.Name,
+		names.Text(cmp.Or(r.Command, r.Description))}
+	if r.Parent != "" {
+		line = append(line, "parent "+names.Text(string(r.Parent)))
+	}
+	if r.Backgrounded {
+		line = append(line, "backgrounded")
+	}
+	if r.Stopping {
+		line = append(line, "stopping")
+	}
+	if c := r.Cause; c != nil {
+		line = append(line, fmt.Sprintf("by %s %s %s", c.Actor, c.Reason, c.Signal))
+	}
+	if r.ExitCode != nil {
+		line = append(line, fmt.Sprintf("exit %d", *r.ExitCode))
+	}
+	if r.Status.Terminal() && r.Usage != nil {
+		line = append(line, fmt.Sprintf("tokens %d, tools %d", r.Usage.TotalTokens, r.Usage.ToolUses))
+	}
+	if r.Error != "" {
+		line = append(line, names.Text(r.Error))
+	}
+	add("task "+id, "%s", strings.Join(slices.DeleteFunc(line, func(s string) bool { return s == "" }), " "))
+}
