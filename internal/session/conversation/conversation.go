@@ -92,7 +92,7 @@ type Config struct {
 	History []agent.Message
 	Box     *mailbox.Box
 	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
-	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of; nil: nothing is changed
+	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of; nil: nothing
 	Post    func(context.Context, task.Message) (task.Seq, error) // writes a message to the log
 	Session Session
 	Hooks   Hooks
