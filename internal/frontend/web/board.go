@@ -76,6 +76,8 @@ type board struct {
 type followed struct {
 	session   Session
 	tasks     map[task.ID]task.Record
+	events    int64             // how many came
+	last      map[task.ID]int64 // the number of the newest one of each task
 	attention control.Attention
 	key       string
 	problem   string
@@ -120,7 +122,7 @@ func (b *board) add(s Session) *followed {
 	if b.sessions[info.Session] != nil {
 		return nil
 	}
-	f := &followed{session: s, tasks: map[task.ID]task.Record{},
+	f := &followed{session: s, tasks: map[task.ID]task.Record{}, last: map[task.ID]int64{},
 		key: fmt.Sprintf("%020d %s", math.MaxInt64-info.StartTime.UnixNano(), info.Session)}
 	b.sessions[info.Session] = f
 	b.touch(f, "")
@@ -175,32 +177,44 @@ func (b *board) follow(ctx context.Context, f *followed) {
 		if err != nil {
 			return
 		}
-		b.put(f, event.Task)
+		b.happened(f, event.Task)
 	}
 }
 
 // list reads the tasks of a session, with all also the ended ones.
 func (b *board) list(ctx context.Context, f *followed, api control.API, all bool) error {
+	b.mu.Lock()
+	asked := f.events
+	b.mu.Unlock()
 	page, err := api.List(ctx, control.ListRequest{All: all, Limit: mostListed})
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if f.problem != page.Problem {
 		f.problem = page.Problem
 		b.touch(f, "")
 	}
-	b.mu.Unlock()
 	for _, r := range page.Tasks {
-		b.put(f, r)
+		if f.last[r.ID] <= asked { // else an event has told more meanwhile
+			b.put(f, r)
+		}
 	}
 	return nil
 }
 
-// put takes the newest record of a task.
-func (b *board) put(f *followed, r task.Record) {
+// happened takes the record of an event.
+func (b *board) happened(f *followed, r task.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	f.events++
+	f.last[r.ID] = f.events
+	b.put(f, r)
+}
+
+// put takes the newest record of a task.
+func (b *board) put(f *followed, r task.Record) {
 	if old, ok := f.tasks[r.ID]; ok && r.LastHeard == nil && r.Run == old.Run {
 		r.LastHeard = old.LastHeard
 	}
@@ -230,6 +244,7 @@ func (b *board) prune(f *followed) {
 	slices.SortFunc(ended, func(x, y task.Record) int { return x.EndTime.Compare(*y.EndTime) })
 	for _, r := range ended[:len(ended)-mostEnded] {
 		delete(f.tasks, r.ID)
+		delete(f.last, r.ID)
 		b.touch(f, r.ID)
 	}
 }

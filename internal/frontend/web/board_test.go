@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net/http"
 	"runtime"
 	"slices"
@@ -15,73 +14,20 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/web/webtest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
 
 const patience = 30 * time.Second
 
-// flood is a live session whose tasks change when the test says so.
-type flood struct {
-	control.API
-	tasks  []task.Record
-	events chan task.Event
-}
-
-// listed is how its session is found.
-type listed struct{ *flood }
-
-func (l listed) Info() control.Info {
-	return control.Info{Session: "m1", Live: true, Title: "flood", StartTime: time.Unix(1, 0)}
-}
-func (l listed) Open(context.Context) (control.API, func(), error) { return l.flood, func() {}, nil }
-
-func (f *flood) State(context.Context, control.StateRequest) (control.State, error) {
-	return control.State{}, nil
-}
-func (f *flood) List(context.Context, control.ListRequest) (control.Page, error) {
-	return control.Page{Tasks: f.tasks}, nil
-}
-func (f *flood) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
-	if req.After != "" {
-		<-ctx.Done()
-		return control.Attention{}, context.Cause(ctx)
-	}
-	return control.Attention{Version: "1"}, nil
-}
-func (f *flood) Events(ctx context.Context, _ task.Seq) iter.Seq2[task.Event, error] {
-	return func(yield func(task.Event, error) bool) {
-		for {
-			select {
-			case e := <-f.events:
-				if !yield(e, nil) {
-					return
-				}
-			case <-ctx.Done():
-				yield(task.Event{}, context.Cause(ctx))
-				return
-			}
-		}
-	}
-}
-
-func newFlood(tasks int) *flood {
-	f := &flood{events: make(chan task.Event)}
-	start := time.Unix(2, 0)
-	for n := range tasks {
-		f.tasks = append(f.tasks, task.Record{ID: task.ID(fmt.Sprintf("b%08d", n)), Session: "m1", Kind: task.LocalBash,
-			Status: task.Running, Name: fmt.Sprintf("task %d", n), CreateTime: start.Add(time.Duration(n)), StartTime: &start})
-	}
-	return f
-}
-
 // floods is a server that follows one session, and its address.
-func floods(t *testing.T, f *flood) (*Server, string) {
+func floods(t *testing.T, f *webtest.Flood) (*Server, string) {
 	t.Helper()
 	s, url := page(t)
 	s.board.c.Sessions = func(_ context.Context, live bool) ([]Session, error) {
 		if live {
-			return []Session{listed{f}}, nil
+			return []Session{webtest.Session{Flood: f}}, nil
 		}
 		return nil, nil
 	}
@@ -92,7 +38,7 @@ func floods(t *testing.T, f *flood) (*Server, string) {
 	group.Go(func() { s.board.run(ctx) })
 	if !waittest.Until(patience, func() bool {
 		tree, _ := s.board.all(treeList)
-		return len(tree) == len(f.tasks)+1
+		return len(tree) == len(f.Tasks)+1
 	}) {
 		t.Fatal("the tasks are not on the board")
 	}
@@ -143,11 +89,11 @@ func (r *reader) next() (c change, ok bool) {
 // TestCutLink goes on with what has changed since the last change that a page has; a page of another
 // server begins anew.
 func TestCutLink(t *testing.T) {
-	f := newFlood(2000)
+	f := webtest.New(2000, task.LocalBash)
 	s, url := floods(t, f)
 	r := reads(t, s, url, "")
 	c, ok := r.next()
-	if !ok || !c.Reset || len(c.Set) < len(f.tasks)+1 {
+	if !ok || !c.Reset || len(c.Set) < len(f.Tasks)+1 {
 		t.Fatalf("begins with %d pieces, %t", len(c.Set), c.Reset)
 	}
 	if !slices.IsSortedFunc(c.Set, func(a, b *piece) int { return strings.Compare(a.Key, b.Key) }) {
@@ -155,9 +101,9 @@ func TestCutLink(t *testing.T) {
 	}
 	last := r.last
 	r.close()
-	changed := f.tasks[7]
+	changed := f.Tasks[7]
 	changed.Paused = true
-	f.events <- task.Event{Task: changed}
+	f.Change(changed)
 	r = reads(t, s, url, last)
 	defer func() { r.close() }()
 	if c, ok = r.next(); !ok || c.Reset || len(c.Set) != 1 || !strings.Contains(c.Set[0].HTML, "paused") {
@@ -165,7 +111,7 @@ func TestCutLink(t *testing.T) {
 	}
 	r.close()
 	r = reads(t, s, url, "other.7")
-	if c, ok = r.next(); !ok || !c.Reset || len(c.Set) < len(f.tasks) {
+	if c, ok = r.next(); !ok || !c.Reset || len(c.Set) < len(f.Tasks) {
 		t.Errorf("another server's page: %d pieces, %t", len(c.Set), c.Reset)
 	}
 }
@@ -194,10 +140,41 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// lateList is a session whose list is older than an event that comes meanwhile.
+type lateList struct {
+	control.API
+	meanwhile func()
+	tasks     []task.Record
+}
+
+func (l lateList) List(context.Context, control.ListRequest) (control.Page, error) {
+	l.meanwhile()
+	return control.Page{Tasks: l.tasks}, nil
+}
+
+// TestLateList keeps what an event has told when an older list comes behind it.
+func TestLateList(t *testing.T) {
+	s, _ := page(t)
+	b := s.board
+	f := b.add(webtest.Session{Flood: webtest.New(0, task.LocalBash)})
+	one := task.Record{ID: "b1", Session: "m1", Kind: task.LocalBash, Status: task.Running}
+	two := task.Record{ID: "b2", Session: "m1", Kind: task.LocalBash, Status: task.Running, OutputBytes: 7}
+	over := one
+	over.Status = task.Completed
+	b.happened(f, one)
+	late := lateList{tasks: []task.Record{one, two}, meanwhile: func() { b.happened(f, over) }}
+	if err := b.list(t.Context(), f, late, false); err != nil {
+		t.Fatal(err)
+	}
+	if f.tasks["b1"].Status != task.Completed || f.tasks["b2"].OutputBytes != 7 {
+		t.Errorf("the board has %+v", f.tasks)
+	}
+}
+
 // TestFlood has 2,000 tasks change without pause: what is sent is bounded by the pace of the page, and
 // memory by what is shown.
 func TestFlood(t *testing.T) {
-	f := newFlood(2000)
+	f := webtest.New(2000, task.LocalBash)
 	s, url := floods(t, f)
 	r := reads(t, s, url, "")
 	defer r.close()
@@ -206,9 +183,9 @@ func TestFlood(t *testing.T) {
 	}
 	const rounds = 20
 	for round := range rounds {
-		for _, rec := range f.tasks {
+		for _, rec := range f.Tasks {
 			rec.Progress = &task.Progress{TokenCount: int64(round + 1)}
-			f.events <- task.Event{Task: rec}
+			f.Change(rec)
 		}
 	}
 	frames, last := 0, map[string]string{}
@@ -220,13 +197,13 @@ func TestFlood(t *testing.T) {
 		for _, p := range c.Set {
 			last[p.ID] = p.HTML
 		}
-		done = len(last) == len(f.tasks) && !slices.ContainsFunc(f.tasks, func(r task.Record) bool {
+		done = len(last) == len(f.Tasks) && !slices.ContainsFunc(f.Tasks, func(r task.Record) bool {
 			return !strings.Contains(last[pieceID(r.Session, r.ID)], fmt.Sprintf(`<td class="n">%d</td>`, rounds))
 		})
 	}
-	t.Logf("%d changes came as %d messages", rounds*len(f.tasks), frames)
-	if frames > rounds*len(f.tasks)/20 {
-		t.Errorf("%d changes came as %d messages", rounds*len(f.tasks), frames)
+	t.Logf("%d changes came as %d messages", rounds*len(f.Tasks), frames)
+	if frames > rounds*len(f.Tasks)/20 {
+		t.Errorf("%d changes came as %d messages", rounds*len(f.Tasks), frames)
 	}
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()
@@ -238,7 +215,7 @@ func TestFlood(t *testing.T) {
 // TestPages opens 200 pages: what they cost the server, and how late changes come.
 func TestPages(t *testing.T) {
 	const pages = 200
-	f := newFlood(100)
+	f := webtest.New(100, task.LocalBash)
 	s, url := floods(t, f)
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -266,10 +243,10 @@ func TestPages(t *testing.T) {
 	cost := heap() - before
 	var late []time.Duration
 	for n := range 20 {
-		rec := f.tasks[n]
+		rec := f.Tasks[n]
 		rec.Paused = true
 		at := time.Now()
-		f.events <- task.Event{Task: rec}
+		f.Change(rec)
 		for range pages {
 			late = append(late, (<-got).Sub(at))
 		}

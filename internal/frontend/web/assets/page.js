@@ -65,22 +65,60 @@ function order(list) {
 }
 
 function change(c) {
-  const moved = new Set();
   const needs = lists.needs.textContent;
   if (c.reset) {
     const there = new Set((c.set || []).map((p) => p.id));
     for (const l of Object.values(lists)) for (const e of [...l.children]) if (!there.has(e.id)) drop(e.id);
   }
   for (const id of c.gone || []) drop(id);
-  for (const p of c.set || []) if (draw(p)) moved.add(p.list);
-  for (const l of moved) order(lists[l]);
+  let moved = false;
+  for (const p of c.set || []) {
+    if (p.list === "tree") waiting.set(p.id, p);
+    else moved = draw(p) || moved;
+  }
+  if (moved) order(lists.needs);
   if (needs !== lists.needs.textContent) shifted = performance.now();
   count();
-  filter();
+  drawWaiting();
+}
+
+// What changes in the tree is drawn in slices, so that the page answers also when thousands of tasks change. Of a task
+// that changes again before it is drawn only the last state is.
+const waiting = new Map(); // pieces to draw, by ID
+const slice = 8; // ms of a frame
+const orderEvery = 250; // ms, while slices follow each other
+let scheduled = false;
+let unordered = false;
+let ordered = 0;
+
+function drawWaiting() {
+  if (scheduled || waiting.size === 0) return;
+  scheduled = true;
+  if (document.hidden) setTimeout(drawSlice, 50); // no frames come
+  else requestAnimationFrame(drawSlice);
+}
+
+function drawSlice() {
+  scheduled = false;
+  const begin = performance.now();
+  for (const [id, p] of waiting) {
+    waiting.delete(id);
+    if (draw(p)) unordered = true;
+    hide($(id));
+    if (performance.now() - begin > slice) break;
+  }
+  if (unordered && (waiting.size === 0 || begin - ordered > orderEvery)) {
+    order(lists.tree);
+    unordered = false;
+    ordered = begin;
+  }
+  count();
+  drawWaiting();
 }
 
 function drop(id) {
   html.delete(id);
+  waiting.delete(id);
   $(id)?.remove();
 }
 
@@ -92,13 +130,16 @@ function count() {
   document.title = n ? `(${n}) Drover` : "Drover";
 }
 
-function filter() {
+// A task that lacks the text that is looked for is hidden; sessions stay.
+function hide(e) {
   const text = $("find").value.toLowerCase();
+  const hidden = text !== "" && !e.querySelector(".session") && !e.textContent.toLowerCase().includes(text);
+  if (e.hidden !== hidden) e.hidden = hidden;
+}
+
+function filter() {
   lists.tree.classList.toggle("all", $("ended").checked);
-  for (const e of lists.tree.children) {
-    const hide = text !== "" && !e.querySelector(".session") && !e.textContent.toLowerCase().includes(text);
-    if (e.hidden !== hide) e.hidden = hide;
-  }
+  for (const e of lists.tree.children) hide(e);
 }
 
 // ── What the user does ──
