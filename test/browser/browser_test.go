@@ -87,7 +87,7 @@ type tab struct {
 func opens(t *testing.T) *tab {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(harness.Patience))
+		chromedp.WSURLReadTimeout(harness.Patience), chromedp.Flag("force-prefers-reduced-motion", true)) // no click on what still scrolls
 	all, done := chromedp.NewExecAllocator(waittest.Context(t, 2*harness.Patience), options...)
 	t.Cleanup(done)
 	// Newer browsers send events that the library does not know; it says so and goes on.

@@ -162,9 +162,12 @@ func TestDiff(t *testing.T) {
 	b.until("two files", `document.querySelectorAll("#files details").length === 2`)
 	b.does("open a file", chromedp.Click(`details[data-path="a"] summary`, chromedp.ByQuery))
 	b.until("its lines", `document.querySelector("tr.removed code")?.textContent === "-two" && document.querySelector("tr.added code").textContent === "+2"`)
+	drafts := 0
 	write := func(selector, text string) {
 		t.Helper()
+		drafts++
 		b.does("comment "+selector, chromedp.Click(selector, chromedp.ByQuery))
+		b.until("a place for it", fmt.Sprintf(`document.querySelectorAll("#drafts li").length === %d`, drafts))
 		b.does("write "+text, chromedp.SendKeys("#drafts li:last-child textarea", text, chromedp.ByQuery))
 	}
 	write(`details[data-path="a"] tr.removed button.at`, "this was fine")
@@ -179,6 +182,7 @@ func TestDiff(t *testing.T) {
 		}
 	}
 	// The agent has changed the file in answer.
+	drafts = 0
 	write(`details[data-path="a"] tr.added button.at`, "late")
 	b.does("send", chromedp.Click("#comments [type=submit]", chromedp.ByQuery))
 	b.until("refused", `document.getElementById("said").textContent.includes("has changed its files")`)
