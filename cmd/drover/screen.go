@@ -28,9 +28,11 @@ import (
 
 // Screen shows the terminal UI.
 func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
-	stops, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	stops, continued, resized := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
 	o := tui.Options{
 		In: os.Stdin, Out: os.Stdout, Env: b.env, Version: b.version, Folder: b.cwd,
 		Connect: connection(s.Connect), Later: s.Later, Sessions: s.Conversations,
@@ -39,7 +41,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
 		Image: b.image, Clipboard: b.clipboard, Sees: choose.Sees,
-		Diff: b.diff, Suspends: stops, Continued: continued, TasksOnly: s.TasksOnly,
+		Diff: b.diff, Suspends: stops, Continued: continued, Resized: resized, TasksOnly: s.TasksOnly,
 		Everywhere: tui.Everywhere{
 			Attention: func(ctx context.Context) (tui.Waiting, error) {
 				list, sessions, err := s.Attention(ctx)

@@ -59,6 +59,9 @@ type Options struct {
 	// Suspends and Continued tell that somebody asks this process to stand still, and that
 	// it was continued; nil: nobody does.
 	Suspends, Continued <-chan os.Signal
+	// Resized tells that the terminal has another size, from before Run on: what happens while the program
+	// starts would be missed. nil: nobody does.
+	Resized <-chan os.Signal
 
 	Everywhere Everywhere // the sessions of all projects; zero: they cannot be reached
 
@@ -111,6 +114,16 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	stop := make(chan struct{})
 	var signals sync.WaitGroup
 	signals.Go(func() { suspensions(p, o, l.suspend, stop) })
+	signals.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-o.Resized:
+				p.Send(tea.RequestWindowSize())
+			}
+		}
+	})
 	_, err := p.Run()
 	close(stop)
 	cause := context.Cause(ctx)
