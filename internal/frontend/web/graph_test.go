@@ -75,3 +75,18 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%d nodes are drawn, and %d left out", len(many.Nodes), many.Left)
 	}
 }
+
+// TestBudget shows what a task and all below it may use.
+func TestBudget(t *testing.T) {
+	v, err := newViews()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := task.Record{ID: "a1", Session: "s1", Kind: task.LocalAgent, Status: task.Running,
+		Budget: task.Budget{USD: 2.5, Tokens: 300_000, WallMS: 90_000}}
+	for _, html := range []string{v.task(r, time.Unix(9, 0)), v.head(control.Info{}, r, time.Unix(9, 0))} {
+		if !strings.Contains(html, "$2.50, 300 k tokens, 1m30s") {
+			t.Error(html)
+		}
+	}
+}

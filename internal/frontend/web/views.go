@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -54,6 +55,7 @@ type row struct {
 	Class           string
 	Doing, Kind     string
 	Tokens, Cost    string
+	Budget          string     // of the task and all below it; empty: none
 	Quiet           *time.Time // nothing was heard since
 	Begun, Finished *time.Time
 	Steps           *graph // of a workflow, on its page
@@ -81,6 +83,7 @@ func rowOf(r task.Record, now time.Time) row {
 	if cost != nil {
 		o.Cost = money(*cost)
 	}
+	o.Budget = budget(r.Budget)
 	return o
 }
 
@@ -159,6 +162,24 @@ func (v views) need(i control.AttentionItem, _ time.Time) string {
 		n.Choices = choicesOf(*q)
 	}
 	return v.text("need", n)
+}
+
+// budget is what a task and all below it may use.
+func budget(b task.Budget) string {
+	var parts []string
+	if b.USD > 0 {
+		parts = append(parts, money(b.USD))
+	}
+	if b.Tokens > 0 {
+		parts = append(parts, short(b.Tokens)+" tokens")
+	}
+	if b.WallMS > 0 {
+		parts = append(parts, (time.Duration(b.WallMS) * time.Millisecond).String())
+	}
+	if b.OutputBytes > 0 {
+		parts = append(parts, short(b.OutputBytes)+"B of output")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // titles are the kinds of items in plain words.
