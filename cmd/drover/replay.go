@@ -79,6 +79,13 @@ func (t *tape) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
 	return d, ""
 }
 
+// Told implements [assemble.Tape].
+func (t *tape) Told(m task.Message) {
+	if t.rec != nil {
+		t.rec.Told(m)
+	}
+}
+
 func (t *tape) observer() assemble.Observer { return taped{t} }
 
 // taped gives a tape the log of its session.
@@ -131,7 +138,7 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 }
 
 // replayPatience is how long a replay waits for what was recorded next while nothing happens.
-const replayPatience = 30 * time.Second
+const replayPatience = 60 * time.Second
 
 // Replay plays a recording in a new session.
 func (b *backend) Replay(ctx context.Context, r cli.Replay) error {

@@ -53,7 +53,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.Foreign = set.Permissions.Foreign
 	if c.Tape != nil {
-		a.Wrap, a.Work = c.Tape.Loop, c.Tape.Work
+		a.Wrap, a.Work, a.Told = c.Tape.Loop, c.Tape.Work, c.Tape.Told
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {

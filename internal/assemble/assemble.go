@@ -123,6 +123,8 @@ type Tape interface {
 	Loop(id task.ID, c *agent.Config)
 	// Work returns the driver of a new task instead of d, and its ID; empty: a new one.
 	Work(d task.Driver, spec task.Spec) (task.Driver, task.ID)
+	// Told is called with every message of a task to its owner.
+	Told(m task.Message)
 }
 
 // Observer follows a session without a part in it. None of its methods fails or holds the session up, but

@@ -173,6 +173,8 @@ type Agents struct {
 	Wrap func(id task.ID, c *agent.Config)
 	// Work is Instead of [supervise.Config].
 	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
+	// Told is that of [supervise.Config].
+	Told func(task.Message)
 
 	// Foreign are those of the rules that were written for another program. One
 	// that is not understood bans its whole tool, and stops nobody.
@@ -392,6 +394,7 @@ func (s *Session) assemble() {
 		Grace:      cfg.Limits.HeldFor,
 		Recall:     s.log.Newest,
 		Instead:    cfg.Agents.Work,
+		Told:       cfg.Agents.Told,
 		Unsaved:    s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,

@@ -81,6 +81,8 @@ type Config struct {
 	// Instead returns the driver that a new task gets instead of d, and the ID that it gets; empty:
 	// a new one. Nil: tasks get their own.
 	Instead func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
+	// Told is called with every message of a task to its owner, when it is durable. Nil: no report.
+	Told func(task.Message)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with

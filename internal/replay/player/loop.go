@@ -3,6 +3,7 @@ package player
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -158,18 +159,18 @@ func (h hooks) Batch(ctx context.Context, done []agent.Done) string {
 	if h.next != nil {
 		h.next.Batch(ctx, done)
 	}
-	return said(h.p, h.a.batches, &h.a.batched)
+	return text(h.p, h.a.batches, &h.a.batched)
 }
 
 func (h hooks) Stop(ctx context.Context, res agent.TurnResult, blocked int) string {
 	if h.next != nil {
 		h.next.Stop(ctx, res, blocked)
 	}
-	return said(h.p, h.a.stops, &h.a.stopped)
+	return text(h.p, h.a.stops, &h.a.stopped)
 }
 
-// said returns the text of the next of entries.
-func said(p *Player, entries []recording.Entry, next *int) string {
+// text returns the text of the next of entries.
+func text(p *Player, entries []recording.Entry, next *int) string {
 	if texts := texts(p, entries, next); len(texts) > 0 {
 		return texts[0]
 	}
@@ -234,7 +235,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 		if missing == "" {
 			return out, nil
 		}
-		if err := m.come(ctx, grown, missing); err != nil {
+		if err := m.come(ctx, grown, missing, m.others(have)); err != nil {
 			return nil, err
 		}
 	}
@@ -283,9 +284,8 @@ func (m *mail) find(text string, wanted []string, taken []bool) int {
 }
 
 // come waits until more may have come.
-func (m *mail) come(ctx context.Context, grown <-chan struct{}, missing string) error {
-	patience := m.p.patience()
-	timer := time.NewTimer(patience)
+func (m *mail) come(ctx context.Context, grown <-chan struct{}, missing, others string) error {
+	timer := time.NewTimer(m.p.patience() / 2) // before those who wait for this agent give up
 	defer timer.Stop()
 	select {
 	case <-grown:
@@ -293,9 +293,20 @@ func (m *mail) come(ctx context.Context, grown <-chan struct{}, missing string) 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		return m.p.diverge("agent %s waits for a message that does not come: %q", m.p.called(m.id),
-			excerpt.Line(missing, 300))
+		return m.p.diverge("agent %s waits for a message that does not come: %q; others that have come: %q",
+			m.p.called(m.id), excerpt.Line(m.p.names.Text(missing), 600), excerpt.Line(others, 600))
 	}
+}
+
+// others are the messages that were not recorded like this, or not yet.
+func (m *mail) others(have []agent.MailMessage) string {
+	var texts []string
+	for _, one := range have {
+		if _, known := m.a.sure[one.Seq]; !known {
+			texts = append(texts, m.p.c.Names.Text(one.Text))
+		}
+	}
+	return strings.Join(texts, " ")
 }
 
 func (m *mail) Ack(ctx context.Context, messages []agent.MailMessage) error {

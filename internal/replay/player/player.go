@@ -46,6 +46,7 @@ type Player struct {
 	byAgent map[task.ID]*part           // never changes
 	ends    map[task.ID][]*end          // by task, one for each run; never changes
 	made    map[string]task.ID          // tasks by parent and call
+	told    map[task.ID][]said          // by task; never changes
 	outputs map[task.ID]recording.Entry // never changes
 
 	mu       sync.Mutex
@@ -93,16 +94,24 @@ type turn struct {
 	what string
 }
 
+// said is what a task tells its owner.
+type said struct {
+	message task.Message
+	turn    *turn
+}
+
 // end is how a run of a task that is no agent has ended.
 type end struct {
 	rec  task.Record
-	turn *turn // nil: somebody has ended it
+	text string // its answer, where that is no output
+	turn *turn  // nil: somebody has ended it
 }
 
 // New prepares a recording.
 func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
+		told:   map[task.ID][]said{},
 		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}}
 	type placed struct {
 		after task.Seq
@@ -110,7 +119,12 @@ func New(c Config) *Player {
 		turn  *turn
 	}
 	var all []placed
-	starts := map[string]int{}
+	starts, kinds := map[string]int{}, map[task.ID]task.Kind{}
+	for _, e := range c.Recording.Entries {
+		if e.Kind == recording.Event {
+			kinds[e.Event.Task.ID] = e.Event.Task.Kind
+		}
+	}
 	begun := c.Recording.Head.Created
 	for _, e := range c.Recording.Entries {
 		a := p.part(e.Agent)
@@ -139,6 +153,13 @@ func New(c Config) *Player {
 			a.stops = append(a.stops, e)
 		case recording.Batch:
 			a.batches = append(a.batches, e)
+		case recording.Told:
+			if k, ok := kinds[e.Task]; !ok || !played(k) {
+				continue
+			}
+			t := &turn{ms: e.MS, what: fmt.Sprintf("a message of task %s", e.Task)}
+			p.told[e.Task] = append(p.told[e.Task], said{*e.Message, t})
+			all = append(all, placed{e.Message.Seq, false, t})
 		case recording.Output:
 			p.outputs[e.Task] = e
 		case recording.Event:
@@ -149,7 +170,7 @@ func New(c Config) *Player {
 			if !r.Status.Terminal() || !played(r.Kind) || e.Event.Verb == task.MarkSeen {
 				continue
 			}
-			x := &end{rec: r}
+			x := &end{rec: r, text: strings.Join(e.Texts, "")}
 			if endsItself(r.Cause) {
 				x.turn = &turn{ms: e.Event.At.Sub(begun).Milliseconds(), what: fmt.Sprintf("the end of task %s", r.ID)}
 				all = append(all, placed{e.Event.Seq, false, x.turn})

@@ -52,9 +52,21 @@ func (d *driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 			return task.Result{}, err
 		}
 	}
-	res := task.Result{ExitCode: was.rec.ExitCode, Usage: was.rec.Usage}
+	for _, one := range p.told[rec.ID] {
+		if err := p.await(ctx, one.turn); err != nil {
+			return task.Result{}, err
+		}
+		if err := h.Tell(ctx, one.message.Kind, one.message.Text, one.message.Priority); err != nil {
+			return task.Result{}, err
+		}
+		p.pass(one.turn)
+	}
+	res := task.Result{ExitCode: was.rec.ExitCode, Usage: was.rec.Usage, Text: was.text}
 	if c := was.rec.Cause; c != nil {
 		res.Signal = c.Signal
+	}
+	if was.rec.Progress != nil {
+		h.Progress(*was.rec.Progress)
 	}
 	if was.turn == nil {
 		<-ctx.Done()

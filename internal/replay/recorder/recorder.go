@@ -23,6 +23,7 @@ import (
 type Log interface {
 	Newest() task.Seq
 	Since(ctx context.Context, after task.Seq) ([]task.Event, error)
+	Answer(ctx context.Context, r task.Record) (string, error)
 }
 
 // Recorder records one session. Its methods may be called by several goroutines.
@@ -255,8 +256,10 @@ func (m reminders) Due(ctx context.Context, start bool) []string {
 
 func (m reminders) Forgotten() { m.next.Forgotten() }
 
-// Work changes nothing.
-func (r *Recorder) Work(d task.Driver, _ task.Spec) (task.Driver, task.ID) { return d, "" }
+// Told records a message of a task to its owner.
+func (r *Recorder) Told(m task.Message) {
+	r.note(recording.Entry{Kind: recording.Told, Task: task.ID(m.From), Message: &m})
+}
 
 // Ended writes down the log up to an event, and the outputs of tasks.
 func (r *Recorder) Ended(last task.Seq) {
@@ -283,7 +286,15 @@ func (r *Recorder) Ended(last task.Seq) {
 				files[id] = e.Task.OutputFile
 				order = append(order, id)
 			}
-			r.add(recording.Entry{Kind: recording.Event, Event: &e})
+			line := recording.Entry{Kind: recording.Event, Event: &e}
+			if e.Task.Status.Terminal() && !e.Task.Kind.IsAgent() {
+				text, err := r.log.Answer(context.Background(), e.Task)
+				r.err = errors.Join(r.err, err)
+				if text != "" { // else its output is its answer
+					line.Texts = []string{text}
+				}
+			}
+			r.add(line)
 		}
 	}
 	for _, id := range order {

@@ -83,6 +83,8 @@ func lanes(r *Recording) map[string][]string {
 				names.Text(e.Output.Text)))
 		case Mail:
 			add(agent(e.Agent)+" mail", "before call %d: %s", e.Call+1, names.Text(strings.Join(e.Texts, "\n")))
+		case Told:
+			add("task "+string(e.Task)+" messages", "%s: %s", e.Message.Kind, names.Text(e.Message.Text))
 		case Event:
 			event(add, names, e.Event)
 		case Output:

@@ -130,6 +130,8 @@ func (e Entry) whole() bool {
 		return e.Tool != nil && e.Output != nil
 	case Event:
 		return e.Event != nil
+	case Told:
+		return e.Message != nil
 	}
 	return true
 }

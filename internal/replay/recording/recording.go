@@ -64,6 +64,7 @@ const (
 	Reminder Kind = "reminder" // an agent was reminded of Texts
 	Stop     Kind = "stop"     // hooks were asked whether a turn may end; Texts has their objection
 	Batch    Kind = "batch"    // hooks were told of all calls of a reply; Texts has what they said
+	Told     Kind = "told"     // a task has told its owner something: Task, Message
 	Event    Kind = "event"    // a change of a task: Event
 	Output   Kind = "output"   // what a task has printed: Task, Data
 )
@@ -88,6 +89,7 @@ type Entry struct {
 	Output   *Result          `json:"output,omitempty"`
 	Texts    []string         `json:"texts,omitempty"`
 	Event    *task.Event      `json:"event,omitempty"`
+	Message  *task.Message    `json:"message,omitempty"`
 	Task     task.ID          `json:"task,omitempty"`
 	Data     []byte           `json:"data,omitempty"`
 	Cut      bool             `json:"cut,omitempty"` // the end of an output was not kept
