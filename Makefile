@@ -68,7 +68,7 @@ race: $(TESTS) ## all tests with the race detector
 	@rm -f bin/unsteady; \
 	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -v /test/rules$$)" \
 		--rerun-fails=1 --rerun-fails-max-failures 6 --rerun-fails-abort-on-data-race --rerun-fails-report bin/unsteady \
-		-- -race -p 3 -parallel $(PARALLEL) || status=$$?; \
+		-- -race -p 3 -timeout 20m -parallel $(PARALLEL) || status=$$?; \
 	if [ -s bin/unsteady ]; then echo 'unsteady tests (each is a defect):'; cat bin/unsteady; fi; \
 	exit $$status
 

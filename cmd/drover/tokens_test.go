@@ -98,11 +98,13 @@ type fleet struct {
 
 	mu                sync.Mutex
 	arrived, answered map[*modeltest.Request]time.Time
+	turn              map[*modeltest.Request]int // read once: requests are long
 }
 
 func (f *fleet) test(t *testing.T) {
 	p := newPlace(t, build(t))
 	f.arrived, f.answered = map[*modeltest.Request]time.Time{}, map[*modeltest.Request]time.Time{}
+	f.turn = map[*modeltest.Request]int{}
 	m, err := modeltest.New(f.answer)
 	if err != nil {
 		t.Fatal(err)
@@ -123,10 +125,10 @@ func (f *fleet) test(t *testing.T) {
 }
 
 func (f *fleet) answer(ctx context.Context, r *modeltest.Request) modeltest.Answer {
+	at, turn := time.Now(), turnOf(r)
 	f.mu.Lock()
-	f.arrived[r] = time.Now()
+	f.arrived[r], f.turn[r] = at, turn
 	f.mu.Unlock()
-	turn := turnOf(r)
 	if turn == 0 { // as long as a model reads
 		select {
 		case <-time.After(300 * time.Millisecond):
@@ -203,7 +205,7 @@ func (f *fleet) bill(t *testing.T) (b bill) {
 			hit, by = m.at, e
 			cache[m.prefix] = entry{now + e.keeps, e.keeps, e.from}
 		}
-		if hit > 0 && turnOf(r) == 0 && by.from.AgentID() != r.AgentID() {
+		if hit > 0 && f.turn[r] == 0 && by.from.AgentID() != r.AgentID() {
 			b.shared++
 		}
 		last, u := hit, agent.Usage{CacheReadTokens: int64(tokensOf(hit))}
@@ -242,9 +244,9 @@ func dollars(t *testing.T, table usage.Table, u agent.Usage) float64 {
 // when is the time of a request on the clock of the fleet.
 func (f *fleet) when(r *modeltest.Request) time.Duration {
 	if r.Agent() == "main" {
-		return time.Duration(turnOf(r)) * fleetTurn * time.Duration(f.turns+1)
+		return time.Duration(f.turn[r]) * fleetTurn * time.Duration(f.turns+1)
 	}
-	return time.Duration(turnOf(r)+1) * fleetTurn
+	return time.Duration(f.turn[r]+1) * fleetTurn
 }
 
 // place of a request up to which a provider may have it in its cache.
