@@ -28,6 +28,7 @@ type tape struct {
 	play    *player.Player     // nil: nothing is played
 	model   string             // of the main agent, of a recording
 	quiet   bool
+	live    bool // the run goes on behind what is played
 }
 
 func (t *tape) plays() bool  { return t != nil && t.play != nil }
@@ -40,6 +41,11 @@ func (t *tape) setUp(c *assemble.Config) {
 	}
 	c.Session, c.Tape = t.session, t
 	if !t.plays() {
+		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
+			func(o assemble.Observer) bool { return o == nil }))
+		return
+	}
+	if t.live {
 		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
 			func(o assemble.Observer) bool { return o == nil }))
 		return
@@ -152,7 +158,7 @@ func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
 	}
 	was := r.Recording.Head
 	h.Of = &recording.Place{Session: was.Session, Folder: was.Folder, State: was.State}
-	t := &tape{session: id, quiet: r.Check != nil}
+	t := &tape{session: id, quiet: r.Check != nil, live: r.Until > 0}
 	for _, e := range r.Recording.Entries {
 		if e.Kind == recording.Call && e.Agent == r.Recording.Head.Session {
 			t.model = e.Request.Name
@@ -160,7 +166,7 @@ func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
 		}
 	}
 	t.play = player.New(player.Config{Recording: r.Recording, Session: id, Names: recording.NamesOf(h), Speed: r.Speed,
-		Patience: replayPatience, Diverged: end})
+		Patience: replayPatience, Diverged: end, Until: r.Until})
 	if r.Check == nil {
 		return errors.Join(b.answerOn(ctx, p, id, t), t.missing(ctx))
 	}

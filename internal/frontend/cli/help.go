@@ -86,8 +86,9 @@ func examples() map[string][]string {
 		"resume":  {"drover resume a1b2c3d4e", `drover resume a1b2c3d4e "and now the tests"`},
 		"promote": {"drover promote b1a2b3c4d"},
 		"record":  {`drover record --model sonnet run.jsonl "find the flaky test and fix it"`},
-		"replay":  {"drover replay run.jsonl", "drover replay --check run.jsonl", "drover replay --list run.jsonl"},
-		"fork":    {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
+		"replay": {"drover replay run.jsonl", "drover replay --check run.jsonl", "drover replay --list run.jsonl",
+			"drover replay --until 3 --model opus run.jsonl"},
+		"fork": {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
 
 		"forward": {"drover forward 3000", "drover forward 3000:8080 --session s1b2c3d4e", "drover forward --end 3000"},
 		"configure": {"drover configure", "drover configure --model opus --effort high s1b2c3d4e",

@@ -22,6 +22,7 @@ type Replay struct {
 	Recording *recording.Recording
 	Prompt    *Prompt   // as it was recorded
 	Speed     float64   // 1: as recorded; 0: as fast as it goes
+	Until     int       // the call of a tool behind which the run goes on live; 0: none does
 	Check     io.Writer // compares the replay with the recording and prints the differences; nil: prints the answer
 }
 
@@ -77,17 +78,23 @@ func (e *RecordError) Unwrap() error { return e.Err }
 
 func (a *app) replay() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "replay [--speed N|max] [--check | --list] FILE",
+		Use:   "replay [--speed N|max] [--check | --list | --until N [--model MODEL]] FILE",
 		Short: "Play a recorded run again, without network and without a model",
 		Long: "Play a run that `drover record` has recorded in a new session of this folder: models and tools answer what they\n" +
 			"answered, commands print what they printed. No command runs, no file is written, no model is asked.\n" +
 			"`drover ps` and `drover attach` show it like every session. With --check the exit code is 1 if the events differ.",
 		Args: takes(1, 1),
 	}
+	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then goes on\n" +
+		"live in this folder, with its models, tools and rules: what the agents had written with Write and Edit by\n" +
+		"then is written again, and to-dos are as they were. What commands had changed is not changed again. Commands\n" +
+		"that were at work then run again from their begin."
+	until := cmd.Flags().Int("until", 0, "play the run up to the end of the `N`-th call of a tool, and go on live")
+	model := cmd.Flags().String("model", "", "with --until, the model of the main agent; default: as it was recorded")
 	speed := cmd.Flags().String("speed", "1", "how many times as fast as recorded, or max")
 	check := cmd.Flags().Bool("check", false, "play at full speed, compare all events with the recording, print only differences")
 	list := cmd.Flags().Bool("list", false, "list the tool calls of the recording instead")
-	cmd.MarkFlagsMutuallyExclusive("check", "list")
+	cmd.MarkFlagsMutuallyExclusive("check", "list", "until")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		path := words[0]
 		if !filepath.IsAbs(path) {
@@ -105,6 +112,17 @@ func (a *app) replay() *cobra.Command {
 			return fmt.Errorf("read recording %s: its prompt: %w", path, recording.ErrChanged)
 		}
 		play.Prompt.Format = "text"
+		switch tools := r.Tools(); {
+		case !cmd.Flags().Changed("until") && *model != "":
+			return usage("--model requires --until", "a replay asks no model")
+		case !cmd.Flags().Changed("until"):
+		case *until < 1 || *until > tools:
+			return usage(fmt.Sprintf("--until %d: the recording has %s", *until, Plural(tools, "call")+" of tools"),
+				"see `drover replay --list FILE`")
+		case *model != "":
+			play.Prompt.Model = *model
+		}
+		play.Until = *until
 		if play.Speed, err = speedOf(*speed); err != nil {
 			return err
 		}

@@ -28,16 +28,19 @@ func (p *Player) Loop(id task.ID, c *agent.Config) {
 	p.mu.Lock()
 	a := p.byAgent[p.main(id)]
 	p.mu.Unlock()
+	if a == nil && p.live {
+		return
+	}
 	if a == nil {
 		_ = p.diverge("agent %s begins, and was not recorded", p.called(id))
 		return
 	}
 	who := speaker{p, a, id}
 	c.Tools = who.tools(c.Tools)
-	c.Gate = gate{who}
+	c.Gate = gate{who, c.Gate}
 	c.Hooks = hooks{who, c.Hooks}
 	if c.Reminders != nil {
-		c.Reminders = reminders{who}
+		c.Reminders = reminders{who, c.Reminders}
 	}
 	next := c.On
 	c.On = func(e agent.Event) {
@@ -84,7 +87,7 @@ func (s speaker) tools(have []agent.Tool) []agent.Tool {
 			out = append(out, t)
 			continue
 		}
-		a := answered{speaker: s, spec: spec}
+		a := answered{speaker: s, spec: spec, next: t}
 		if x, ok := t.(agent.Parallel); ok {
 			a.parallel = x.Parallel()
 		}
@@ -100,6 +103,7 @@ func (s speaker) tools(have []agent.Tool) []agent.Tool {
 type answered struct {
 	speaker
 	spec     agent.ToolSpec
+	next     agent.Tool // nil: it is not there any more
 	parallel bool
 	aliases  []string
 }
@@ -108,9 +112,25 @@ func (t answered) Spec() agent.ToolSpec { return t.spec }
 func (t answered) Parallel() bool       { return t.parallel }
 func (t answered) Aliases() []string    { return t.aliases }
 
-func (t answered) Call(_ context.Context, c agent.Call) (agent.Output, error) {
+func (t answered) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	e, recorded := t.a.results[c.ID]
+	switch {
+	case !t.p.live:
+	case !recorded && t.next == nil:
+		return agent.Refuse("this tool was there when the run was recorded, and is not there now"), nil
+	case !recorded:
+		return t.next.Call(ctx, c)
+	case t.next != nil && edits(t.spec.Name) && !e.Output.IsError:
+		if out, err := t.next.Call(ctx, c); err != nil || out.IsError {
+			return out, t.p.diverge("%s of agent %s cannot be done again (replay in a folder with the files as they were): %s",
+				c.Name, t.p.called(t.id), excerpt.Line(out.Text, 200))
+		}
+	}
 	return t.result(c)
 }
+
+// edits reports whether a tool changes files, which a run that goes on live needs.
+func edits(tool string) bool { return tool == "Write" || tool == "Edit" }
 
 // result is what a call has handed back.
 func (s speaker) result(c agent.Call) (agent.Output, error) {
@@ -123,10 +143,16 @@ func (s speaker) result(c agent.Call) (agent.Output, error) {
 }
 
 // gate decides as recorded. Nobody is asked.
-type gate struct{ speaker }
+type gate struct {
+	speaker
+	next agent.Gate
+}
 
-func (g gate) Check(_ context.Context, c agent.Call) (agent.Decision, error) {
+func (g gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
 	e, ok := g.a.gates[c.ID]
+	if !ok && g.p.live && g.next != nil {
+		return g.next.Check(ctx, c)
+	}
 	if !ok {
 		err := g.p.diverge("agent %s calls %s (%s), and that was not recorded", g.p.called(g.id), c.Name, c.ID)
 		return agent.Decision{Reason: err.Error()}, nil
@@ -145,10 +171,13 @@ type hooks struct {
 }
 
 func (h hooks) Called(ctx context.Context, c agent.Call, out agent.Output, took time.Duration) agent.Output {
-	if h.next != nil {
-		h.next.Called(ctx, c, out, took)
-	}
 	e, ok := h.a.results[c.ID]
+	if h.next != nil && !(ok && h.p.live) { // hooks that are live ran when it was recorded
+		said := h.next.Called(ctx, c, out, took)
+		if h.p.live {
+			return said
+		}
+	}
 	if !ok {
 		return out // it was interrupted when it was recorded
 	}
@@ -156,17 +185,30 @@ func (h hooks) Called(ctx context.Context, c agent.Call, out agent.Output, took 
 }
 
 func (h hooks) Batch(ctx context.Context, done []agent.Done) string {
-	if h.next != nil {
-		h.next.Batch(ctx, done)
+	if h.next != nil && (!h.p.live || left(h.p, h.a.batches, &h.a.batched) == 0) {
+		said := h.next.Batch(ctx, done)
+		if h.p.live {
+			return said
+		}
 	}
 	return text(h.p, h.a.batches, &h.a.batched)
 }
 
 func (h hooks) Stop(ctx context.Context, res agent.TurnResult, blocked int) string {
-	if h.next != nil {
-		h.next.Stop(ctx, res, blocked)
+	if h.next != nil && (!h.p.live || left(h.p, h.a.stops, &h.a.stopped) == 0) {
+		said := h.next.Stop(ctx, res, blocked)
+		if h.p.live {
+			return said
+		}
 	}
 	return text(h.p, h.a.stops, &h.a.stopped)
+}
+
+// left is how many of entries have not been told.
+func left(p *Player, entries []recording.Entry, next *int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(entries) - *next
 }
 
 // text returns the text of the next of entries.
@@ -187,13 +229,19 @@ func texts(p *Player, entries []recording.Entry, next *int) []string {
 	return entries[*next-1].Texts
 }
 
-type reminders struct{ speaker }
+type reminders struct {
+	speaker
+	next agent.Reminders
+}
 
-func (r reminders) Due(context.Context, bool) []string {
+func (r reminders) Due(ctx context.Context, fresh bool) []string {
+	if r.p.live && left(r.p, r.a.reminders, &r.a.reminded) == 0 {
+		return r.next.Due(ctx, fresh)
+	}
 	return texts(r.p, r.a.reminders, &r.a.reminded)
 }
 
-func (reminders) Forgotten() {}
+func (r reminders) Forgotten() { r.next.Forgotten() }
 
 // mail hands an agent what it read then, when it has come, and nothing that it read later.
 type mail struct {
@@ -220,6 +268,12 @@ func (m *mail) wanted() (all []string, due int) {
 
 func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 	for {
+		m.p.mu.Lock()
+		behind := m.p.live && m.a.called >= len(m.a.calls)
+		m.p.mu.Unlock()
+		if behind {
+			return m.next.Take(ctx)
+		}
 		m.p.mu.Lock()
 		var grown <-chan struct{}
 		if m.p.grown != nil {

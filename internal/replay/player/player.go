@@ -5,6 +5,9 @@
 // The session around it is a real one. What was answered by models, and what ended by itself, is
 // let through in the recorded order, so that the events of the session come as in the original.
 // What does not come, or comes otherwise, is a [Divergence].
+//
+// With [Config.Until] only the begin of a recording is played, up to the end of a call of a tool, and the run
+// goes on live from there: what was not recorded by then is asked of the real models, tools and rules.
 package player
 
 import (
@@ -35,6 +38,10 @@ type Config struct {
 	Speed     float64         // 1: as recorded; 0: as fast as it goes
 	Patience  time.Duration   // how long the next entry is waited for while nothing else happens
 	Diverged  func(error)     // is told once, by any goroutine
+
+	// Until is the number of the call of a tool, in the order in which they ended, behind which the run goes on
+	// live; 0: everything is played. See [recording.Recording.Until].
+	Until int
 }
 
 // Player plays one recording once. Its methods may be called by several goroutines.
@@ -42,6 +49,7 @@ type Player struct {
 	c     Config
 	names recording.Names // of the recording
 	begin time.Time
+	live  bool // what was not recorded is real
 
 	byAgent map[task.ID]*part           // never changes
 	ends    map[task.ID][]*end          // by task, one for each run; never changes
@@ -112,7 +120,7 @@ func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
 		told:   map[task.ID][]said{},
-		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}}
+		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
 	type placed struct {
 		after task.Seq
 		late  bool // behind what else has the same number
@@ -126,7 +134,7 @@ func New(c Config) *Player {
 		}
 	}
 	begun := c.Recording.Head.Created
-	for _, e := range c.Recording.Entries {
+	for _, e := range c.Recording.Until(c.Until) {
 		a := p.part(e.Agent)
 		switch e.Kind {
 		case recording.Agent:
@@ -352,27 +360,34 @@ func (p *Player) pass(t *turn) {
 	}
 }
 
-// Model returns the model that answers as recorded.
-func (p *Player) Model(string, agent.Model) agent.Model { return model{p} }
+// Model returns the model that answers as recorded, and behind the end of what is played asks next.
+func (p *Player) Model(_ string, next agent.Model) agent.Model { return model{p, next} }
 
 // Models are the names of all models that the recording asks.
 func (p *Player) Models() map[string]agent.Model {
 	out := map[string]agent.Model{}
 	for _, e := range p.c.Recording.Entries {
 		if e.Kind == recording.Call {
-			out[e.Request.Name] = model{p}
+			out[e.Request.Name] = model{p, nil}
 		}
 	}
 	return out
 }
 
-type model struct{ p *Player }
+type model struct {
+	p    *Player
+	next agent.Model // nil: everything is played
+}
 
 func (m model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	p := m.p
 	id := task.ID(req.AgentID)
 	p.mu.Lock()
 	a := p.byAgent[id]
+	if a == nil && p.live {
+		p.mu.Unlock()
+		return m.next.Reply(ctx, req, on)
+	}
 	if a == nil {
 		p.mu.Unlock()
 		return nil, told(p.diverge("agent %s calls its model, and was not recorded", p.called(id)))
@@ -384,10 +399,14 @@ func (m model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part
 	}
 	p.mu.Unlock()
 	if n >= len(a.calls) || a.calls[n].Request == nil {
+		if p.live {
+			return m.next.Reply(ctx, req, on)
+		}
 		return nil, told(p.diverge("agent %s makes model call %d, and %d were recorded", p.called(id), n+1, len(a.calls)))
 	}
 	e := a.calls[n]
-	if was, is := e.Request, p.c.Names.Request(e.Request.Name, req, before); was.Digest != is.Digest {
+	// A run that goes on live has the settings of today, of which its requests tell.
+	if was, is := e.Request, p.c.Names.Request(e.Request.Name, req, before); was.Digest != is.Digest && !p.live {
 		return nil, told(p.diverge("model call %d of agent %s has digest %s, recorded was %s: %s", n+1, p.called(id), is.Digest,
 			was.Digest, first(was, is)))
 	}

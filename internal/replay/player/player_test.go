@@ -3,6 +3,7 @@ package player
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/task"
 )
 
 func request(text string) *agent.Request {
@@ -82,4 +84,44 @@ func TestOrder(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	})
+}
+
+// An agent whose model was never asked, as one of another vendor, is not started in a replay; in a run that goes on live it is.
+func TestForeignAgent(t *testing.T) {
+	for until, refused := range map[int]bool{0: true, 1: false} {
+		r := recorded()
+		r.Entries = append(r.Entries, recording.Entry{N: 3, Kind: recording.Tool, Agent: "s1", After: 9, Tool: &agent.Call{ID: "t1"},
+			Output: &recording.Result{}}, recording.Entry{N: 4, Kind: recording.Event,
+			Event: &task.Event{Seq: 5, Verb: task.Create, Task: task.Record{ID: "a7", Kind: task.LocalAgent, ToolUseID: "t1"}}})
+		p := New(Config{Recording: r, Session: "s2", Until: until, Patience: time.Minute})
+		d, id := p.Work(worker{}, task.Spec{ToolUseID: "t1"})
+		if _, real := d.(worker); id != "a7" || real == refused || (p.Err() != nil) != refused {
+			t.Errorf("until %d: %T, %s, %v", until, d, id, p.Err())
+		}
+	}
+}
+
+type worker struct{ task.Driver }
+
+func (worker) Kind() task.Kind { return task.LocalAgent }
+
+// Until cuts behind a call of a tool: what was noted later is gone, and so are later events of the log.
+func TestUntil(t *testing.T) {
+	r := &recording.Recording{Entries: []recording.Entry{
+		{N: 1, Kind: recording.Call}, {N: 2, Kind: recording.Tool, After: 4}, {N: 3, Kind: recording.Call}, {N: 4, Kind: recording.Tool, After: 6},
+		{N: 5, Kind: recording.Event, Event: &task.Event{Seq: 4}}, {N: 6, Kind: recording.Event, Event: &task.Event{Seq: 5}},
+		{N: 7, Kind: recording.Output},
+	}}
+	for n, want := range map[int]string{0: "1234567", 1: "1257", 2: "1234567", 3: "1234567"} {
+		got := ""
+		for _, e := range r.Until(n) {
+			got += strconv.Itoa(e.N)
+		}
+		if got != want {
+			t.Errorf("until %d: %s, want %s", n, got, want)
+		}
+	}
+	if r.Tools() != 2 {
+		t.Errorf("%d calls of tools", r.Tools())
+	}
 }

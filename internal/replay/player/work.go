@@ -18,8 +18,16 @@ func (p *Player) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
 	p.mu.Lock()
 	id := p.made[startKey(p.starts, p.main(spec.Parent), d.Kind(), spec.ToolUseID, spec.Key)]
 	p.mu.Unlock()
+	if a := p.byAgent[id]; d.Kind().IsAgent() && id != "" && !p.live && (a == nil || len(a.calls) == 0) {
+		// Its program would be started.
+		_ = p.diverge("no call of the model of agent %s was recorded: it is of another vendor, or ended before its first one", id)
+		return &driver{p, d}, id
+	}
 	if !played(d.Kind()) {
 		return d, id
+	}
+	if p.live && (id == "" || len(p.ends[id]) == 0) {
+		return d, id // it had not ended, or not begun, by then: it runs
 	}
 	return &driver{p, d}, id
 }

@@ -151,3 +151,49 @@ type tail struct {
 	Lines  int    `json:"lines"`
 	SHA256 string `json:"sha256"` // of all bytes before this line
 }
+
+// Tools is how many calls of tools have ended.
+func (r *Recording) Tools() (n int) {
+	for _, e := range r.Entries {
+		if e.Kind == Tool {
+			n++
+		}
+	}
+	return n
+}
+
+// Until are the entries up to the end of the n-th call of a tool, in the order in which calls ended, with what all
+// tasks have printed; 0: all entries.
+func (r *Recording) Until(n int) []Entry {
+	if n <= 0 {
+		return r.Entries
+	}
+	var last *Entry
+	for i, e := range r.Entries {
+		if e.Kind == Tool {
+			if n--; n == 0 {
+				last = &r.Entries[i]
+				break
+			}
+		}
+	}
+	if last == nil {
+		return r.Entries
+	}
+	var out []Entry
+	for _, e := range r.Entries {
+		switch e.Kind {
+		case Output:
+		case Event:
+			if e.Event.Seq > last.After {
+				continue
+			}
+		default:
+			if e.N > last.N {
+				continue
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
