@@ -132,13 +132,17 @@ func (c *conn) connect() {
 	c.rpc = acp.NewConnection(c.handle, stdin{c}, c.lines)
 	c.rpc.SetLogger(slog.New(slog.DiscardHandler))
 	c.waited = make(chan struct{})
-	close(c.lines.ready) // the library reads its logger without a lock
-	c.flows.Go(func() { _, _ = io.Copy(&c.said, c.errs) })
-	c.flows.Go(c.follow)
+	close(c.lines.ready)         // the library reads its logger without a lock
+	heard := make(chan struct{}) // closed when stderr has ended
+	c.flows.Go(func() {
+		defer close(heard)
+		_, _ = io.Copy(&c.said, c.errs)
+	})
+	c.flows.Go(func() { c.follow(heard) })
 }
 
 // follow ends the life of the connection with the process, or with its stdout.
-func (c *conn) follow() {
+func (c *conn) follow(heard <-chan struct{}) {
 	ended, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stop := context.AfterFunc(c.life, cancel)
@@ -160,6 +164,7 @@ func (c *conn) follow() {
 	_ = c.out.SetReadDeadline(deadline)
 	_ = c.errs.SetReadDeadline(deadline)
 	<-silent
+	<-heard
 	what := fmt.Sprintf("its process ended with exit code %d", exit.Code)
 	switch {
 	case c.lines.why() != nil && !errors.Is(c.lines.why(), os.ErrDeadlineExceeded):
