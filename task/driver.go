@@ -63,6 +63,14 @@ type Freezer interface {
 	Thaw(Process) error
 }
 
+// Suspender is implemented by drivers whose work stands still elsewhere, without a process on this
+// machine. Suspend pauses or continues a running task and returns when that is on its way. It may
+// be called from several goroutines while Run is under way.
+type Suspender interface {
+	Driver
+	Suspend(id ID, paused bool) error
+}
+
 // Result is what a run hands back beside its error.
 type Result struct {
 	Text     string // final answer; empty for kinds whose output file is the answer
@@ -154,6 +162,16 @@ type Retrier interface {
 	Retry(ctx context.Context, failed Attempt, wait func(context.Context) error) error
 }
 
+// Placer is a [Host] whose task can be done by a worker, which is a process on some machine that
+// takes tasks of sessions elsewhere.
+type Placer interface {
+	Host
+	// Placed records in one step that a worker does the task, that the task has begun, and the state of the
+	// driver, as [Host.Checkpoint] does. It is for a [Launcher] instead of [Host.Begun], and returns
+	// when all of it is durable.
+	Placed(ctx context.Context, worker string, state []byte) error
+}
+
 // Spawner starts children of a task.
 type Spawner interface {
 	// Spawn starts a child and returns when it is durably pending.
@@ -196,6 +214,7 @@ type Spec struct {
 	Keep         bool
 	TTY          bool     // a command with a terminal
 	Sandbox      *Sandbox // in which the command starts; nil: none
+	On           string   // the worker that is wanted, or a label of some; empty: this machine
 	Pool         string   // takes one of this pool's limited places while it runs; empty: unlimited
 	Priority     Priority
 	Silent       bool          // its owner gets no notification of its end

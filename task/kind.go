@@ -156,7 +156,7 @@ func (r Record) WaitedFor() bool {
 // that the next host can take it up.
 func (r Record) Away() bool {
 	where := r.Traits().Elsewhere
-	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep)
+	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep || r.Worker != "" && r.Keep)
 }
 
 // Noun names the task in a sentence: "command", "agent".

@@ -251,6 +251,8 @@ type Record struct {
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
 	Schedule         string     `json:"schedule,omitempty"`  // that has started it
+	On               string     `json:"on,omitempty"`        // the worker or label that it is for; empty: this machine
+	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet
 	Key              string     `json:"key,omitempty"`       // that its parent knows it by
 	Silent           bool       `json:"silent,omitempty"`    // its owner gets no notification of its end
 	Team             *Team      `json:"team,omitempty"`      // of a teammate

@@ -41,6 +41,7 @@ type Change struct {
 	Pool        string         // Resume: whose places it takes
 	Parked      *task.Parked   // Park: what holds it
 	Attempt     *task.Attempt  // Retry: the one that has failed
+	Worker      string         // Begin: who does the work on another machine; its Checkpoint then begins with it
 }
 
 // ErrNoChange is returned by [Apply] for a change that would alter nothing, and
@@ -93,6 +94,9 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 			at := c.At
 			next.StartTime = &at
 		}
+		if c.Worker != "" {
+			next.Worker, next.Checkpoint = c.Worker, c.Checkpoint
+		}
 	case task.Report:
 		next = report(next, c)
 	case task.Save:
@@ -116,7 +120,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 	case task.Unpark:
 		next.Parked = nil
 	case task.Retry:
-		next.Process = nil
+		next.Process, next.Worker = nil, ""
 		next.Attempts = append(slices.Clip(r.Attempts), *c.Attempt)
 	case task.Background:
 		next.Backgrounded = true
@@ -133,6 +137,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
+		next.Worker = ""
 		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
 		next.CreateTime = c.At

@@ -190,6 +190,12 @@ func (s *Supervisor) Clock(id task.ID) (used, limit time.Duration) {
 // applyPause suspends or continues the process of a task, according to its record. The caller
 // holds mu.
 func (e *entry) applyPause(rec task.Record) error {
+	if s, ok := e.driver.(task.Suspender); ok && rec.Worker != "" && !rec.Status.Terminal() {
+		if err := s.Suspend(rec.ID, rec.Paused); err != nil {
+			return fmt.Errorf("task %s: %w", rec.ID, err)
+		}
+		return nil
+	}
 	f, ok := e.driver.(task.Freezer)
 	if !ok || rec.Process == nil || rec.Status.Terminal() {
 		return nil

@@ -304,6 +304,19 @@ func (h *host) Begun(p task.Process) error {
 	return nil
 }
 
+// Placed implements [task.Placer].
+func (h *host) Placed(ctx context.Context, worker string, state []byte) error {
+	if len(state) > task.MaxCheckpoint {
+		return fmt.Errorf("place %s: its state has %d bytes, more than the limit of %d", h.e.id, len(state), task.MaxCheckpoint)
+	}
+	c := lifecycle.Change{Verb: task.Begin, Worker: worker, Checkpoint: state}
+	if _, err := h.s.apply(ctx, h.e, c, nil, ""); err != nil {
+		return fmt.Errorf("place %s: %w", h.e.id, err)
+	}
+	h.s.catchUp(h.e)
+	return nil
+}
+
 func (h *host) Progress(p task.Progress) { h.s.reporter.put(h.e, p) }
 
 func (h *host) Checkpoint(ctx context.Context, state []byte) error {

@@ -482,6 +482,7 @@ func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, dep
 		Pool:         spec.Pool,
 		Key:          spec.Key,
 		Schedule:     spec.Schedule,
+		On:           spec.On,
 		Quote:        spec.Quote,
 		Retries:      min(spec.Retries, task.MaxRetries),
 		Silent:       spec.Silent,
