@@ -39,6 +39,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/daypart"
@@ -151,6 +153,11 @@ type Config struct {
 
 	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
 
+	// Hub connects to the hub of workers, and tells changed when the connection is lost and when it is
+	// there again. nil: there is none.
+	Hub   func(ctx context.Context, changed func(error)) (*link.Link, error)
+	Lease time.Duration // of workers; see [placement.Config]
+
 	// Ended is told the number of the newest event of the log, before the log is closed: who reads
 	// the log to its end may do so now. nil: nobody is told.
 	Ended func(last task.Seq)
@@ -244,6 +251,7 @@ type Session struct {
 	sup     *supervise.Supervisor
 	tree    *tree.Tree
 	kinds   *builtin.Kinds
+	fleet   *placement.Fleet
 	unlock  func()
 	started time.Time
 
@@ -515,7 +523,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
 	s.sandboxes = s.newSandboxes()
 	s.boundServers()
-	s.work = work.New(work.Config{Kinds: s.kinds, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
+	s.fleet = s.newFleet()
+	s.work = work.New(work.Config{Kinds: s.kinds, Fleet: s.fleet, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
 		NoMonitors: l.NoMonitors, Client: a.Client, Sandboxes: s.sandboxes})
 	cfg := agents.Config{
 		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,
@@ -716,6 +725,7 @@ func (s *Session) Close() error {
 	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
 	s.services.Close()
+	s.fleet.Close()
 	s.parking.Close()
 	s.jobs.Wait()
 	_ = failpoint.Hit("close/ended")

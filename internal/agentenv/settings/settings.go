@@ -26,6 +26,7 @@ type Settings struct {
 	MCP         MCP         `json:"mcp,omitzero" jsonschema:"how MCP servers are used"`
 	Memory      Memory      `json:"memory,omitzero" jsonschema:"what is remembered from session to session" set:"own"`
 	Remote      Remote      `json:"remote,omitzero" jsonschema:"where work can be done elsewhere" set:"own"`
+	Workers     Workers     `json:"workers,omitzero" jsonschema:"where tasks of other machines are done" set:"own,see=machines.md"`
 	Monitors    Monitors    `json:"monitors,omitzero" jsonschema:"how things are watched"`
 	Todos       Todos       `json:"todos,omitzero" jsonschema:"lists of what is to be done"`
 	Sandbox     Sandbox     `json:"sandbox,omitzero" jsonschema:"what bounds the commands that models start" set:"see=sandbox.md"`
@@ -341,6 +342,16 @@ type Terminal struct {
 
 // Hint is HintAfter as a duration.
 func (t Terminal) Hint() time.Duration { return duration(t, "HintAfter") }
+
+// Workers is how a session reaches workers on other machines.
+type Workers struct {
+	Hub   string `json:"hub,omitempty" jsonschema:"file with the join line of a hub, absolute, or the URL of a NATS cluster; not set: your own hub on this machine"`
+	Creds string `json:"credentials,omitempty" jsonschema:"file with the credentials for a NATS cluster, absolute"`
+	Lease string `json:"lease,omitempty" jsonschema:"how long a worker that cannot be reached goes on with a task" set:"default=30s,duration=1s"`
+}
+
+// LeaseTime is Lease as a duration.
+func (w Workers) LeaseTime() time.Duration { return duration(w, "Lease") }
 
 // Remote is where work can be done elsewhere.
 type Remote struct {

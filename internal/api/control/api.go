@@ -211,6 +211,11 @@ type StartRequest struct {
 	Env []string `json:"env,omitempty"`
 	Cwd string   `json:"cwd"` // absolute
 
+	// On names a worker or a label of workers, one of which does the task; auto: any worker. Empty:
+	// this machine. EnvNames are the variables of Env that travel there: no others do.
+	On       string   `json:"on,omitempty"`
+	EnvNames []string `json:"env_names,omitempty"`
+
 	Schedule string `json:"-"` // that starts the task; set by the session itself
 }
 
@@ -247,6 +252,10 @@ func (r StartRequest) Check() error {
 	case r.Shell != nil && r.Shell.Retries > 0 && (r.Keep || r.Shell.TTY):
 		return &Error{Code: Invalid, Message: "retries of a command that is kept or has a terminal",
 			Fix: "leave one of them out: only its host can start a command again"}
+	case r.On != "" && r.Shell == nil:
+		return &Error{Code: Invalid, Message: "only commands can be done by a worker", Fix: "leave out on"}
+	case r.On == "" && len(r.EnvNames) > 0:
+		return &Error{Code: Invalid, Message: "variables that travel, and no worker to travel to", Fix: "name one with on"}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}

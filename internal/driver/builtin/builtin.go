@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -26,6 +27,7 @@ type Kinds struct {
 	agents *subagent.Driver // of agents that an earlier host has left; nil: none go on
 	mcp    *mcptask.Driver
 	others acpagent.Config
+	fleet  *placement.Fleet // nil: no task is done by workers
 }
 
 // New makes the kinds of one session.
@@ -47,6 +49,15 @@ func (k *Kinds) Command(client shell.Client, c shell.Command) Work {
 	return Work{Driver: d, Input: input}
 }
 
+// UseFleet makes workers do tasks. It is called once, before For is.
+func (k *Kinds) UseFleet(f *placement.Fleet) { k.fleet = f }
+
+// CommandAt is a shell command that a worker runs.
+func (k *Kinds) CommandAt(want placement.Want, c shell.Command) Work {
+	d, input := k.shell.Command(shell.Client{}, c)
+	return Work{Driver: k.fleet.Driver(d, &want), Input: input}
+}
+
 // Agent is a subagent that assemble puts together.
 func (k *Kinds) Agent(assemble subagent.Assemble, in subagent.Input) Work {
 	return Work{Driver: subagent.New(assemble), Input: encode(in)}
@@ -61,6 +72,9 @@ func (k *Kinds) UseParked(assemble subagent.Assemble, adopts func(task.Record) b
 // For returns the driver that can say what became of old work of a kind, or nil
 // when nobody can.
 func (k *Kinds) For(kind task.Kind) task.Driver {
+	if kind == task.LocalBash && k.fleet != nil {
+		return k.fleet.Driver(k.shell, nil)
+	}
 	if kind == task.LocalBash {
 		return k.shell
 	}

@@ -18,6 +18,7 @@ type Backend interface {
 	sessions
 	opener
 	surroundings
+	machines
 
 	// At is the backend of the folder that a session belongs to, with that folder and
 	// the environment there.

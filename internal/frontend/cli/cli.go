@@ -173,7 +173,7 @@ func New(d Deps) *cobra.Command {
 	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(),
 		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.attention(), a.configure(), a.forward(),
 		a.sessions(), a.fork(), a.record(), a.replay(),
-		a.doctor(), a.version(), a.mcp(), a.acp(), a.serve(), a.agentCommand(), a.monitorCommand(),
+		a.doctor(), a.version(), a.mcp(), a.acp(), a.serve(), a.hub(), a.worker(), a.workers(), a.drain(), a.agentCommand(), a.monitorCommand(),
 		a.agentsCommand(),
 		a.demo(),
 		a.commandsCommand(), a.skillsCommand(),

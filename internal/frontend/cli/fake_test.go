@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -477,3 +478,14 @@ func recv[T any](t *testing.T, ch <-chan T, what string) T {
 		panic("unreachable")
 	}
 }
+
+func (w *world) ServeHub(context.Context, Hub) error { return errors.New("not here") }
+func (w *world) Invite(context.Context, Invitation) (string, error) {
+	return "", errors.New("not here")
+}
+func (w *world) HubStatus(context.Context) (HubStatus, error) {
+	return HubStatus{}, errors.New("not here")
+}
+func (w *world) Work(context.Context, Worker) error             { return errors.New("not here") }
+func (w *world) Workers(context.Context) ([]wire.Worker, error) { return nil, errors.New("not here") }
+func (w *world) Drain(context.Context, string) error            { return errors.New("not here") }

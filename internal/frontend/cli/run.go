@@ -27,7 +27,7 @@ const (
 
 func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--sandbox] [--batch FILE] [--json] -- CMD [ARG…]",
+		Use:   "run [-d] [--name N] [--timeout D] [--keep] [--tty] [--sandbox] [--on WORKER] [--batch FILE] [--json] -- CMD [ARG…]",
 		Short: "Run a command as a task",
 		Long: `Run a command as a task, in the foreground or, with -d, in the background.
 
@@ -49,6 +49,10 @@ With --retry N a command that fails, by its exit code or by a signal, is started
 1 s, 2 s, 4 s and so on, at most 5 minutes, up to N times. It is one task: its owner is told
 of the last end only, --timeout counts for all attempts, and its record lists the "attempts".
 
+With --on a worker on another machine runs the command: the one of that name, one with that
+label, or with "auto" any. It has the environment of the worker, and of yours only the
+variables that --env names. See "drover hub".
+
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
 "sandbox", "retry"}.
@@ -66,9 +70,11 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	bounded := f.Bool("sandbox", false, "bound what the command writes, reads and reaches")
 	retries := f.Int("retry", 0, "start the command again up to `N` times when it fails, after 1 s, 2 s, 4 s, …")
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
+	on := f.String("on", "", "run the command on another machine: a worker, a label, or auto")
+	env := f.StringSlice("env", nil, "with --on: name of a variable whose value travels there")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd}
+		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd, On: *on, EnvNames: *env}
 		if f.Changed("timeout") {
 			var err error
 			if model.Timeout, err = duration("--timeout", *timeout, 1e6); err != nil {
@@ -87,6 +93,8 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			return usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
 		case f.Changed("batch") && *retries != 0:
 			return usage("--retry and --batch are mutually exclusive", "set retry in the JSON objects of the batch")
+		case len(*env) > 0 && *on == "":
+			return usage("--env needs --on: a command on this machine has your whole environment", "leave --env out")
 		case *retries < 0 || *retries > task.MaxRetries:
 			return usage(fmt.Sprintf("--retry is %d", *retries), fmt.Sprintf("give a number from 0 to %d", task.MaxRetries))
 		case *retries > 0 && (*keep || *terminal):

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
@@ -40,6 +43,7 @@ const (
 // Config configures work.
 type Config struct {
 	Kinds      *builtin.Kinds
+	Fleet      *placement.Fleet
 	Gates      environment.Gates
 	Rules      permission.Rules
 	Servers    *servers.Servers
@@ -60,6 +64,9 @@ func New(cfg Config) *Work { return &Work{cfg} }
 
 // Command is a command before its start.
 func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+	if r.On != "" {
+		return w.commandAt(r, spec, client)
+	}
 	var start sandboxes.Start
 	if r.ByModel || r.Shell.Sandbox {
 		var err error
@@ -85,6 +92,51 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	err := w.Banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, err
+}
+
+// commandAt is a command for a worker before its start.
+func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+	refuse := func(why, fix string) (supervise.Starting, error) {
+		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: why, Fix: fix}
+	}
+	if err := wire.CheckName("worker", r.On); err != nil {
+		return refuse(err.Error(), "`drover workers` lists them")
+	}
+	if r.Shell.TTY && client.Tee != nil {
+		return refuse("a command with a terminal at a worker, in the foreground", "add -d, and type into it with `drover send`")
+	}
+	var env []string
+	for _, name := range r.EnvNames {
+		value, ok := lookup(r.Env, name)
+		if !ok {
+			return refuse(fmt.Sprintf("the variable %.80q is not set", name), "set it, or leave it out")
+		}
+		env = append(env, name+"="+value)
+	}
+	want := placement.Want{On: r.On, Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
+		TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox || r.ByModel, Env: env}}
+	if client.Tee != nil {
+		want.Tee = client.Tee.Stdout
+	}
+	made := w.cfg.Kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
+	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
+	spec.Command = r.Shell.Line
+	if spec.Command == "" {
+		spec.Command = shell.Quote(r.Shell.Args...)
+	}
+	if spec.Description == "" {
+		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
+	}
+	return supervise.Starting{Driver: made.Driver, Spec: spec}, w.Banned(r, spec.Command)
+}
+
+func lookup(env []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(env) { // the last one counts
+		if key, value, ok := strings.Cut(kv, "="); ok && key == name {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 // Banned refuses the command of a guarded request that a rule denies.

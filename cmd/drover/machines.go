@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/fleet/hub"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/worker"
+	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/session"
+)
+
+// hubTime limits what is asked of a hub by a command line.
+const hubTime = 10 * time.Second
+
+// ServeHub is the user's hub until ctx ends.
+func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
+	name, _ := os.Hostname()
+	h, err := hub.Open(ctx, hub.Config{Root: b.root, Dir: assemble.HubDir(b.root), Name: name, Listen: o.Listen, Log: b.logger()})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := h.Describe(ctx, b.version); err != nil {
+		return err
+	}
+	join, err := h.Join(ctx, hub.DefaultProject, link.RoleWorker, o.Address)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "hub at %s\nworkers join by: drover worker --hub '%s'\n", h.Address(), join); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// logger tells the user on stderr.
+func (b *backend) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// Invite makes a line by which others join the user's hub.
+func (b *backend) Invite(ctx context.Context, o cli.Invitation) (string, error) {
+	role := link.RoleWorker
+	if o.Session {
+		role = link.RoleSession
+	}
+	ctx, cancel := context.WithTimeout(ctx, hubTime)
+	defer cancel()
+	j, err := hub.Invite(ctx, b.root, assemble.HubDir(b.root), o.Project, role, o.Address)
+	if err != nil {
+		return "", err
+	}
+	return j.String(), nil
+}
+
+// atHub connects to the hub that sessions of the folder use.
+func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link, link.Options) error) error {
+	set, err := b.Settings("")
+	if err != nil {
+		return err
+	}
+	o, err := assemble.Hub(b.root, set.Workers, fmt.Sprintf("cli-%d", os.Getpid()))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hubTime)
+	defer cancel()
+	l, err := link.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return do(ctx, l, o)
+}
+
+// HubStatus is how the hub is.
+func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
+	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) error {
+		s = cli.HubStatus{Address: l.Conn.ConnectedAddr(), Project: o.Join.Project, TLS: o.Join.Pin != "", Server: l.Conn.ConnectedServerVersion()}
+		for name, n := range map[string]*uint64{wire.Offers: &s.Waiting, wire.Events: &s.Untaken, wire.Commands: nil} {
+			stream, err := l.JS.Stream(ctx, name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				s.Problems = append(s.Problems, "the stream "+name+" is missing: the next session makes it")
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("look at hub: %w", err)
+			}
+			state := stream.CachedInfo().State
+			if s.Bytes += state.Bytes; n != nil {
+				*n = state.Msgs
+			}
+		}
+		all, err := placement.List(ctx, l.JS)
+		s.Workers = len(all)
+		return err
+	})
+	return s, err
+}
+
+// Workers are those that the hub knows.
+func (b *backend) Workers(ctx context.Context) (all []wire.Worker, err error) {
+	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) (err error) {
+		all, err = placement.List(ctx, l.JS)
+		return err
+	})
+	return all, err
+}
+
+// Drain tells a worker to take nothing new.
+func (b *backend) Drain(ctx context.Context, name string) error {
+	return b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) error {
+		all, err := placement.List(ctx, l.JS)
+		if err != nil {
+			return err
+		}
+		known := false
+		for _, w := range all {
+			known = known || w.Name == name
+		}
+		if !known {
+			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("there is no worker %.80q", name), Fix: "`drover workers` lists them"}
+		}
+		msg, err := wire.Encode(wire.Command{Kind: wire.Drain}, nil)
+		if err != nil {
+			return err
+		}
+		return l.Publish(ctx, wire.CommandTo(name, "-", "-"), "", msg)
+	})
+}
+
+// Work takes tasks of sessions elsewhere until ctx ends.
+func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
+	if err := wire.CheckName("worker", o.Name); err != nil {
+		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
+	}
+	for _, l := range o.Labels {
+		if err := wire.CheckName("label", l); err != nil {
+			return &control.Error{Code: control.Invalid, Message: err.Error()}
+		}
+	}
+	to := link.Options{Role: link.RoleWorker, Name: o.Name}
+	if to.Join, err = b.joinOf(ctx, o.Join); err != nil {
+		return err
+	}
+	if err := b.root.Ensure(); err != nil {
+		return err
+	}
+	if to.Seed, err = link.ReadKey(filepath.Join(b.root.Dir(), "worker-"+o.Name+".key")); err != nil {
+		return err
+	}
+	set, err := b.Settings("")
+	if err != nil {
+		return err
+	}
+	cfg := b.opening(session.RoleRun, "worker "+o.Name, set)
+	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.Wait()
+	s, err := assemble.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.Serve()
+	first, cancel := context.WithTimeout(ctx, hubTime)
+	defer cancel()
+	l, err := link.Open(first, to)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	w := worker.New(worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
+		Dir: b.cwd, Env: b.env, Log: b.logger()})
+	if _, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr()); err != nil {
+		return err
+	}
+	return w.Serve(ctx)
+}
+
+// maxLine limits the file of a join line, in bytes.
+const maxLine = 4 << 10
+
+// joinOf is how a worker joins: by a line, by a file that has one, or the user's own hub.
+func (b *backend) joinOf(ctx context.Context, given string) (link.Join, error) {
+	switch {
+	case given == "":
+		line, err := b.Invite(ctx, cli.Invitation{Project: hub.DefaultProject})
+		if err != nil {
+			return link.Join{}, err
+		}
+		return link.ParseJoin(line)
+	case strings.Contains(given, "://"):
+		return link.ParseJoin(given)
+	}
+	if !filepath.IsAbs(given) {
+		given = filepath.Join(b.cwd, given)
+	}
+	text, err := home.ReadFile(given, maxLine)
+	if err != nil {
+		return link.Join{}, fmt.Errorf("read the join line: %w", err)
+	}
+	return link.ParseJoin(string(text))
+}

@@ -1,0 +1,55 @@
+package assemble
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/agentenv/settings"
+	"github.com/drover-dev/drover/internal/fleet/hub"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/platform/home"
+)
+
+// maxJoin limits the file of a join line, in bytes.
+const maxJoin = 4 << 10
+
+// HubDir is the folder of the user's own hub.
+func HubDir(root home.Root) string { return filepath.Join(root.Dir(), "hub") }
+
+// Hub is how a session or a command line of this user reaches its hub.
+func Hub(root home.Root, set settings.Workers, name string) (link.Options, error) {
+	o := link.Options{Role: link.RoleSession, Name: name}
+	switch {
+	case strings.Contains(set.Hub, "://"):
+		o.Cluster, o.Creds = set.Hub, set.Creds
+	case set.Hub != "":
+		line, err := home.ReadFile(set.Hub, maxJoin)
+		if err != nil {
+			return o, fmt.Errorf("read the join line of the hub (workers.hub in the settings): %w", err)
+		}
+		if o.Join, err = link.ParseJoin(string(line)); err != nil {
+			return o, err
+		}
+	default:
+		join, err := hub.Own(root, HubDir(root))
+		if err != nil {
+			return o, err
+		}
+		o.Join = join
+	}
+	return o, nil
+}
+
+// hubOf is how a session connects to the hub.
+func hubOf(c Config) func(context.Context, func(error)) (*link.Link, error) {
+	return func(ctx context.Context, changed func(error)) (*link.Link, error) {
+		o, err := Hub(c.Root, c.Settings.Workers, string(c.Session))
+		if err != nil {
+			return nil, err
+		}
+		o.Changed = changed
+		return link.Open(ctx, o)
+	}
+}

@@ -1,0 +1,319 @@
+// Package hub is a NATS server with JetStream in this process, through which sessions and workers
+// of many machines reach each other.
+//
+// A [Hub] owns its folder: the server's files, its certificate, and who may connect. Each project
+// has an account of its own, so that no connection sees another project's messages. A hub beyond
+// the loopback address always speaks TLS. It carries messages and judges none of them: which task
+// ends how stands in the log of its session.
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/home"
+)
+
+// maxFile limits each file of a hub, in bytes.
+const maxFile = 16 << 20
+
+// ready is how long the server may take to start.
+const ready = 20 * time.Second
+
+// defaultStore is how many bytes what workers tell may take in a project, and parts of folders as
+// many again, and allStore bounds what all projects may reserve, which they mostly do not use.
+const (
+	defaultStore = 2 << 30
+	allStore     = 1 << 42
+)
+
+// DefaultProject is where a session and a worker meet that name no project.
+const DefaultProject = "main"
+
+// Config says where a hub is.
+type Config struct {
+	Root   home.Root
+	Dir    string // in the state directory
+	Name   string // of the machine
+	Listen string // host:port
+	Store  int64  // bytes that what workers tell may take in a project, and parts of folders as many; 0: 2 GiB
+	Log    *slog.Logger
+}
+
+// Hub is a running hub. Its methods may be called by several goroutines.
+type Hub struct {
+	cfg     Config
+	members *members
+	server  *server.Server
+	pin     string // empty: no TLS
+	unlock  func()
+
+	mu       sync.Mutex
+	accounts map[string]*server.Account // guarded by mu
+	ensured  map[string]bool            // projects whose streams are there; guarded by mu
+}
+
+// Open starts a hub. A second one in the same folder is refused.
+func Open(ctx context.Context, c Config) (_ *Hub, err error) {
+	if c.Store <= 0 {
+		c.Store = defaultStore
+	}
+	h := &Hub{cfg: c, accounts: map[string]*server.Account{}, ensured: map[string]bool{}}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("open hub: listen at %.100q: %w", c.Listen, err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil || number < 0 || number > 65535 {
+		return nil, fmt.Errorf("open hub: listen at %.100q: the port is not a number", c.Listen)
+	}
+	if number == 0 {
+		number = server.RANDOM_PORT
+	}
+	if err := h.lock(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.unlock()
+		}
+	}()
+	if h.members, err = openMembers(c.Root, c.Dir); err != nil {
+		return nil, err
+	}
+	o := &server.Options{
+		ServerName: "drover-" + c.Name, Host: host, Port: number, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: filepath.Join(c.Dir, "jetstream"), JetStreamMaxStore: allStore, JetStreamMaxMemory: 64 << 20,
+		MaxPayload: wire.MaxMessage + 64<<10, MaxPending: 64 << 20, MaxConn: maxMembers, MaxControlLine: 8 << 10,
+		PingInterval: wire.HeartBeat, MaxPingsOut: 2, WriteDeadline: 10 * time.Second,
+		AlwaysEnableNonce: true, CustomClientAuthentication: h, NoSystemAccount: false,
+	}
+	if !link.Loopback(host) {
+		cert, pin, err := h.certificate()
+		if err != nil {
+			return nil, err
+		}
+		h.pin, o.TLS = pin, true
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}
+	}
+	if h.server, err = server.NewServer(o); err != nil {
+		return nil, fmt.Errorf("open hub: %w", err)
+	}
+	h.server.SetLogger(logger{c.Log}, false, false)
+	h.server.Start()
+	if !h.server.ReadyForConnections(ready) {
+		h.server.Shutdown()
+		return nil, fmt.Errorf("open hub: it does not listen at %s (is the port taken?)", c.Listen)
+	}
+	return h, nil
+}
+
+// lock makes the folder, and takes it for this process.
+func (h *Hub) lock() error {
+	if err := h.cfg.Root.Ensure(); err != nil {
+		return err
+	}
+	if err := h.cfg.Root.Below().Mkdir(h.cfg.Dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("open hub: %w", err)
+	}
+	f, err := h.cfg.Root.Below().Open(filepath.Join(h.cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open hub: %w", err)
+	}
+	if err := home.Flock(f); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w", h.cfg.Dir, err)
+	}
+	h.unlock = func() { _ = f.Close() }
+	return nil
+}
+
+// About is what a running hub has written down for other processes of its user.
+type About struct {
+	Address string `json:"address"`
+	Pin     string `json:"certificate,omitempty"` // SHA-256 of that of its authority; empty: no TLS
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+}
+
+func aboutFile(dir string) string { return filepath.Join(dir, "hub.json") }
+func joinFile(dir string) string  { return filepath.Join(dir, "session.join") }
+
+// Describe writes down where the hub is, and a line by which sessions of this user join it.
+func (h *Hub) Describe(ctx context.Context, version string) error {
+	data, err := json.Marshal(About{h.Address(), h.pin, os.Getpid(), version})
+	if err == nil {
+		err = h.cfg.Root.WriteAtomic(aboutFile(h.cfg.Dir), data)
+	}
+	if err != nil {
+		return fmt.Errorf("describe hub: %w", err)
+	}
+	if old, err := h.cfg.Root.ReadFile(joinFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
+		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
+			j.Address = h.Address()
+			return errors.Join(h.ensure(ctx, DefaultProject), h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n")))
+		}
+	}
+	j, err := h.Join(ctx, DefaultProject, link.RoleSession, "")
+	if err != nil {
+		return err
+	}
+	return h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n"))
+}
+
+// ErrNone is wrapped by errors that say that the user has no hub.
+var ErrNone = errors.New("there is no hub (start one: `drover hub`)")
+
+// Own is how sessions of this user join the hub of a folder.
+func Own(root home.Root, dir string) (link.Join, error) {
+	data, err := root.ReadFile(joinFile(dir), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return link.Join{}, ErrNone
+	}
+	if err != nil {
+		return link.Join{}, fmt.Errorf("find hub: %w", err)
+	}
+	return link.ParseJoin(string(data))
+}
+
+// Invite makes a line that lets a role into a project of a running hub of this user, from another
+// process. address is where others reach the hub; empty: where it listens.
+func Invite(ctx context.Context, root home.Root, dir, project, role, address string) (link.Join, error) {
+	data, err := root.ReadFile(aboutFile(dir), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return link.Join{}, ErrNone
+	}
+	var about About
+	if err == nil {
+		err = json.Unmarshal(data, &about)
+	}
+	if err != nil {
+		return link.Join{}, fmt.Errorf("find hub: %w", err)
+	}
+	m, err := openMembers(root, dir)
+	if err != nil {
+		return link.Join{}, err
+	}
+	own, err := m.admit(project, link.RoleSession)
+	if err != nil {
+		return link.Join{}, err
+	}
+	join := link.Join{Address: about.Address, Project: project, Token: own, Pin: about.Pin}
+	defer func() { _ = root.Below().Remove(m.file(own)) }() // it has no more use
+	l, err := link.Open(ctx, link.Options{Role: link.RoleSession, Name: "invite", Join: join})
+	if err != nil {
+		return link.Join{}, err
+	}
+	defer l.Close()
+	if err := link.Ensure(ctx, l.JS, defaultStore); err != nil {
+		return link.Join{}, err
+	}
+	if join.Token, err = m.admit(project, role); err != nil {
+		return link.Join{}, err
+	}
+	if address != "" {
+		join.Address = address
+	}
+	return join, nil
+}
+
+// Close ends the hub. What it has promised to carry is in its folder.
+func (h *Hub) Close() {
+	h.server.Shutdown()
+	h.server.WaitForShutdown()
+	h.unlock()
+}
+
+// Address is where it listens.
+func (h *Hub) Address() string { return h.server.Addr().String() }
+
+// TLS reports whether it speaks TLS.
+func (h *Hub) TLS() bool { return h.pin != "" }
+
+func (h *Hub) log(text string) { h.cfg.Log.Warn(text) }
+
+// account is that of a project, with JetStream.
+func (h *Hub) account(project string) (*server.Account, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.accounts[project]; a != nil {
+		return a, nil
+	}
+	a, fresh := h.server.LookupOrRegisterAccount("DROVER_" + project)
+	if fresh {
+		if err := a.EnableJetStream(nil, nil); err != nil {
+			return nil, fmt.Errorf("open project %s: %w", project, err)
+		}
+	}
+	h.accounts[project] = a
+	return a, nil
+}
+
+// Join makes a line that lets a role into a project. address is where others reach the hub; empty:
+// where it listens.
+func (h *Hub) Join(ctx context.Context, project, role, address string) (link.Join, error) {
+	secret, err := h.members.admit(project, role)
+	if err != nil {
+		return link.Join{}, err
+	}
+	j := link.Join{Address: address, Project: project, Token: secret, Pin: h.pin}
+	if address == "" {
+		j.Address = h.Address()
+	}
+	return j, h.ensure(ctx, project)
+}
+
+// ensure makes the streams of a project.
+func (h *Hub) ensure(ctx context.Context, project string) error {
+	h.mu.Lock()
+	done := h.ensured[project]
+	h.mu.Unlock()
+	if done {
+		return nil
+	}
+	secret := h.members.temporary(project)
+	defer h.members.expel(secret)
+	conn, err := nats.Connect("", nats.InProcessServer(h.server), nats.Token(secret), nats.Name(link.RoleSession+".hub"))
+	if err != nil {
+		return fmt.Errorf("open project %s: %w", project, err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("open project %s: %w", project, err)
+	}
+	if err := link.Ensure(ctx, js, h.cfg.Store); err != nil {
+		return fmt.Errorf("open project %s: %w", project, err)
+	}
+	h.mu.Lock()
+	h.ensured[project] = true
+	h.mu.Unlock()
+	return nil
+}
+
+// logger takes what the server wants to tell.
+type logger struct{ to *slog.Logger }
+
+func (l logger) Noticef(string, ...any)            {}
+func (l logger) Debugf(string, ...any)             {}
+func (l logger) Tracef(string, ...any)             {}
+func (l logger) Warnf(format string, args ...any)  { l.to.Warn(fmt.Sprintf(format, args...)) }
+func (l logger) Errorf(format string, args ...any) { l.to.Error(fmt.Sprintf(format, args...)) }
+func (l logger) Fatalf(format string, args ...any) { l.to.Error(fmt.Sprintf(format, args...)) }

@@ -1,0 +1,204 @@
+// Package link connects sessions and workers to a hub: an embedded one or a cluster of NATS.
+//
+// A [Link] is one connection with the streams and buckets of a project on it. It promises that
+// what it has published is in a stream, or says so, and that it connects again by itself, with
+// pauses that differ from machine to machine. It knows nothing of claims.
+package link
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/wire"
+)
+
+// Roles of a connection.
+const (
+	RoleSession = "session"
+	RoleWorker  = "worker"
+)
+
+// Options say how to connect.
+type Options struct {
+	Role string
+	Name string // of the worker, or of the session
+	Join Join
+	// Cluster is a URL of a NATS cluster instead of a hub, and Creds the file with credentials for it.
+	Cluster string
+	Creds   string
+	// Dial opens the connection instead of a call to the address; nil: by TCP.
+	Dial func() (net.Conn, error)
+	// Seed signs as this key, by which a hub knows a worker again. Nil: without.
+	Seed *Key
+	// Changed is told when the connection is lost, with the reason, and with nil when it is there again.
+	Changed func(err error)
+}
+
+// Link is a connection to a hub. Its methods may be called by several goroutines.
+type Link struct {
+	Conn *nats.Conn
+	JS   jetstream.JetStream
+	o    Options
+}
+
+// Pauses between tries to connect again.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+type dialer struct{ dial func() (net.Conn, error) }
+
+func (d dialer) Dial(string, string) (net.Conn, error) { return d.dial() }
+
+// Open connects. ctx limits the first try only.
+func Open(ctx context.Context, o Options) (*Link, error) {
+	changed := func(err error) {
+		if o.Changed != nil {
+			o.Changed(err)
+		}
+	}
+	opts := []nats.Option{
+		nats.Name(o.Role + "." + o.Name),
+		nats.CustomInboxPrefix("_INBOX_" + o.Role + "_" + o.Name),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(func(tries int) time.Duration {
+			pause := min(firstPause<<min(tries, 10), lastPause)
+			return pause/2 + rand.N(pause) //nolint:gosec // no secret: so that all do not come at once
+		}),
+		nats.PingInterval(wire.HeartBeat), nats.MaxPingsOutstanding(2),
+		nats.IgnoreAuthErrorAbort(), nats.PermissionErrOnSubscribe(true),
+		nats.ReconnectBufSize(-1), // nothing is said to be sent that waits in this process
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			changed(cmp.Or(err, errors.New("the hub has closed the connection")))
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { changed(nil) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // each call gets its own error
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		opts = append(opts, nats.Timeout(max(time.Millisecond, time.Until(deadline))))
+	}
+	if o.Dial != nil {
+		opts = append(opts, nats.SetCustomDialer(dialer{o.Dial}))
+	}
+	url := o.Cluster
+	if url == "" {
+		url = "nats://" + o.Join.Address
+		opts = append(opts, nats.Token(o.Join.Token))
+		if o.Join.Pin != "" {
+			url = "tls://" + o.Join.Address
+			opts = append(opts, nats.Secure(o.Join.tls()))
+		}
+		if o.Seed != nil {
+			opts = append(opts, nats.Nkey(o.Seed.Public, o.Seed.Sign))
+		}
+	} else if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	conn, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to hub %s: %w", cmp.Or(o.Cluster, o.Join.Address), explain(err))
+	}
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(10*time.Second))
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to hub: %w", err)
+	}
+	return &Link{conn, js, o}, nil
+}
+
+func explain(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("%w (get a join line from the hub: `drover hub join`)", err)
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("%w (is the hub up? `drover hub status` there says)", err)
+	}
+	return err
+}
+
+// Close closes the connection.
+func (l *Link) Close() { l.Conn.Close() }
+
+// Ensure makes the streams and buckets of the project, or finds them. A worker must not, and
+// finds what a hub or a session has made.
+// most limits the bytes of what workers tell, and of parts of folders, each.
+func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
+	streams := []jetstream.StreamConfig{
+		{Name: wire.Offers, Subjects: []string{"drover.offer.>"}, MaxBytes: 64 << 20},
+		{Name: wire.Events, Subjects: []string{"drover.event.>"}, MaxBytes: most},
+		{Name: wire.Commands, Subjects: []string{"drover.worker.>"}, MaxBytes: 64 << 20},
+	}
+	for _, c := range streams {
+		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, wire.MessagesAge, wire.MaxMessage+(8<<10)
+		c.Discard, c.Duplicates = jetstream.DiscardNew, 2*time.Minute
+		if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
+			return fmt.Errorf("make stream %s: %w", c.Name, err)
+		}
+	}
+	buckets := []jetstream.KeyValueConfig{
+		{Bucket: wire.Workers, TTL: wire.WorkerGone, History: 1, MaxBytes: 16 << 20},
+		{Bucket: wire.Parts, TTL: wire.MessagesAge, History: 1, MaxBytes: most},
+	}
+	for _, c := range buckets {
+		if _, err := js.CreateOrUpdateKeyValue(ctx, c); err != nil {
+			return fmt.Errorf("make bucket %s: %w", c.Bucket, err)
+		}
+	}
+	return nil
+}
+
+// Publish puts a message into a stream and returns when it is there. It tries again until ctx
+// ends: after a lost connection, or while the stream is full. id makes what is published twice
+// count once.
+func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		var opts []jetstream.PublishOpt
+		if id != "" {
+			opts = append(opts, jetstream.WithMsgID(id))
+		}
+		_, err := l.JS.Publish(one, subject, msg, opts...)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return fmt.Errorf("publish: %w", err)
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // no secret
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Ask asks once and waits for the answer, which it reads into out.
+func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, error) {
+	msg, err := wire.Encode(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := l.Conn.RequestWithContext(ctx, subject, msg)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Decode(reply.Data, out)
+}
+
+// NobodyThere reports whether an error says that nobody listens where one has asked.
+func NobodyThere(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
+
+// ConsumerOf is the name of the consumer by which a worker is told what to do.
+func ConsumerOf(worker string) string { return "worker-" + worker }

@@ -1,0 +1,325 @@
+// Package placement places tasks of a session on workers, which are on other machines.
+//
+// A [Fleet] is the side of one session: its connection to the hub, which is opened when the first
+// task needs it, and the tasks that are offered or at work elsewhere. A task on a worker is an
+// ordinary task, whose driver stands for another one there: what the worker tells becomes its
+// output and its end, and what is done to it here is told to the worker.
+//
+// The session alone decides who works on a task. It grants a claim with an epoch, durably and
+// before the worker knows; it refuses whatever comes with another epoch and keeps that as
+// evidence; and it gives a worker up that has not renewed its lease, by the session's own clock.
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/task"
+)
+
+// DefaultLease is for how long a worker may go on without an answer of the session.
+const DefaultLease = 30 * time.Second
+
+// Config configures the fleet of a session.
+type Config struct {
+	Session task.ID
+	// Open connects to the hub.
+	Open  func(ctx context.Context, changed func(error)) (*link.Link, error)
+	Lease time.Duration // 0: [DefaultLease]
+	// Task is a task of the session as it is now.
+	Task func(task.ID) (task.Record, bool)
+	// Refused keeps evidence of what a worker has told with an epoch that does not count.
+	Refused func(Evidence)
+}
+
+// Evidence is something that was refused.
+type Evidence struct {
+	At     time.Time      `json:"at"`
+	Task   task.ID        `json:"task_id"`
+	Worker string         `json:"worker"`
+	Epoch  uint64         `json:"epoch"`
+	Kind   wire.EventKind `json:"kind"`
+	Why    string         `json:"why"`
+	Bytes  int            `json:"bytes,omitempty"` // of output
+	End    *wire.End      `json:"end,omitempty"`
+}
+
+// Fleet is that of one session. Its methods may be called by several goroutines.
+type Fleet struct {
+	cfg Config
+
+	opening sync.Mutex // held while the connection is opened
+
+	mu      sync.Mutex
+	link    *link.Link           // nil: not open yet; guarded by mu
+	problem error                // of the connection; guarded by mu
+	works   map[task.ID]*work    // guarded by mu
+	moved   chan struct{}        // closed when problem changes; guarded by mu
+	stop    func()               // ends the consumer; guarded by mu
+	subs    []*nats.Subscription // guarded by mu
+	closed  bool
+}
+
+// New returns a fleet that has no connection yet.
+func New(c Config) *Fleet {
+	if c.Lease <= 0 {
+		c.Lease = DefaultLease
+	}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}, moved: make(chan struct{})}
+}
+
+// errClosed is returned when a task is placed while the session closes.
+var errClosed = errors.New("the session is closing")
+
+// eventsIdle is after how long without its session the hub forgets up to where it has read; the
+// events themselves stay.
+const eventsIdle = 10 * time.Minute
+
+// pendingEvents limits events that are told and not yet taken, for all tasks together.
+const pendingEvents = 256
+
+// open connects once.
+func (f *Fleet) open(ctx context.Context) (*link.Link, error) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.mu.Lock()
+	l, closed := f.link, f.closed
+	f.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	if closed {
+		return nil, errClosed
+	}
+	l, err := f.cfg.Open(ctx, f.changed)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.listen(ctx, l); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
+	sid := f.cfg.Session
+	var subs []*nats.Subscription
+	for what, answer := range map[string]nats.MsgHandler{wire.AskClaim: f.claimed, wire.AskRenew: f.renewed} {
+		sub, err := l.Conn.Subscribe(wire.Ask(sid, what, "*"), answer)
+		if err != nil {
+			return fmt.Errorf("listen to workers: %w", err)
+		}
+		subs = append(subs, sub)
+	}
+	c, err := l.JS.CreateOrUpdateConsumer(ctx, wire.Events, jetstream.ConsumerConfig{
+		Durable: "session-" + string(sid), FilterSubject: wire.EventOf(sid, "*", "*"),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pendingEvents,
+		InactiveThreshold: eventsIdle,
+	})
+	if err != nil {
+		return fmt.Errorf("listen to workers: %w", err)
+	}
+	consuming, err := c.Consume(f.told, jetstream.PullMaxMessages(pendingEvents), jetstream.ConsumeErrHandler(
+		func(jetstream.ConsumeContext, error) {})) // it goes on by itself
+	if err != nil {
+		return fmt.Errorf("listen to workers: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.link, f.subs = l, subs
+	f.stop = func() {
+		consuming.Stop()
+		<-consuming.Closed()
+	}
+	return nil
+}
+
+func (f *Fleet) changed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.problem = err
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// Close ends the connection. No task of the session runs any more.
+func (f *Fleet) Close() {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.mu.Lock()
+	l, stop := f.link, f.stop
+	f.closed, f.link = true, nil
+	f.mu.Unlock()
+	if l == nil {
+		return
+	}
+	stop()
+	l.Close()
+}
+
+func (f *Fleet) find(id task.ID) *work {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.works[id]
+}
+
+func (f *Fleet) add(w *work) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.works[w.id] = w
+}
+
+func (f *Fleet) remove(w *work) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.works, w.id)
+}
+
+// token is a part of a subject.
+func token(subject string, n int) string {
+	parts := strings.Split(subject, ".")
+	if n >= len(parts) {
+		return ""
+	}
+	return parts[n]
+}
+
+// claimed passes the claim of a worker to the task.
+func (f *Fleet) claimed(m *nats.Msg) {
+	var c wire.Claim
+	_, err := wire.Decode(m.Data, &c)
+	if err == nil && c.Worker != token(m.Subject, 4) {
+		err = errors.New("the claim is in the name of another worker")
+	}
+	if err == nil {
+		_, err = wire.Speaks("worker "+c.Worker, c.Oldest, c.Newest)
+	}
+	w := f.find(c.Task)
+	if err == nil && w == nil {
+		err = errors.New("the task waits for nobody any more")
+	}
+	if err != nil {
+		answer(m, wire.Grant{Refused: err.Error()})
+		return
+	}
+	select {
+	case w.claims <- asked{c, m}:
+	case <-w.over:
+		answer(m, wire.Grant{Refused: errOver.Error()})
+	default: // as many others ask at this moment: the worker asks again
+	}
+}
+
+// answer replies, if the connection lets it: who asks does so again.
+func answer(m *nats.Msg, v any) {
+	if data, err := wire.Encode(v, nil); err == nil {
+		_ = m.Respond(data)
+	}
+}
+
+// renewed answers whether the claims of a worker still count.
+func (f *Fleet) renewed(m *nats.Msg) {
+	var r wire.Renewal
+	if _, err := wire.Decode(m.Data, &r); err != nil || r.Worker != token(m.Subject, 4) {
+		return
+	}
+	out := wire.Renewed{Tasks: make([]wire.Lease, len(r.Tasks))}
+	for i, h := range r.Tasks {
+		if w := f.find(h.Task); w != nil {
+			out.Tasks[i] = w.renew(r.Worker, r.Instance, h.Epoch)
+			continue
+		}
+		rec, ok := f.cfg.Task(h.Task)
+		if ok && !rec.Status.Terminal() && rec.Worker == r.Worker {
+			b, err := readBook(rec.Checkpoint) // it is about to be taken up by this host
+			out.Tasks[i].Valid = err == nil && rec.Away() && b.Valid(r.Worker, r.Instance, h.Epoch) == nil
+		}
+	}
+	answer(m, out)
+}
+
+// unknownTries is how often an event comes again of a task that this host does not have yet.
+const unknownTries = 5
+
+// told passes an event to its task.
+func (f *Fleet) told(m jetstream.Msg) {
+	id, worker := task.ID(token(m.Subject(), 4)), token(m.Subject(), 3)
+	var e wire.Event
+	data, err := wire.Decode(m.Data(), &e)
+	if err != nil {
+		f.refuse(m, Evidence{Task: id, Worker: worker, Why: err.Error()})
+		return
+	}
+	if w := f.find(id); w != nil {
+		select {
+		case w.events <- told{e, data, worker, m}: // it has room for all that is not acknowledged
+			return
+		case <-w.over:
+		}
+	} else if rec, ok := f.cfg.Task(id); ok && rec.Away() && !rec.Status.Terminal() {
+		if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unknownTries {
+			_ = m.NakWithDelay(time.Second)
+			return
+		}
+	}
+	f.refuse(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: errOver.Error(), Bytes: len(data), End: e.End})
+}
+
+// refuse keeps what does not count as evidence. Output is only counted.
+func (f *Fleet) refuse(m jetstream.Msg, e Evidence) {
+	e.At = time.Now().UTC()
+	if f.cfg.Refused != nil {
+		f.cfg.Refused(e)
+	}
+	_ = m.Ack() // what is not acknowledged comes again
+}
+
+// Workers are those that the hub knows, by name.
+func (f *Fleet) Workers(ctx context.Context) ([]wire.Worker, error) {
+	l, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return List(ctx, l.JS)
+}
+
+// List reads what each worker says of itself, by name.
+func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
+	kv, err := js.KeyValue(ctx, wire.Workers)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	keys, err := kv.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	defer func() { _ = keys.Stop() }()
+	var out []wire.Worker
+	for k := range keys.Keys() {
+		entry, err := kv.Get(ctx, k)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list workers: %w", err)
+		}
+		var w wire.Worker
+		if _, err := wire.Decode(entry.Value(), &w); err != nil || w.Name != k {
+			continue // a stranger's
+		}
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b wire.Worker) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}

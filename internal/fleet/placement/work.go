@@ -1,0 +1,485 @@
+package placement
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/task"
+)
+
+// Reasons of ends.
+const (
+	reasonWorkerLost task.Reason = "worker_lost" // its worker did not renew its lease
+)
+
+// Patience of a session, beyond what a worker has.
+const (
+	claimQueue   = 64               // claims of one task that wait
+	commandQueue = 64               // commands of one task that wait
+	offerTime    = 20 * time.Second // for the first connection to the hub
+	lookAgain    = 5 * time.Second  // whether the worker that is waited for is there
+)
+
+type asked struct {
+	wire.Claim
+	msg *nats.Msg
+}
+
+type told struct {
+	wire.Event
+	data   []byte
+	worker string
+	msg    jetstream.Msg
+}
+
+// work is one run of a task at workers. One goroutine, that of [Driver.Run], changes it.
+type work struct {
+	f    *Fleet
+	h    task.Host
+	id   task.ID
+	rec  task.Record // when the run began
+	want *Want       // nil: it is taken up
+
+	claims   chan asked
+	events   chan told
+	commands chan wire.Command
+	over     chan struct{} // closed when the run is over
+
+	mu      sync.Mutex
+	book    Book      // guarded by mu; changed by the one goroutine
+	renewal time.Time // of the last answer that gave a lease; guarded by mu
+
+	offer string // that is open; empty: none
+	base  int64  // of the output of the attempt
+	told  string // for people
+}
+
+func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
+	return &work{f: f, h: h, id: rec.ID, rec: rec, want: want, over: make(chan struct{}),
+		claims: make(chan asked, claimQueue), events: make(chan told, pendingEvents), commands: make(chan wire.Command, commandQueue)}
+}
+
+func (w *work) close() {
+	close(w.over)
+	w.f.remove(w)
+	for { // what came too late is evidence, and is not told again
+		select {
+		case t := <-w.events:
+			w.f.refuse(t.msg, w.evidence(t, errOver))
+		default:
+			return
+		}
+	}
+}
+
+func (w *work) evidence(t told, why error) Evidence {
+	return Evidence{Task: w.id, Worker: t.worker, Epoch: t.Epoch, Kind: t.Kind, Why: why.Error(), Bytes: len(t.data), End: t.End}
+}
+
+// renew is called by the connection.
+func (w *work) renew(worker, instance string, epoch uint64) wire.Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.book.Valid(worker, instance, epoch) != nil {
+		return wire.Lease{}
+	}
+	w.renewal = time.Now()
+	return wire.Lease{Valid: true, Output: w.book.Bytes}
+}
+
+// command queues what the worker is to be told.
+func (w *work) command(c wire.Command) error {
+	select {
+	case w.commands <- c:
+		return nil
+	case <-w.over:
+		return fmt.Errorf("task %s has ended", w.id)
+	default:
+		return fmt.Errorf("worker of %s does not take what it is told: it is out of reach (try again)", w.id)
+	}
+}
+
+func (w *work) set(b Book) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.book = b
+}
+
+func (w *work) say(text string) {
+	if text != w.told {
+		w.told = text
+		w.h.Progress(task.Progress{Message: text})
+	}
+}
+
+func (w *work) run(ctx context.Context) (task.Result, error) {
+	w.set(Book{V: bookVersion, Bytes: w.h.Output().Size()})
+	taken := w.rec.Worker != ""
+	if taken {
+		b, err := readBook(w.rec.Checkpoint)
+		if err != nil {
+			return task.Result{}, errors.Join(task.ErrLost, err)
+		}
+		b.Bytes = w.h.Output().Size()
+		w.set(b)
+		w.renewal = time.Now()
+	}
+	first, cancel := context.WithTimeoutCause(ctx, offerTime, errors.New("the hub does not answer"))
+	w.f.add(w) // before anybody can tell of it
+	l, err := w.f.open(first)
+	cancel()
+	if err != nil {
+		if ctx.Err() != nil {
+			return task.Result{}, context.Cause(ctx)
+		}
+		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("place task on %s: %w", w.rec.On, err)}
+	}
+	for {
+		if !taken {
+			if err := w.place(ctx, l); err != nil {
+				return task.Result{}, err
+			}
+		}
+		taken = false
+		res, err := w.follow(ctx, l)
+		again, ok := w.h.(task.Retrier)
+		if r := w.h.Record(); !ok || w.want == nil || !repeats(err) || ctx.Err() != nil || len(r.Attempts) >= r.Retries {
+			return res, err
+		}
+		if err := w.retry(ctx, again, res); err != nil {
+			return task.Result{}, err
+		}
+	}
+}
+
+// repeats reports whether a failed attempt may be tried again: one that ended by itself, or whose
+// worker was lost, if the user has allowed retries.
+func repeats(err error) bool {
+	var fail *task.FailError
+	return errors.As(err, &fail) && slices.Contains([]task.Reason{task.ReasonExit, task.ReasonSignal, reasonWorkerLost}, fail.Reason)
+}
+
+// firstRetry is the pause before the second attempt; it doubles up to lastRetry.
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+func (w *work) retry(ctx context.Context, h task.Retrier, res task.Result) error {
+	n := len(w.h.Record().Attempts)
+	pause := min(firstRetry<<n, lastRetry)
+	now := time.Now().UTC()
+	a := task.Attempt{EndTime: now, ExitCode: res.ExitCode, Signal: res.Signal, OutputBytes: w.h.Output().Size(), Next: now.Add(pause)}
+	return h.Retry(ctx, a, func(ctx context.Context) error {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// place offers the task and returns when a worker has it.
+func (w *work) place(ctx context.Context, l *link.Link) error {
+	w.offer, w.base = rand.Text(), w.h.Output().Size()
+	defer func() { w.offer = "" }()
+	to := wire.OfferLabel(w.rec.On)
+	if w.rec.On == Auto {
+		to = wire.OfferAny
+	}
+	data, err := wire.Encode(wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer}, nil)
+	if err == nil {
+		err = l.Publish(ctx, to, w.offer, data)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
+	}
+	looks, done := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer done()
+	known := make(chan bool)
+	looking.Go(func() { w.look(looks, l, known) })
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx) // whoever claims the offer now is refused
+		case c := <-w.claims:
+			ok, err := w.grant(ctx, c)
+			if err != nil || ok {
+				return err
+			}
+		case t := <-w.events: // of an earlier attempt
+			w.f.refuse(t.msg, w.evidence(t, errStale))
+		case <-w.commands: // nobody is there to be told
+		case k := <-known:
+			w.waiting(k)
+		}
+	}
+}
+
+// look tells now and then whether somebody is there that may take the task.
+func (w *work) look(ctx context.Context, l *link.Link, known chan<- bool) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		short, cancel := context.WithTimeout(ctx, lookAgain)
+		workers, err := List(short, l.JS)
+		cancel()
+		if err == nil {
+			fits := func(one wire.Worker) bool {
+				return w.rec.On == Auto || one.Name == w.rec.On || slices.Contains(one.Labels, w.rec.On)
+			}
+			select {
+			case known <- slices.ContainsFunc(workers, fits):
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *work) waiting(known bool) {
+	switch {
+	case w.rec.On == Auto && known:
+		w.say("waits for a worker")
+	case w.rec.On == Auto:
+		w.say("waits for a worker: none is there")
+	case known:
+		w.say("waits for worker " + w.rec.On)
+	default:
+		w.say(fmt.Sprintf("waits for worker %s: none of that name or label is there", w.rec.On))
+	}
+}
+
+// grant gives the task to who has claimed it, durably before the worker knows.
+func (w *work) grant(ctx context.Context, c asked) (bool, error) {
+	b, fresh, err := w.book.Grant(w.offer, c.Offer, c.Worker, c.Instance)
+	if err != nil {
+		answer(c.msg, wire.Grant{Refused: err.Error()})
+		return false, nil
+	}
+	if fresh {
+		state, err := b.encode()
+		if err != nil {
+			return false, err
+		}
+		p, ok := w.h.(task.Placer)
+		if !ok {
+			return false, errors.New("place task: this runtime has no workers")
+		}
+		if err := p.Placed(ctx, c.Worker, state); err != nil {
+			return false, err
+		}
+		w.mu.Lock()
+		w.book, w.renewal = b, time.Now()
+		w.mu.Unlock()
+	}
+	answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.want.Job})
+	return true, nil
+}
+
+// follow takes in what the worker tells until the task has ended there, or the worker is given up.
+func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
+	w.say("")
+	tick := time.NewTicker(max(w.f.cfg.Lease/10, 10*time.Millisecond))
+	defer tick.Stop()
+	done := ctx.Done()
+	var late <-chan time.Time
+	for {
+		select {
+		case <-done:
+			cause := context.Cause(ctx)
+			if errors.Is(cause, task.ErrClosing) && w.rec.Keep {
+				return task.Result{}, task.ErrDetached
+			}
+			done = nil
+			patience := w.stop(l, cause)
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			late = timer.C
+		case <-late: // the host is closing: the lease ends it
+			return w.silent(ctx, "it has not said in time that it was stopped")
+		case c := <-w.claims: // an answer was lost
+			if b, fresh, err := w.book.Grant("", c.Offer, c.Worker, c.Instance); err == nil && !fresh && w.want != nil {
+				answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.want.Job})
+			} else {
+				answer(c.msg, wire.Grant{Refused: errOther.Error()})
+			}
+		case c := <-w.commands:
+			w.send(l, c)
+		case t := <-w.events:
+			res, ended, err := w.take(ctx, l, t)
+			if ended {
+				return res, err
+			}
+		case <-tick.C:
+			w.mu.Lock()
+			silence := time.Since(w.renewal)
+			w.mu.Unlock()
+			switch {
+			case silence > w.f.cfg.Lease+w.f.cfg.Lease/5: // the worker counts from when it asked
+				return w.silent(ctx, fmt.Sprintf("it has not renewed its lease for %s", silence.Round(time.Second)))
+			case silence > w.f.cfg.Lease/2:
+				w.say(fmt.Sprintf("worker %s is out of reach for %s", w.book.Worker, silence.Round(time.Second)))
+			case w.told != "":
+				w.say("")
+			}
+		}
+	}
+}
+
+// silent gives the worker up. Its claim counts no more, so it ends what it does as soon as it
+// hears of that, or when its lease ends, whichever is first.
+func (w *work) silent(ctx context.Context, why string) (task.Result, error) {
+	w.set(w.book.End())
+	res := task.Result{Left: []task.Survivor{{Task: w.id, Command: w.rec.Command,
+		Why: fmt.Sprintf("worker %s is out of reach: it ends the processes when its lease ends, %s after it was last heard",
+			w.book.Worker, w.f.cfg.Lease)}}}
+	if cause := context.Cause(ctx); cause != nil {
+		return res, cause
+	}
+	return res, &task.FailError{Reason: reasonWorkerLost, Err: fmt.Errorf("worker %s is lost: %s", w.book.Worker, why)}
+}
+
+// closingTime is how long a session that closes waits for a worker.
+const closingTime = 1500 * time.Millisecond
+
+// stop tells the worker to end the task, and returns how long to wait for that.
+func (w *work) stop(l *link.Link, cause error) time.Duration {
+	c := wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Reason: task.ReasonTimeout}
+	var stop *task.StopError
+	if errors.As(cause, &stop) {
+		c.Actor, c.Reason, c.Grace = stop.Cause.Actor, stop.Cause.Reason, stop.Grace
+	}
+	patience := 2 * w.f.cfg.Lease // before that the lease decides
+	if errors.Is(cause, task.ErrClosing) {
+		c.Reason, patience = task.ReasonClosing, closingTime
+		short := time.Second
+		c.Grace = &short
+	}
+	w.send(l, c)
+	return patience
+}
+
+// sendTime is how long one command may take to be in the stream.
+const sendTime = 2 * time.Second
+
+// send tells the worker something. What cannot be said now is said again before anything else.
+func (w *work) send(l *link.Link, c wire.Command) {
+	c.Epoch = w.book.Epoch
+	data, err := wire.Encode(c, nil)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	subject := wire.CommandTo(w.book.Worker, w.rec.Session, w.id)
+	if l.Publish(ctx, subject, "", data) != nil {
+		w.say(fmt.Sprintf("worker %s is out of reach: %s is told to it as soon as it is there", w.book.Worker, c.Kind))
+		_ = w.command(c)
+	}
+}
+
+// take takes in one event.
+func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result, ended bool, err error) {
+	if why := w.book.Valid(t.worker, t.Instance, t.Epoch); why != nil {
+		w.f.refuse(t.msg, w.evidence(t, why))
+		return res, false, nil
+	}
+	switch t.Kind {
+	case wire.Output:
+		part, next, gap := w.book.Take(w.base, t.Offset, t.data)
+		if gap {
+			w.send(l, wire.Command{Kind: wire.Resend, Offset: w.book.Bytes - w.base})
+			break
+		}
+		if len(part) > 0 {
+			if _, err := w.h.Output().Write(part); err != nil {
+				return res, true, w.limited(l, err)
+			}
+			w.set(next)
+			if w.want != nil && w.want.Tee != nil {
+				_, _ = w.want.Tee.Write(part)
+			}
+			if o := w.h.Output(); o.Limit() > 0 && o.Size() >= o.Limit() {
+				err := fmt.Errorf("the output has reached its limit of %d bytes", o.Limit())
+				return res, true, w.limited(l, &task.FailError{Reason: task.ReasonOutputLimit, Err: err})
+			}
+		}
+	case wire.Note:
+		w.say(t.Text)
+	case wire.Ended:
+		if t.End == nil {
+			w.f.refuse(t.msg, w.evidence(t, errors.New("it says that the task has ended, and not how")))
+			return res, false, nil
+		}
+		if missing := w.base + t.End.OutputBytes; missing > w.book.Bytes {
+			// The end is told again behind the output that is missing.
+			w.send(l, wire.Command{Kind: wire.Resend, Offset: w.book.Bytes - w.base})
+			break
+		}
+		w.set(w.book.End())
+		res, err := w.result(ctx, *t.End)
+		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, it is told again
+		return res, true, err
+	}
+	_ = t.msg.Ack()
+	return res, false, nil
+}
+
+// limited ends a task here because of its output; the worker ends it there.
+func (w *work) limited(l *link.Link, why error) error {
+	now := time.Duration(0)
+	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Reason: task.ReasonOutputLimit, Grace: &now})
+	w.set(w.book.End())
+	return why
+}
+
+// result is the end at the worker as the end of the run here.
+func (w *work) result(ctx context.Context, e wire.End) (task.Result, error) {
+	res := task.Result{ExitCode: e.ExitCode, Signal: e.Signal, Signals: e.Sent, Left: e.Left}
+	if cause := context.Cause(ctx); cause != nil && e.Status == task.Killed {
+		return res, cause
+	}
+	why := task.Cause{Reason: task.ReasonError}
+	if e.Cause != nil {
+		why = *e.Cause
+	}
+	switch e.Status {
+	case task.Completed:
+		return res, nil
+	case task.Killed:
+		if why.Actor == task.ByItself || why.Actor == "" {
+			why.Actor = task.ByUnknown
+		}
+		why.Detail = "at worker " + w.book.Worker + ": " + why.Detail
+		return res, errors.Join(task.ErrLost, &task.StopError{Cause: why})
+	}
+	text := e.Error
+	if text == "" {
+		text = string(why.Reason)
+	}
+	return res, &task.FailError{Reason: why.Reason, Err: errors.New(text), Detail: why.Detail}
+}

@@ -1,0 +1,292 @@
+// Package wire has the messages between sessions and workers, and the subjects and streams of
+// NATS that carry them.
+//
+// A session offers a task to workers, a worker claims the offer, and the session grants the
+// claim with an epoch and with the work itself. Whatever the worker then says of the task
+// carries that epoch. The package owns the form of all this, its bounds and its version. It does
+// no I/O.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/task"
+)
+
+// Version is the protocol that this program speaks, and Oldest the oldest one that it
+// understands.
+const (
+	Version = 1
+	Oldest  = 1
+)
+
+// Streams and buckets of a project, each in the account of the project.
+const (
+	Offers   = "DROVER_OFFERS"   // what waits for a worker: a work queue
+	Events   = "DROVER_EVENTS"   // what workers tell sessions: a work queue
+	Commands = "DROVER_COMMANDS" // what sessions tell workers: a work queue
+	Workers  = "drover-workers"  // bucket: what each worker says of itself
+	Parts    = "drover-parts"    // bucket: parts of folders, by their SHA-256
+)
+
+// Bounds.
+const (
+	MaxMessage  = 4 << 20   // bytes of any message
+	MaxChunk    = 256 << 10 // bytes of output in one message
+	MaxAhead    = 16 << 20  // bytes of output that the session has not said to have
+	MaxPart     = 4 << 20   // bytes of a part of a folder
+	MaxLabels   = 16        // of a worker
+	MaxRepos    = 64        // that a worker names
+	OfferWait   = 30 * time.Second
+	HeartBeat   = 5 * time.Second
+	WorkerGone  = 3 * HeartBeat // without a sign of life a worker is not listed any more
+	MessagesAge = 72 * time.Hour
+)
+
+// Subjects. Names of workers and labels are such that they are one token of a subject.
+
+// OfferLabel is where an offer to workers with a label is published. The name of a worker is one of
+// its labels.
+func OfferLabel(label string) string { return "drover.offer.label." + label }
+
+// OfferAny is where an offer to all workers is published.
+const OfferAny = "drover.offer.any"
+
+// Ask is where a worker asks a session: claim or renew.
+func Ask(session task.ID, what, worker string) string {
+	return "drover.session." + string(session) + "." + what + "." + worker
+}
+
+// What a worker asks.
+const (
+	AskClaim = "claim"
+	AskRenew = "renew"
+)
+
+// EventOf is where a worker tells a session of a task.
+func EventOf(session task.ID, worker string, id task.ID) string {
+	return "drover.event." + string(session) + "." + worker + "." + string(id)
+}
+
+// CommandTo is where a session tells a worker what to do about a task.
+func CommandTo(worker string, session, id task.ID) string {
+	return "drover.worker." + worker + "." + string(session) + "." + string(id)
+}
+
+// CallOf is where a worker is asked for one call of a tool in the folder of a task.
+func CallOf(worker string, id task.ID) string { return "drover.call." + worker + "." + string(id) }
+
+// names are of workers, labels and projects.
+//
+//rules:constant never changed after this line
+var names = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// CheckName refuses a name that is not one token of a subject.
+func CheckName(what, name string) error {
+	if !names.MatchString(name) {
+		return fmt.Errorf("%s %.80q: use small letters, digits and -, at most 63", what, name)
+	}
+	return nil
+}
+
+// Worker is what a worker says of itself, every [HeartBeat].
+type Worker struct {
+	Name     string   `json:"name"`
+	Instance string   `json:"instance"` // of this start of the worker
+	Oldest   int      `json:"protocol_oldest"`
+	Newest   int      `json:"protocol_newest"`
+	Version  string   `json:"version"` // of the program
+	System   string   `json:"system"`  // such as linux/amd64
+	Labels   []string `json:"labels,omitempty"`
+	Capacity int      `json:"capacity"` // tasks at the same time
+	Load     float64  `json:"load"`     // of the machine, per processor; negative: not known
+	Repos    []string `json:"repositories,omitempty"`
+	Tasks    []Doing  `json:"tasks,omitempty"`
+	Draining bool     `json:"draining,omitempty"`
+}
+
+// Doing is a task that a worker does.
+type Doing struct {
+	Session task.ID `json:"session_id"`
+	Task    task.ID `json:"task_id"`
+	Name    string  `json:"name"`
+	Epoch   uint64  `json:"epoch"`
+	Since   int64   `json:"for_ms"` // for how long
+}
+
+// Speaks is the protocol for both, or an error that says who is too old.
+func Speaks(who string, oldest, newest int) (int, error) {
+	switch v := min(newest, Version); {
+	case newest < Oldest:
+		return 0, fmt.Errorf("%s speaks protocol %d, this program %d to %d: update it", who, newest, Oldest, Version)
+	case oldest > Version:
+		return 0, fmt.Errorf("%s speaks protocol %d and later, this program %d: update this one", who, oldest, Version)
+	default:
+		return v, nil
+	}
+}
+
+// Offer says that a task waits for a worker. It has nothing of the work: all workers that it is
+// for may read it.
+type Offer struct {
+	Oldest  int     `json:"protocol_oldest"`
+	Newest  int     `json:"protocol_newest"`
+	Session task.ID `json:"session_id"`
+	Task    task.ID `json:"task_id"`
+	Offer   string  `json:"offer"` // a claim names it
+}
+
+// Claim asks for an offered task.
+type Claim struct {
+	Oldest   int     `json:"protocol_oldest"`
+	Newest   int     `json:"protocol_newest"`
+	Task     task.ID `json:"task_id"`
+	Offer    string  `json:"offer"`
+	Worker   string  `json:"worker"`
+	Instance string  `json:"instance"`
+	// Has are commits of the repository that the worker has; asked with the offer's repository.
+	Has []string `json:"has,omitempty"`
+}
+
+// Grant is the answer to a claim. With Refused the task is no longer to be had, and the rest is empty.
+type Grant struct {
+	Refused string        `json:"refused,omitempty"`
+	Epoch   uint64        `json:"epoch,omitempty"`
+	Lease   time.Duration `json:"lease_ns,omitempty"`
+	Job     Job           `json:"job,omitzero"`
+}
+
+// Job is the work: a command, or a folder in which tools of an agent are called.
+type Job struct {
+	Name        string          `json:"name,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Args        []string        `json:"args,omitempty"`
+	Line        string          `json:"line,omitempty"`
+	TTY         bool            `json:"tty,omitempty"`
+	Sandbox     bool            `json:"sandbox,omitempty"`
+	Env         []string        `json:"env,omitempty"` // those named to travel; the rest is the worker's
+	Folder      json.RawMessage `json:"folder,omitempty"`
+	FolderOf    task.ID         `json:"folder_of,omitempty"` // works in the folder of this task there
+	Hands       bool            `json:"hands,omitempty"`     // no command: calls of tools
+}
+
+// Renewal asks for a longer lease of all tasks that a worker does for a session.
+type Renewal struct {
+	Worker   string `json:"worker"`
+	Instance string `json:"instance"`
+	Tasks    []Held `json:"tasks"`
+}
+
+// Held is a claim as its worker has it.
+type Held struct {
+	Task  task.ID `json:"task_id"`
+	Epoch uint64  `json:"epoch"`
+	Told  uint64  `json:"told,omitempty"` // number of its newest event
+}
+
+// Renewed is the answer, in the order of the request.
+type Renewed struct {
+	Tasks []Lease `json:"tasks"`
+}
+
+// Lease is what a session says of a claim.
+type Lease struct {
+	Valid   bool  `json:"valid"`             // false: end it, and say nothing more of it
+	Settled bool  `json:"settled,omitempty"` // its end is recorded: forget it
+	Output  int64 `json:"output_bytes"`      // that the session has
+}
+
+// EventKind is what an event is about.
+type EventKind string
+
+// The kinds of events.
+const (
+	Begun  EventKind = "begun"
+	Output EventKind = "output" // the data are the bytes at Offset
+	Note   EventKind = "note"   // Text is what the worker is doing, for people
+	Ended  EventKind = "ended"
+)
+
+// Event is what a worker tells of a task. Data follow its JSON in the message, see [Encode].
+type Event struct {
+	Kind     EventKind     `json:"kind"`
+	Epoch    uint64        `json:"epoch"`
+	Instance string        `json:"instance"`
+	Offset   int64         `json:"offset,omitempty"`
+	Process  *task.Process `json:"process,omitempty"` // of the worker's machine
+	Sandbox  *task.Sandbox `json:"sandbox,omitempty"`
+	Text     string        `json:"text,omitempty"`
+	End      *End          `json:"end,omitempty"`
+}
+
+// End is how a task ended at its worker.
+type End struct {
+	Status      task.Status       `json:"status"`
+	Cause       *task.Cause       `json:"cause,omitempty"`
+	ExitCode    *int              `json:"exit_code,omitempty"`
+	Signal      string            `json:"signal,omitempty"`
+	Error       string            `json:"error,omitempty"`
+	OutputBytes int64             `json:"output_bytes"`
+	Sent        []task.SignalSent `json:"signals,omitempty"`
+	Left        []task.Survivor   `json:"survivors,omitempty"`
+	Return      json.RawMessage   `json:"return,omitempty"` // of the folder
+	Folder      string            `json:"folder,omitempty"` // why the folder did not come back
+}
+
+// CommandKind is what a session wants of a worker.
+type CommandKind string
+
+// The kinds of commands.
+const (
+	Stop   CommandKind = "stop"
+	Pause  CommandKind = "pause"
+	Resume CommandKind = "resume"
+	Type   CommandKind = "type"   // Text is typed into its terminal
+	Resend CommandKind = "resend" // output from Offset on
+	Drain  CommandKind = "drain"  // of no task: take nothing new
+)
+
+// Command is what a session tells the worker of a task.
+type Command struct {
+	Kind   CommandKind    `json:"kind"`
+	Epoch  uint64         `json:"epoch"`
+	Actor  task.Actor     `json:"actor,omitempty"`
+	Reason task.Reason    `json:"reason,omitempty"`
+	Grace  *time.Duration `json:"grace_ns,omitempty"`
+	Text   string         `json:"text,omitempty"`
+	Offset int64          `json:"offset,omitempty"`
+}
+
+// Encode writes a message: a line of JSON, and data behind it.
+func Encode(v any, data []byte) ([]byte, error) {
+	head, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write message: %w", err)
+	}
+	out := make([]byte, 0, len(head)+1+len(data))
+	out = append(append(append(out, head...), '\n'), data...)
+	if len(out) > MaxMessage {
+		return nil, fmt.Errorf("write message: it has %d bytes, more than the limit of %d", len(out), MaxMessage)
+	}
+	return out, nil
+}
+
+// Decode reads a message into v, and returns the data behind it.
+func Decode(msg []byte, v any) ([]byte, error) {
+	if len(msg) > MaxMessage {
+		return nil, fmt.Errorf("read message: it has %d bytes, more than the limit of %d", len(msg), MaxMessage)
+	}
+	head, data, ok := strings.Cut(string(msg), "\n")
+	if !ok {
+		return nil, errors.New("read message: it has no end of its first line")
+	}
+	if err := json.Unmarshal([]byte(head), v); err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	return []byte(data), nil
+}

@@ -1,0 +1,171 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/task"
+)
+
+// How often leases are renewed, at most and at least.
+const (
+	renewMost  = 5 * time.Second
+	renewLeast = 50 * time.Millisecond
+)
+
+// renew renews the leases of all claims, with one question to each session.
+func (w *Worker) renew(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause(ctx, w.rhythm())
+		for session, held := range w.held() {
+			w.renewOf(ctx, session, held)
+		}
+	}
+}
+
+// rhythm is a sixth of the shortest lease.
+func (w *Worker) rhythm() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := renewMost
+	for _, c := range w.claims {
+		d = min(d, c.lease/6)
+	}
+	if len(w.claims) == 0 { // a claim with a shorter lease may come
+		d = time.Second
+	}
+	return max(d, renewLeast)
+}
+
+func (w *Worker) held() map[task.ID][]*claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[task.ID][]*claim{}
+	for _, c := range w.claims {
+		out[c.session] = append(out[c.session], c)
+	}
+	return out
+}
+
+func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) {
+	r := wire.Renewal{Worker: w.cfg.Name, Instance: w.instance}
+	limit := renewMost
+	for _, c := range held {
+		r.Tasks = append(r.Tasks, wire.Held{Task: c.id, Epoch: c.epoch})
+		limit = min(limit, c.lease/3)
+	}
+	one, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	asked := time.Now() // the session may have counted from any moment after this
+	var out wire.Renewed
+	if _, err := w.cfg.Link.Ask(one, wire.Ask(session, wire.AskRenew, w.cfg.Name), r, &out); err != nil || len(out.Tasks) != len(held) {
+		return // the leases run on
+	}
+	for i, l := range out.Tasks {
+		c := held[i]
+		if !l.Valid {
+			c.drop(errTaken)
+			continue
+		}
+		c.mu.Lock()
+		if c.expires.Stop() { // one that has ended stays so
+			c.expires.Reset(time.Until(asked.Add(c.lease)))
+		}
+		c.mu.Unlock()
+	}
+}
+
+// listen does what sessions tell.
+func (w *Worker) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := w.listenOnce(ctx); err != nil {
+			pause(ctx, pauseFailed)
+		}
+	}
+}
+
+func (w *Worker) listenOnce(ctx context.Context) error {
+	c, err := w.cfg.Link.JS.CreateOrUpdateConsumer(ctx, wire.Commands, jetstream.ConsumerConfig{
+		Durable: link.ConsumerOf(w.cfg.Name), FilterSubject: "drover.worker." + w.cfg.Name + ".>",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
+	})
+	if err != nil {
+		return err
+	}
+	msgs, err := c.Messages(jetstream.PullMaxMessages(64))
+	if err != nil {
+		return err
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)()
+	for {
+		m, err := msgs.Next()
+		if err != nil {
+			return err
+		}
+		w.told(m)
+		_ = m.Ack()
+	}
+}
+
+// told does what one message says, if it is about a claim that the worker has.
+func (w *Worker) told(m jetstream.Msg) {
+	var cmd wire.Command
+	if _, err := wire.Decode(m.Data(), &cmd); err != nil {
+		w.cfg.Log.Warn("a command cannot be read", "error", err)
+		return
+	}
+	if cmd.Kind == wire.Drain {
+		w.Drain()
+		return
+	}
+	id := task.ID(last(m.Subject()))
+	w.mu.Lock()
+	c := w.claims[id]
+	w.mu.Unlock()
+	if c == nil || c.epoch != cmd.Epoch {
+		return // of a claim that has ended
+	}
+	c.mu.Lock()
+	local := string(c.local)
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
+	defer cancel()
+	var err error
+	switch cmd.Kind {
+	case wire.Stop:
+		w.stop(c, cmd)
+	case wire.Pause:
+		_, err = w.cfg.API.Pause(ctx, []string{local})
+	case wire.Resume:
+		_, err = w.cfg.API.Resume(ctx, control.ResumeRequest{Ref: local})
+	case wire.Type:
+		_, err = w.cfg.API.Send(ctx, control.SendRequest{Ref: local, Text: cmd.Text, Raw: true})
+	case wire.Resend:
+		select {
+		case <-c.resend:
+		default:
+		}
+		select {
+		case c.resend <- cmd.Offset:
+		default:
+		}
+	}
+	if err != nil {
+		w.cfg.Log.Warn("a command of a session has failed", "command", cmd.Kind, "task", id, "error", err)
+	}
+}
+
+func last(subject string) string {
+	for i := len(subject) - 1; i >= 0; i-- {
+		if subject[i] == '.' {
+			return subject[i+1:]
+		}
+	}
+	return subject
+}

@@ -1,0 +1,616 @@
+// Package worker takes tasks of sessions on other machines and has them done by a session of
+// this one.
+//
+// A [Worker] claims what is offered to it, as many tasks at once as it has places, and starts each
+// in its own session, whose keeper ends it should the worker die. It tells the session that has
+// granted the claim what becomes of it: output by offset, and the end. It works on a task only
+// while its lease lasts, which it measures by a clock that no correction of the time moves; when
+// it cannot renew the lease, it ends the task and says nothing more of it. What a task is and how
+// it ended is decided by the session.
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/task"
+)
+
+// Config configures a worker.
+type Config struct {
+	Name     string
+	Labels   []string
+	Capacity int // tasks at the same time; 0: the processors of the machine
+	Version  string
+
+	Link *link.Link
+	API  control.API // the session that does the work
+	Dir  string      // in which tasks work that bring no folder
+	Env  []string    // of tasks
+	Log  *slog.Logger
+}
+
+// Worker is a running worker.
+type Worker struct {
+	cfg      Config
+	instance string
+	places   chan struct{} // one for each task
+
+	tasks sync.WaitGroup // of all claims; Serve waits for it
+
+	mu       sync.Mutex
+	claims   map[task.ID]*claim // guarded by mu
+	draining bool               // takes nothing new; guarded by mu
+	idle     chan struct{}      // closed when it drains and has no task; guarded by mu
+
+	changed chan struct{} // capacity 1: what it does is another
+}
+
+// claim is a task that the worker has.
+type claim struct {
+	session task.ID
+	id      task.ID
+	epoch   uint64
+	lease   time.Duration
+	job     wire.Job
+	since   time.Time
+	drop    context.CancelCauseFunc
+	resend  chan int64 // capacity 1: output from there on is told again
+	free    func()     // gives the place back
+
+	mu      sync.Mutex
+	local   task.ID       // in the worker's session; guarded by mu
+	expires *time.Timer   // guarded by mu
+	early   *wire.Command // a stop that came before the start; guarded by mu
+	stops   sync.WaitGroup
+	receipt task.Receipt // of a stop; guarded by mu
+	ended   bool         // it has no place any more; guarded by mu
+}
+
+// Causes of the end of a claim.
+var (
+	errLease = errors.New("the lease has ended")
+	errTaken = errors.New("the session says that the claim does not count any more")
+	errLeave = errors.New("the worker ends")
+)
+
+// Limits.
+const (
+	claimTries  = 3
+	claimTime   = 5 * time.Second
+	fetchTime   = 20 * time.Second
+	outputWait  = 15 * time.Second
+	endAgain    = 10 * time.Second // until an end that is not recorded is told again
+	leaveTime   = 5 * time.Second  // for the ends of all tasks when the worker ends
+	offerTries  = 50
+	beatLeast   = 200 * time.Millisecond
+	pauseFailed = 2 * time.Second // after the hub has not answered
+)
+
+// New returns a worker that does nothing yet.
+func New(c Config) *Worker {
+	if c.Capacity <= 0 {
+		c.Capacity = runtime.GOMAXPROCS(0)
+	}
+	return &Worker{cfg: c, instance: rand.Text(), places: make(chan struct{}, c.Capacity), claims: map[task.ID]*claim{},
+		idle: make(chan struct{}), changed: make(chan struct{}, 1)}
+}
+
+// sayAgain lets the hub know soon what the worker does.
+func (w *Worker) sayAgain() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it will
+	}
+}
+
+// Serve takes tasks until ctx ends, or until the worker has drained. It returns when none of its tasks is left running.
+func (w *Worker) Serve(ctx context.Context) error {
+	if err := w.alone(ctx); err != nil {
+		return err
+	}
+	loops, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { w.beat(loops) })
+	running.Go(func() { w.renew(loops) })
+	running.Go(func() { w.listen(loops) })
+	for _, subject := range w.subjects() {
+		running.Go(func() { w.pull(loops, consumerName(subject), subject) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-w.idle:
+	}
+	w.leave()
+	cancel()
+	running.Wait()
+	w.tasks.Wait()
+	gone, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	if kv, err := w.cfg.Link.JS.KeyValue(gone, wire.Workers); err == nil {
+		_ = kv.Delete(gone, w.cfg.Name) // or it is forgotten by its age
+	}
+	return nil
+}
+
+// subjects are those of the offers that are for this worker.
+func (w *Worker) subjects() []string {
+	out := []string{wire.OfferAny, wire.OfferLabel(w.cfg.Name)}
+	for _, l := range w.cfg.Labels {
+		if s := wire.OfferLabel(l); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// consumerName is the name of the consumer that all workers share who take the same offers.
+func consumerName(subject string) string {
+	return "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(subject)
+}
+
+// alone refuses to be the second worker of a name.
+func (w *Worker) alone(ctx context.Context) error {
+	kv, err := w.cfg.Link.JS.KeyValue(ctx, wire.Workers)
+	if err != nil {
+		return fmt.Errorf("find workers: %w", err)
+	}
+	entry, err := kv.Get(ctx, w.cfg.Name)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	var other wire.Worker
+	if err == nil {
+		_, err = wire.Decode(entry.Value(), &other)
+	}
+	if err != nil {
+		return fmt.Errorf("find worker %s: %w", w.cfg.Name, err)
+	}
+	if len(other.Tasks) > 0 {
+		w.cfg.Log.Warn("a worker of this name was there a moment ago: its tasks end with their leases", "worker", w.cfg.Name)
+	}
+	return nil
+}
+
+// Drain makes the worker take nothing new, and end when its tasks have ended.
+func (w *Worker) Drain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.draining {
+		return
+	}
+	w.draining = true
+	w.settleDown()
+	w.sayAgain()
+}
+
+// settleDown drops the claims of which only the end is left to be heard, once the worker drains, and
+// lets Serve return when there is no other. The caller holds mu.
+func (w *Worker) settleDown() {
+	if !w.draining {
+		return
+	}
+	busy := false
+	for _, c := range w.claims {
+		c.mu.Lock()
+		if c.ended {
+			c.drop(errLeave)
+		} else {
+			busy = true
+		}
+		c.mu.Unlock()
+	}
+	if busy {
+		return
+	}
+	select {
+	case <-w.idle:
+	default:
+		close(w.idle)
+	}
+}
+
+func (w *Worker) leaving() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.draining
+}
+
+// beat says what the worker is and does, every [wire.HeartBeat].
+func (w *Worker) beat(ctx context.Context) {
+	tick := time.NewTicker(wire.HeartBeat)
+	defer tick.Stop()
+	for {
+		one, cancel := context.WithTimeout(ctx, wire.HeartBeat)
+		if kv, err := w.cfg.Link.JS.KeyValue(one, wire.Workers); err == nil {
+			if data, err := wire.Encode(w.About(), nil); err == nil {
+				_, _ = kv.Put(one, w.cfg.Name, data) // the next beat says it again
+			}
+		}
+		cancel()
+		pause(ctx, beatLeast)
+		select {
+		case <-tick.C:
+		case <-w.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// About is what the worker says of itself.
+func (w *Worker) About() wire.Worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := wire.Worker{Name: w.cfg.Name, Instance: w.instance, Oldest: wire.Oldest, Newest: wire.Version, Version: w.cfg.Version,
+		System: runtime.GOOS + "/" + runtime.GOARCH, Labels: w.cfg.Labels, Capacity: w.cfg.Capacity, Load: load(), Draining: w.draining}
+	for _, c := range w.claims {
+		c.mu.Lock()
+		ended := c.ended
+		c.mu.Unlock()
+		if ended {
+			continue // only its session has to hear of that
+		}
+		out.Tasks = append(out.Tasks, wire.Doing{Session: c.session, Task: c.id, Name: c.job.Name, Epoch: c.epoch,
+			Since: time.Since(c.since).Milliseconds()})
+	}
+	slices.SortFunc(out.Tasks, func(a, b wire.Doing) int { return strings.Compare(string(a.Task), string(b.Task)) })
+	return out
+}
+
+// pull takes the offers of one subject, while there is a place.
+func (w *Worker) pull(ctx context.Context, name, subject string) {
+	for ctx.Err() == nil {
+		if !w.place(ctx) {
+			return
+		}
+		<-w.places // the place is only taken with a task: others may have one first
+		msg, err := w.fetch(ctx, name, subject)
+		if err != nil {
+			if ctx.Err() == nil && w.cfg.Link.Conn.IsConnected() {
+				w.cfg.Log.Warn("offers cannot be read", "subject", subject, "error", err)
+			}
+			pause(ctx, pauseFailed)
+			continue
+		}
+		if msg == nil {
+			continue
+		}
+		if w.leaving() {
+			_ = msg.Nak()
+			return
+		}
+		select {
+		case w.places <- struct{}{}:
+			w.tasks.Go(func() {
+				free := sync.OnceFunc(func() { <-w.places })
+				defer free()
+				w.offered(ctx, msg, free)
+			})
+		default:
+			_ = msg.Nak() // somebody else, or the next free place
+		}
+	}
+}
+
+// place waits for a free place. It returns false when the worker takes nothing more.
+func (w *Worker) place(ctx context.Context) bool {
+	if w.leaving() {
+		return false
+	}
+	select {
+	case w.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// fetch waits for one offer; nil: there was none.
+func (w *Worker) fetch(ctx context.Context, name, subject string) (jetstream.Msg, error) {
+	c, err := w.cfg.Link.JS.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
+		MaxDeliver: offerTries,
+	})
+	if err != nil {
+		return nil, err
+	}
+	one, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	batch, err := c.Fetch(1, jetstream.FetchContext(one))
+	if err != nil {
+		return nil, err
+	}
+	for m := range batch.Messages() {
+		return m, nil
+	}
+	return nil, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// offered claims an offer and does the task.
+func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
+	var o wire.Offer
+	_, err := wire.Decode(msg.Data(), &o)
+	if err == nil {
+		_, err = wire.Speaks("session "+string(o.Session), o.Oldest, o.Newest)
+	}
+	if err != nil {
+		w.cfg.Log.Warn("an offer cannot be read", "error", err)
+		_ = msg.Term()
+		return
+	}
+	var g wire.Grant
+	asked := time.Now()
+	for try := 1; ; try++ {
+		one, cancel := context.WithTimeout(ctx, claimTime)
+		asked = time.Now()
+		_, err = w.cfg.Link.Ask(one, wire.Ask(o.Session, wire.AskClaim, w.cfg.Name), wire.Claim{Oldest: wire.Oldest, Newest: wire.Version,
+			Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance}, &g)
+		cancel()
+		if err == nil || try == claimTries || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil: // the session may come back
+		w.cfg.Log.Warn("an offer cannot be claimed", "task", o.Task, "session", o.Session, "error", err)
+		_ = msg.NakWithDelay(5 * time.Second)
+		return
+	case g.Refused != "":
+		_ = msg.Ack() // it is somebody else's, or nobody's
+		return
+	case g.Epoch == 0 || g.Lease <= 0:
+		_ = msg.Term()
+		return
+	}
+	_ = msg.Ack()
+	w.do(ctx, o, g, asked, free)
+}
+
+// do does a task that was granted. free gives its place back when it has ended here.
+func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.Time, free func()) {
+	life, drop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer drop(nil)
+	c := &claim{session: o.Session, id: o.Task, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(), drop: drop,
+		resend: make(chan int64, 1), free: free}
+	c.expires = time.AfterFunc(time.Until(asked.Add(g.Lease)), func() { drop(errLease) })
+	defer c.expires.Stop()
+	w.mu.Lock()
+	old := w.claims[o.Task]
+	w.claims[o.Task] = c
+	w.mu.Unlock()
+	w.sayAgain()
+	if old != nil {
+		old.drop(errTaken)
+	}
+	defer w.forget(c)
+	rec, err := w.start(life, c)
+	if err != nil {
+		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}, Error: err.Error()})
+		return
+	}
+	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
+	size, err := w.follow(life, c, rec)
+	if err == nil {
+		w.end(life, c, size, w.ended(life, c, size))
+	}
+}
+
+func (w *Worker) forget(c *claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.claims[c.id] == c {
+		delete(w.claims, c.id)
+	}
+	w.settleDown()
+}
+
+// start starts the task in the worker's session.
+func (w *Worker) start(ctx context.Context, c *claim) (task.Record, error) {
+	req := control.StartRequest{
+		Name: c.job.Name, Description: c.job.Description, Cwd: w.cfg.Dir, Env: slices.Concat(w.cfg.Env, c.job.Env),
+		Shell: &control.ShellRequest{Args: c.job.Args, Line: c.job.Line, TTY: c.job.TTY, Sandbox: c.job.Sandbox},
+	}
+	out, err := w.cfg.API.Start(ctx, []control.StartRequest{req})
+	if err != nil {
+		return task.Record{}, err
+	}
+	if out[0].Error != nil {
+		return task.Record{}, out[0].Error
+	}
+	c.mu.Lock()
+	c.local = out[0].Task.ID
+	early := c.early
+	c.mu.Unlock()
+	if early != nil {
+		w.stop(c, *early)
+	}
+	return *out[0].Task, nil
+}
+
+// tell tells the session of the task.
+func (w *Worker) tell(ctx context.Context, c *claim, e wire.Event, data []byte) error {
+	e.Epoch, e.Instance = c.epoch, w.instance
+	msg, err := wire.Encode(e, data)
+	if err != nil {
+		return err
+	}
+	return w.cfg.Link.Publish(ctx, wire.EventOf(c.session, w.cfg.Name, c.id), "", msg)
+}
+
+// follow tells the output until the task has ended, and returns its size.
+func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, error) {
+	if err := w.tell(ctx, c, wire.Event{Kind: wire.Begun, Process: rec.Process}, nil); err != nil {
+		return 0, err
+	}
+	var at int64
+	for {
+		select {
+		case at = <-c.resend:
+		default:
+		}
+		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: wire.MaxChunk, Wait: outputWait})
+		if err != nil {
+			if ctx.Err() != nil {
+				return at, context.Cause(ctx)
+			}
+			return at, err
+		}
+		if len(chunk.Data) > 0 {
+			if err := w.tell(ctx, c, wire.Event{Kind: wire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
+				return at, err
+			}
+			at = chunk.Next
+		}
+		if chunk.Ended {
+			return at, nil
+		}
+	}
+}
+
+// ended is how the task ended in the worker's session.
+func (w *Worker) ended(ctx context.Context, c *claim, size int64) wire.End {
+	c.stops.Wait()
+	r, err := w.cfg.API.Get(ctx, string(c.local))
+	if err != nil {
+		return wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost},
+			Error: "the worker cannot say how it ended: " + err.Error(), OutputBytes: size}
+	}
+	e := wire.End{Status: r.Status, Cause: r.Cause, ExitCode: r.ExitCode, Error: r.Error, OutputBytes: size, Left: r.Survivors}
+	if r.Cause != nil {
+		e.Signal = r.Cause.Signal
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.receipt.Stopped {
+		if s.ID == c.local {
+			e.Sent = s.Signals
+		}
+	}
+	return e
+}
+
+// end tells the end until the session has recorded it, which it says by ending the claim.
+func (w *Worker) end(ctx context.Context, c *claim, size int64, e wire.End) {
+	for {
+		if w.tell(ctx, c, wire.Event{Kind: wire.Ended, Offset: size, End: &e}, nil) != nil {
+			return
+		}
+		c.mu.Lock()
+		c.ended = true
+		c.mu.Unlock()
+		c.free()
+		w.sayAgain()
+		if w.leaving() { // the stream has it
+			return
+		}
+		again := time.NewTimer(endAgain)
+		select {
+		case <-ctx.Done(): // recorded, or of no interest
+			again.Stop()
+			return
+		case <-again.C:
+		case at := <-c.resend:
+			again.Stop()
+			if w.again(ctx, c, at) != nil {
+				return
+			}
+		}
+	}
+}
+
+// again tells the output once more from an offset on.
+func (w *Worker) again(ctx context.Context, c *claim, at int64) error {
+	for {
+		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(c.local), Offset: at, Max: wire.MaxChunk})
+		if err != nil || len(chunk.Data) == 0 {
+			return err
+		}
+		if err := w.tell(ctx, c, wire.Event{Kind: wire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
+			return err
+		}
+		at = chunk.Next
+	}
+}
+
+// cleanup ends the task in the worker's session, if it has not ended.
+func (w *Worker) cleanup(c *claim) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	now := time.Duration(0)
+	_, _ = w.cfg.API.Stop(ctx, control.StopRequest{Refs: []string{string(c.local)}, Grace: &now, Actor: task.ByRuntime,
+		Detail: "its session has given it up, or cannot be reached"})
+	c.stops.Wait()
+}
+
+// leave ends all tasks: first in order, so that their ends are told, and then at once.
+func (w *Worker) leave() {
+	w.Drain()
+	w.mu.Lock()
+	all := slices.Collect(maps.Values(w.claims))
+	w.mu.Unlock()
+	for _, c := range all {
+		grace := time.Second
+		w.stop(c, wire.Command{Actor: task.ByRuntime, Grace: &grace, Reason: task.ReasonClosing})
+	}
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-w.idle:
+	case <-timer.C:
+		for _, c := range all {
+			c.drop(errLeave)
+		}
+	}
+}
+
+// stop stops the task of a claim.
+func (w *Worker) stop(c *claim, cmd wire.Command) {
+	c.mu.Lock()
+	local := c.local
+	if local == "" {
+		c.early = &cmd
+	}
+	c.mu.Unlock()
+	if local == "" {
+		return
+	}
+	c.stops.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r, err := w.cfg.API.Stop(ctx, control.StopRequest{Refs: []string{string(local)}, Grace: cmd.Grace, Actor: cmd.Actor,
+			Detail: "asked for by its session"})
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.receipt.Stopped) == 0 {
+			c.receipt = r
+		}
+	})
+}

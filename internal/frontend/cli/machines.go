@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+)
+
+// machines has other machines do tasks.
+type machines interface {
+	// ServeHub is a hub until ctx ends.
+	ServeHub(ctx context.Context, o Hub) error
+	// Invite makes a line by which a worker, or sessions of another machine, join the user's hub.
+	Invite(ctx context.Context, o Invitation) (string, error)
+	// HubStatus is how the hub is that sessions of this folder use.
+	HubStatus(ctx context.Context) (HubStatus, error)
+	// Work takes tasks of sessions until ctx ends, or until it has drained.
+	Work(ctx context.Context, o Worker) error
+	// Workers are those that the hub knows.
+	Workers(ctx context.Context) ([]wire.Worker, error)
+	// Drain makes a worker take nothing new and end after its tasks.
+	Drain(ctx context.Context, worker string) error
+}
+
+// Hub says where a hub listens.
+type Hub struct {
+	Listen  string
+	Address string // as workers elsewhere reach it; empty: where it listens
+}
+
+// Invitation is for whom a line is made.
+type Invitation struct {
+	Project string
+	Session bool   // for sessions of another machine, not for a worker
+	Address string // as the other machine reaches the hub; empty: where it listens
+}
+
+// HubStatus is how a hub is.
+type HubStatus struct {
+	Address  string   `json:"address"`
+	Project  string   `json:"project,omitempty"`
+	TLS      bool     `json:"tls"`
+	Server   string   `json:"server_version"`
+	Workers  int      `json:"workers"`
+	Waiting  uint64   `json:"offers_waiting"`
+	Untaken  uint64   `json:"events_not_taken"`
+	Bytes    uint64   `json:"stored_bytes"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Worker is how a worker works.
+type Worker struct {
+	Join     string // a line, or a file that has one; empty: the user's own hub
+	Name     string // empty: that of the machine
+	Labels   []string
+	Capacity int // 0: the processors of the machine
+}
+
+func (a *app) hub() *cobra.Command {
+	var o Hub
+	cmd := &cobra.Command{
+		Use:   "hub [--listen ADDR] [--address HOST:PORT]",
+		Short: "Let other machines do tasks: the place where sessions and workers meet",
+		Long: "Run the hub of this user until Ctrl-C: a server of NATS with JetStream in this process, through which sessions\n" +
+			"hand tasks to workers on other machines. It prints the line by which a worker joins; keep that as you keep a\n" +
+			"password. Beyond the loopback address it speaks TLS, with a certificate that it makes at its first start and that\n" +
+			"the line names. See `drover worker` and `drover run --on`.",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return own(cmd.Context(), a.ServeHub(cmd.Context(), o)) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7484", "address and port; port 0 for any")
+	f.StringVar(&o.Address, "address", "", "host and port by which other machines reach it, for the printed line")
+	cmd.AddCommand(a.hubJoin(), a.hubStatus())
+	return cmd
+}
+
+func (a *app) hubJoin() *cobra.Command {
+	var o Invitation
+	cmd := &cobra.Command{
+		Use:               "join [--project NAME] [--session] [--address HOST:PORT]",
+		Short:             "Print a line by which another worker joins the hub",
+		Long:              "Print a line by which a worker joins a project of the running hub, or with --session the sessions of another\nmachine. A worker sees offers of its own project only, and of the work only what it has claimed.",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			line, err := a.Invite(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.Stdout, line)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Project, "project", "main", "small letters, digits and -; a new one is made")
+	f.BoolVar(&o.Session, "session", false, "for the setting workers.hub of another machine, not for a worker")
+	f.StringVar(&o.Address, "address", "", "host and port by which the other machine reaches the hub")
+	return cmd
+}
+
+func (a *app) hubStatus() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "status [--json]",
+		Short:             "Show how the hub is",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.HubStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, s)
+			}
+			secure := "no TLS, this machine only"
+			if s.TLS {
+				secure = "TLS"
+			}
+			_, err = fmt.Fprintf(a.Stdout, "hub at %s (%s), NATS %s, project %s\n%d workers, %d tasks wait for one, %d events not taken yet, %s stored\n",
+				s.Address, secure, s.Server, s.Project, s.Workers, s.Waiting, s.Untaken, size(int64(s.Bytes)))
+			for _, p := range s.Problems {
+				_, _ = fmt.Fprintln(a.Stdout, "problem:", p)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) worker() *cobra.Command {
+	var o Worker
+	cmd := &cobra.Command{
+		Use:   "worker [--hub LINE|FILE] [--name NAME] [--label LABEL]… [--capacity N]",
+		Short: "Take tasks of sessions on other machines, and do them here",
+		Long: "Take tasks from a hub and do them on this machine until Ctrl-C, which ends them. Each is a task of a session of this\n" +
+			"worker too: `drover ps` here shows it, and it ends with the worker. A worker that can reach the session of a task no\n" +
+			"more ends the task when its lease has passed. Without --hub it joins the hub of this user on this machine.",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Name == "" {
+				o.Name = hostName()
+			}
+			return own(cmd.Context(), a.Work(cmd.Context(), o))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see")
+	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of the machine)")
+	f.StringSliceVar(&o.Labels, "label", nil, "further word by which run --on means it, such as gpu")
+	f.IntVar(&o.Capacity, "capacity", 0, "tasks at the same time (default: one for each processor)")
+	return cmd
+}
+
+func (a *app) workers() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "workers [--json]",
+		Short:             "List the workers of the hub, and what each does",
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := a.Workers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if all == nil {
+					all = []wire.Worker{}
+				}
+				return printJSON(a.Stdout, map[string]any{"workers": all})
+			}
+			if len(all) == 0 {
+				_, err := fmt.Fprintln(a.Stderr, "no workers (start one: `drover worker --hub LINE`, with the line of `drover hub join`)")
+				return err
+			}
+			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+			_, _ = fmt.Fprintln(t, "NAME\tTASKS\tLOAD\tLABELS\tSYSTEM\tVERSION\tSTATE")
+			for _, w := range all {
+				state := "ready"
+				if w.Draining {
+					state = "drains"
+				} else if len(w.Tasks) >= w.Capacity {
+					state = "full"
+				}
+				load := "-"
+				if w.Load >= 0 {
+					load = fmt.Sprintf("%.0f%%", 100*w.Load)
+				}
+				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,
+					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state)
+				for _, d := range w.Tasks {
+					_, _ = fmt.Fprintf(t, "  %s\t%s\t\t%s\t\t\t\n", excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40),
+						(time.Duration(d.Since) * time.Millisecond).Round(time.Second))
+				}
+			}
+			return t.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) drain() *cobra.Command {
+	return &cobra.Command{
+		Use:               "drain WORKER",
+		Short:             "Let a worker take nothing new, and end after its tasks",
+		Args:              takes(1, 1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, words []string) error { return a.Drain(cmd.Context(), words[0]) },
+	}
+}
+
+// hostName is the name of the machine as the name of a worker.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "worker"
+	}
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, name)
+	if name = strings.Trim(name, "-"); name == "" {
+		return "worker"
+	}
+	return name[:min(len(name), 63)]
+}
