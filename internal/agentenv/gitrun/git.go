@@ -126,7 +126,26 @@ func (g Git) Feed(ctx context.Context, stdin io.Reader, args ...string) error {
 	return err
 }
 
+// Stream is Run for a call with an output of any size, which goes to out as it comes.
+// The first error of out ends git and is returned. stdin may be nil.
+func (g Git) Stream(ctx context.Context, stdin io.Reader, out io.Writer, args ...string) error {
+	return g.do(ctx, stdin, args, func(end context.CancelCauseFunc) io.Writer { return &sink{out: out, end: end} })
+}
+
 func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, error) {
+	out := &stream{limit: gitOutput}
+	err := g.do(ctx, stdin, args, func(end context.CancelCauseFunc) io.Writer {
+		out.full = func() { end(errFlood) }
+		return out
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.kept.Bytes(), nil
+}
+
+// do calls git. Its output goes to the writer that open returns, who may end git.
+func (g Git) do(ctx context.Context, stdin io.Reader, args []string, open func(context.CancelCauseFunc) io.Writer) error {
 	name := args[0]
 	if name == "worktree" {
 		name += " " + args[1]
@@ -136,22 +155,25 @@ func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("git %s: %w", name, err)
+		return fmt.Errorf("git %s: %w", name, err)
 	}
 	full := []string{"git"}
 	for _, s := range settings() {
 		full = append(full, "-c", s)
 	}
-	out := &stream{limit: gitOutput, full: func() { cancel(errFlood) }}
+	out := open(cancel)
 	errs := &stream{limit: gitErrors, full: func() {}}
 	exit, err := g.call(ctx, append(full, args...), stdin, out, errs)
+	if s, ok := out.(*sink); ok && s.err != nil {
+		err = s.err // git may have ended before it could be
+	}
 	if err == nil && exit.Code == 0 {
-		return out.kept.Bytes(), nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("git %s: %w", name, err)
+		return fmt.Errorf("git %s: %w", name, err)
 	}
-	return nil, &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit)}
+	return &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit)}
 }
 
 // said is the line of git's errors that tells most.
@@ -174,7 +196,7 @@ func said(text string, exit process.Exit) string {
 }
 
 // call starts git in a group of its own and waits until nothing of it is left.
-func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs *stream) (process.Exit, error) {
+func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (process.Exit, error) {
 	var flows sync.WaitGroup // one per stream; waited for before call returns
 	stdout, childOut, err := os.Pipe()
 	if err != nil {
@@ -309,4 +331,20 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 	_, _ = s.kept.Write(p)
 	return n, nil
+}
+
+// sink passes on what is printed up to the first error, and reads the rest for nobody.
+type sink struct {
+	out io.Writer
+	end context.CancelCauseFunc
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.err == nil {
+		if _, s.err = s.out.Write(p); s.err != nil {
+			s.end(s.err)
+		}
+	}
+	return len(p), nil
 }
