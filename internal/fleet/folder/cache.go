@@ -1,0 +1,443 @@
+package folder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+)
+
+// Cache keeps the objects of repositories on a worker, so that the next task of a
+// repository receives only what is new. Work trees do not depend on it after they were made.
+//
+// A cache serves one circle of trust: who may send a manifest can name any commit in it and
+// have its files. Its methods may be called at the same time, by several processes as well.
+type Cache struct {
+	Dir      string        // absolute; made when needed
+	MaxBytes int64         // of all repositories together; 0: 20 GiB
+	MaxAge   time.Duration // since the last use of a repository; 0: 30 days
+}
+
+// Layout of a cache: a folder for each repository with its lock and its bare repository, and
+// the packs that are being received.
+const (
+	reposName    = "repositories"
+	incomingName = "incoming"
+	bareName     = "git"
+	usedName     = "used" // its time is that of the last use
+	haveRefs     = "refs/drover/have/"
+	maxPacks     = 20
+)
+
+func (c *Cache) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(c.Dir)) }
+
+func (c *Cache) path(names ...string) string {
+	return filepath.Join(append([]string{c.Dir}, names...)...)
+}
+
+// mkdirs makes the folders on the way to a path in the cache. The folder that holds the cache exists.
+func (c *Cache) mkdirs(names ...string) error {
+	for i := range len(names) + 1 {
+		if err := c.below().Mkdir(c.path(names[:i]...)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold locks the folder of a repository, which is made if create says so. Closing the
+// file frees it.
+func (c *Cache) hold(ctx context.Context, repo string, create bool) (*os.File, error) {
+	return home.Await(ctx, func() (*os.File, error) {
+		for {
+			if create {
+				if err := c.mkdirs(reposName, repo); err != nil {
+					return nil, err
+				}
+			}
+			f, err := c.lock(c.path(reposName, repo), os.O_RDONLY, 0)
+			if create && errors.Is(err, fs.ErrNotExist) {
+				continue // Trim removed it meanwhile
+			}
+			return f, err
+		}
+	})
+}
+
+// lock opens and locks a file or folder that nobody removes or replaces meanwhile.
+func (c *Cache) lock(path string, flags int, perm fs.FileMode) (*os.File, error) {
+	f, err := c.below().Open(path, flags, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err = home.Flock(f); err == nil {
+		var a, b fs.FileInfo
+		a, err = f.Stat()
+		if err == nil {
+			if b, err = os.Lstat(path); err == nil && !os.SameFile(a, b) {
+				err = fs.ErrNotExist
+			}
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (c *Cache) git(repo string, held *os.File) gitrun.Git {
+	dir := c.path(reposName, repo, bareName)
+	return gitrun.Git{Admin: dir, Tree: dir, Held: held, Vars: plain()}
+}
+
+// plain keeps the configuration of this machine out of work for another: its filters
+// would change files.
+func plain() []string { return []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"} }
+
+// Have lists commits of a repository that the cache has, the newest first; none if it
+// does not know the repository.
+func (c *Cache) Have(ctx context.Context, repo string) ([]string, error) {
+	list, err := c.have(ctx, repo)
+	if err != nil {
+		return nil, fmt.Errorf("read cached repository %s: %w", short(repo), err)
+	}
+	return list, nil
+}
+
+func (c *Cache) have(ctx context.Context, repo string) ([]string, error) {
+	if !hexes(repo, 40) && !hexes(repo, 64) {
+		return nil, fmt.Errorf("%.100q is no identity of a repository", repo)
+	}
+	lock, err := c.hold(ctx, repo, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if _, err := os.Lstat(c.path(reposName, repo, bareName, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	refs, err := c.refs(ctx, c.git(repo, lock))
+	var out []string
+	for _, r := range refs {
+		if _, id, ok := strings.Cut(strings.TrimPrefix(r, haveRefs), "-"); ok && len(out) < maxHave {
+			out = append(out, id)
+		}
+	}
+	return out, err
+}
+
+// refs are those that keep received commits, the newest first.
+func (c *Cache) refs(ctx context.Context, g gitrun.Git) ([]string, error) {
+	text, err := g.Text(ctx, "for-each-ref", "--sort=-refname", "--format=%(refname)", haveRefs)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(text), nil
+}
+
+// keep makes the commits of a manifest the newest that the cache has, and drops the oldest.
+func (c *Cache) keep(ctx context.Context, g gitrun.Git, ids ...string) error {
+	refs, err := c.refs(ctx, g)
+	if err != nil {
+		return err
+	}
+	ids = slices.Compact(slices.Clone(ids))
+	var in strings.Builder
+	left := maxHave - len(ids)
+	for _, ref := range refs {
+		_, id, _ := strings.Cut(strings.TrimPrefix(ref, haveRefs), "-")
+		if slices.Contains(ids, id) || left <= 0 {
+			fmt.Fprintf(&in, "delete %s\n", ref)
+			continue
+		}
+		left--
+	}
+	for _, id := range ids {
+		fmt.Fprintf(&in, "update %s%020d-%s %s\n", haveRefs, time.Now().UnixNano(), id, id)
+	}
+	if err := g.Feed(ctx, strings.NewReader(in.String()), "update-ref", "--stdin"); err != nil {
+		return err
+	}
+	return c.used(g)
+}
+
+func (c *Cache) used(g gitrun.Git) error {
+	path := filepath.Join(filepath.Dir(g.Admin), usedName)
+	return home.WriteBelow(c.below(), path, []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
+}
+
+// ErrLacks is returned, wrapped, by [Cache.Unpack] when the cache no longer has a commit on
+// which the manifest builds: it must be packed anew, with what [Cache.Have] lists now.
+var ErrLacks = errors.New("this machine no longer has a commit on which the transfer builds (pack it again)")
+
+// bring makes sure that the cache has the commits of a manifest. The file, which holds the
+// repository, is closed by the caller.
+func (c *Cache) bring(ctx context.Context, m Manifest, l Limits, s Store) (gitrun.Git, *os.File, error) {
+	lock, err := c.repository(ctx, m)
+	if err != nil {
+		return gitrun.Git{}, nil, err
+	}
+	g := c.git(m.Repo, lock)
+	has, err := c.has(ctx, g, m)
+	if err != nil || has {
+		return g, lock, err
+	}
+	_ = lock.Close() // others need not wait while the parts travel
+	pack, err := c.incoming(ctx, m.Parts)
+	if err != nil {
+		return g, nil, err
+	}
+	defer pack.Close()
+	for received := false; ; received = true {
+		if lock, err = c.repository(ctx, m); err != nil {
+			return g, nil, err
+		}
+		g.Held = lock
+		has, err = c.has(ctx, g, m) // whoever held the file may have brought it
+		if err == nil && !has && !received {
+			_ = lock.Close()
+			if err := download(ctx, pack, m.Parts, s); err != nil {
+				return g, nil, err
+			}
+			continue
+		}
+		if err == nil && !has {
+			err = accept(ctx, g, pack, []string{m.Snapshot}, l)
+		}
+		if err == nil {
+			err = errors.Join(c.tidy(ctx, g), c.below().Remove(pack.Name()))
+		}
+		return g, lock, err
+	}
+}
+
+// repository locks the folder of a repository, with a bare repository in it.
+func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
+	lock, err := c.hold(ctx, m.Repo, true)
+	if err != nil {
+		return nil, err
+	}
+	dir := c.path(reposName, m.Repo, bareName)
+	if _, err = os.Lstat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+		_, err = gitrun.Git{Dir: c.path(reposName, m.Repo), Held: lock, Vars: plain()}.Run(ctx, "init", "-q", "--bare", "--template=",
+			"--object-format="+m.Format, "--initial-branch=none", dir)
+	}
+	if err == nil {
+		err = c.addShallow(dir, m.Shallow)
+	}
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// addShallow adds the commits at which the history ends for the sender.
+func (c *Cache) addShallow(dir string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := shallowOf(dir)
+	if err != nil {
+		return err
+	}
+	list = append(list, ids...)
+	slices.Sort(list)
+	list = slices.Compact(list)
+	if len(list) > 10*maxShallow {
+		return fmt.Errorf("the cached history ends at %d commits, the limit is %d", len(list), 10*maxShallow)
+	}
+	return writeShallow(dir, list)
+}
+
+// has reports whether the commits of a manifest are there with all that they need.
+func (c *Cache) has(ctx context.Context, g gitrun.Git, m Manifest) (bool, error) {
+	for _, id := range m.Needs {
+		if got, err := g.Commit(ctx, id); err != nil || got == "" {
+			return false, errors.Join(fmt.Errorf("%w: %s", ErrLacks, short(id)), err)
+		}
+	}
+	got, err := g.Commit(ctx, m.Snapshot)
+	if err != nil {
+		return false, err
+	}
+	if got != "" && connected(ctx, g, []string{m.Snapshot}) == nil {
+		return true, nil
+	}
+	if len(m.Parts) == 0 {
+		return false, fmt.Errorf("%w: %s", ErrLacks, short(m.Snapshot))
+	}
+	return false, nil
+}
+
+// tidy joins the packs when they have become many. Work trees have their own links to the old ones.
+func (c *Cache) tidy(ctx context.Context, g gitrun.Git) error {
+	names, err := c.below().Names(filepath.Join(g.Admin, "objects", "pack"))
+	if err != nil || len(names) < maxPacks*2 {
+		return err
+	}
+	_, err = g.Run(ctx, "repack", "-d", "-q", "--geometric=2")
+	return err
+}
+
+// incoming opens the file for the parts of a pack. It is locked until it is closed.
+func (c *Cache) incoming(ctx context.Context, parts []Part) (*os.File, error) {
+	sum := sha256.New()
+	for _, p := range parts {
+		_, _ = io.WriteString(sum, p.Digest)
+	}
+	if err := c.mkdirs(incomingName); err != nil {
+		return nil, err
+	}
+	path := c.path(incomingName, hex.EncodeToString(sum.Sum(nil)))
+	return home.Await(ctx, func() (*os.File, error) {
+		for {
+			f, err := c.lock(path, os.O_RDWR|os.O_CREATE, 0o600)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+		}
+	})
+}
+
+// download receives parts into a file, behind those that an earlier attempt left there.
+func download(ctx context.Context, f *os.File, parts []Part, s Store) error {
+	n, err := resume(f, parts)
+	if err != nil {
+		return err
+	}
+	if err := receive(ctx, s, parts[n:], f); err != nil {
+		if n > 0 {
+			err = fmt.Errorf("behind %d parts that are here already: %w", n, err)
+		}
+		return err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
+}
+
+// resume finds how many parts a file begins with, and cuts off what follows.
+func resume(f *os.File, parts []Part) (n int, err error) {
+	at, buf := int64(0), make([]byte, PartBytes)
+	for _, p := range parts {
+		if _, err := io.ReadFull(f, buf[:p.Bytes]); err != nil || digestOf(buf[:p.Bytes]) != p.Digest {
+			break
+		}
+		at += p.Bytes
+		n++
+	}
+	if err := f.Truncate(at); err != nil {
+		return 0, err
+	}
+	_, err = f.Seek(at, io.SeekStart)
+	return n, err
+}
+
+// Trim removes the repositories that were not used for MaxAge, and the least recently used
+// while all have more than MaxBytes. What is in use stays. It returns the bytes that are left.
+func (c *Cache) Trim(ctx context.Context) (int64, error) {
+	left, err := c.trim(ctx)
+	if err != nil {
+		return left, fmt.Errorf("trim the cache of repositories %s: %w", c.Dir, err)
+	}
+	return left, nil
+}
+
+type cached struct {
+	name  string
+	bytes int64
+	used  time.Time
+}
+
+func (c *Cache) trim(ctx context.Context) (left int64, err error) {
+	maxBytes, maxAge := c.MaxBytes, c.MaxAge
+	if maxBytes <= 0 {
+		maxBytes = 20 << 30
+	}
+	if maxAge <= 0 {
+		maxAge = 30 * 24 * time.Hour
+	}
+	var all []cached
+	for _, kind := range []string{reposName, incomingName} {
+		names, err := c.below().Names(c.path(kind))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, n := range names {
+			e := c.look(filepath.Join(kind, n))
+			left += e.bytes
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b cached) int { return a.used.Compare(b.used) })
+	for _, e := range all {
+		if err := context.Cause(ctx); err != nil {
+			return left, err
+		}
+		if left <= maxBytes && time.Since(e.used) < maxAge {
+			continue
+		}
+		gone, err := c.drop(e)
+		if err != nil {
+			return left, err
+		}
+		if gone {
+			left -= e.bytes
+		}
+	}
+	return left, nil
+}
+
+// look measures one entry of the cache.
+func (c *Cache) look(name string) cached {
+	e := cached{name: name}
+	info, err := c.below().Lstat(c.path(name))
+	if err != nil {
+		return e
+	}
+	e.used = info.ModTime()
+	if !info.IsDir() {
+		e.bytes = info.Size()
+		return e
+	}
+	if info, err := c.below().Lstat(c.path(name, usedName)); err == nil {
+		e.used = info.ModTime()
+	}
+	if f, err := c.below().Folder(c.path(name)); err == nil {
+		f.Files(func(info fs.FileInfo) { e.bytes += info.Size() })
+		f.Close()
+	}
+	return e
+}
+
+// drop removes an entry that nobody uses.
+func (c *Cache) drop(e cached) (bool, error) {
+	f, err := c.lock(c.path(e.name), os.O_RDONLY, 0)
+	if errors.Is(err, home.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return true, c.below().RemoveAll(c.path(e.name))
+}

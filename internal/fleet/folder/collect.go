@@ -1,0 +1,232 @@
+package folder
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+)
+
+// Return says what comes back from another machine. It is made by [Cache.Collect];
+// [Receive] checks all of it.
+type Return struct {
+	V        int      `json:"v"`
+	Commit   string   `json:"commit"`           // of the manifest
+	Snapshot string   `json:"snapshot"`         // of the manifest
+	Result   string   `json:"result,omitempty"` // the commit that comes back; empty: nothing was changed or committed
+	Head     string   `json:"head,omitempty"`   // the last commit of the task; empty: it made none
+	Parts    []Part   `json:"parts,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // what does not come back; for people
+}
+
+// ReadReturn reads what comes back as JSON and checks it.
+func ReadReturn(data []byte, l Limits) (r Return, err error) {
+	if err = decode(data, &r); err == nil {
+		err = r.check(l.orDefault())
+	}
+	if err != nil {
+		return Return{}, fmt.Errorf("read what comes back of a folder: %w", err)
+	}
+	return r, nil
+}
+
+func (r Return) check(l Limits) error {
+	if r.V != version {
+		return fmt.Errorf("its format is %d, this program knows %d (use the same version on both machines)", r.V, version)
+	}
+	digits := len(r.Commit)
+	for what, id := range map[string]string{"commit": r.Commit, "snapshot": r.Snapshot, "result": r.Result, "head": r.Head} {
+		if id == "" && (what == "result" || what == "head") {
+			continue
+		}
+		if digits != 40 && digits != 64 || !hexes(id, digits) {
+			return fmt.Errorf("its %s %q is no object ID", what, short(id))
+		}
+	}
+	if (r.Result == "") != (len(r.Parts) == 0) {
+		return fmt.Errorf("it has %d parts and the result %q", len(r.Parts), short(r.Result))
+	}
+	if err := checkNotes(r.Notes); err != nil {
+		return err
+	}
+	return checkParts(r.Parts, l.PackedBytes)
+}
+
+func (r *Return) note(format string, args ...any) {
+	if len(r.Notes) < maxNotes {
+		r.Notes = append(r.Notes, note(format, args...))
+	}
+}
+
+// Ending describes the commit that [Cache.Collect] makes.
+type Ending struct {
+	Message string    // empty: "Work on another machine"
+	Time    time.Time // when the task ended. A second attempt with the same time makes the same parts
+}
+
+// Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files
+// become a commit on top of the manifest's snapshot, and the commits of HEAD come with
+// it. It does not trust the repository in the folder, which the task may have changed, and
+// changes nothing in it.
+func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (Return, error) {
+	r, err := c.collect(ctx, dir, m, e, l.orDefault(), s)
+	if err != nil {
+		return Return{}, fmt.Errorf("collect what was changed in %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+func (c *Cache) collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (r Return, err error) {
+	if err := m.check(l); err != nil {
+		return r, fmt.Errorf("check the manifest: %w", err)
+	}
+	r = Return{V: version, Commit: m.Commit, Snapshot: m.Snapshot}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return r, err
+	}
+	tmp, remove, err := temporary()
+	if err != nil {
+		return r, err
+	}
+	defer remove()
+	g, err := c.bench(ctx, dir, tmp, m)
+	if err != nil {
+		return r, err
+	}
+	if r.Head, err = headOf(ctx, dir, m); err != nil {
+		r.note("the repository of the work tree cannot be read, so only the files come back, without commits: %v", err)
+	}
+	tree, err := r.tree(ctx, g, m, l)
+	if err != nil {
+		return r, err
+	}
+	if err := r.commit(ctx, g, m, e, tree); err != nil || r.Result == "" {
+		return r, err
+	}
+	if err := checkFiles(ctx, g, r.Result, l); err != nil {
+		return r, err
+	}
+	r.Parts, err = sendPack(ctx, g, []string{r.Result}, []string{m.Commit}, tmp, l, s)
+	return r, err
+}
+
+// bench is a repository of ours for the files of a work tree. It reads the objects of the work tree
+// and of the cache, and nothing else of either.
+func (c *Cache) bench(ctx context.Context, dir, tmp string, m Manifest) (gitrun.Git, error) {
+	admin := filepath.Join(tmp, "git")
+	g := gitrun.Git{Admin: admin, Tree: dir, Index: filepath.Join(tmp, indexName)}
+	_, err := gitrun.Git{Dir: tmp, Vars: plain()}.Run(ctx, "init", "-q", "--bare", "--template=", "--object-format="+m.Format,
+		"--initial-branch=none", admin)
+	if err != nil {
+		return g, err
+	}
+	cache := c.path(reposName, m.Repo, bareName)
+	var lists [][]string
+	for _, from := range []string{cache, filepath.Join(dir, ".git")} {
+		if info, err := os.Lstat(from); err != nil || !info.IsDir() {
+			continue
+		}
+		list, err := shallowOf(from)
+		if err != nil {
+			return g, err
+		}
+		lists = append(lists, list)
+	}
+	if err := writeShallow(admin, slices.Concat(lists...)); err != nil {
+		return g, err
+	}
+	g.Vars = append(
+		plain(),
+		"GIT_OBJECT_DIRECTORY="+filepath.Join(tmp, objectsName),
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+quotePath(filepath.Join(dir, ".git", "objects"))+":"+quotePath(filepath.Join(cache, "objects")),
+	)
+	id, err := g.Commit(ctx, m.Snapshot)
+	if err == nil && id == "" {
+		err = fmt.Errorf("the snapshot %s from which the task began is gone from the work tree and from the cache", short(m.Snapshot))
+	}
+	return g, err
+}
+
+// headOf is the commit of HEAD in a work tree, if it is not that of the manifest.
+func headOf(ctx context.Context, dir string, m Manifest) (string, error) {
+	admin := filepath.Join(dir, ".git")
+	info, err := os.Lstat(admin)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("%s is not a folder", admin)
+	}
+	id, err := gitrun.Git{Admin: admin, Tree: dir}.Commit(ctx, "HEAD")
+	if err != nil || id == m.Commit || !hexes(id, len(m.Commit)) {
+		return "", err
+	}
+	return id, nil
+}
+
+// tree writes the files of the work tree as they are now.
+func (r *Return) tree(ctx context.Context, g gitrun.Git, m Manifest, l Limits) (string, error) {
+	if _, err := g.Run(ctx, "read-tree", m.Snapshot); err != nil {
+		return "", err
+	}
+	untracked, nested, err := others(ctx, g, l, "--exclude-standard")
+	if err != nil {
+		return "", err
+	}
+	if len(nested) > 0 {
+		r.note("these folders are repositories of their own and do not come back: %s", named(nested))
+	}
+	if err := stage(ctx, g, untracked, l); err != nil {
+		return "", err
+	}
+	return g.Text(ctx, "write-tree")
+}
+
+// commit makes the commit that comes back, if there is something.
+func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending, tree string) error {
+	before, err := g.Text(ctx, "rev-parse", m.Snapshot+"^{tree}")
+	if err != nil || before == tree && r.Head == "" {
+		return err
+	}
+	parents := []string{m.Snapshot}
+	if r.Head != "" {
+		straight := false
+		if !m.Changes() {
+			_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Commit, r.Head)
+			if err != nil && !exited(err, 1) {
+				return err
+			}
+			straight = err == nil
+		}
+		if straight { // nothing of the user's is between
+			parents = []string{r.Head}
+			head, err := g.Text(ctx, "rev-parse", r.Head+"^{tree}")
+			if err != nil {
+				return err
+			}
+			if head == tree {
+				r.Result = r.Head
+				return nil
+			}
+		} else {
+			parents = append(parents, r.Head)
+		}
+	}
+	message := e.Message
+	if message == "" {
+		message = "Work on another machine"
+	}
+	stamp := "@" + strconv.FormatInt(e.Time.Unix(), 10) + " +0000"
+	g.Vars = append(g.Vars, "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)
+	args := []string{"commit-tree", tree, "-m", message}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	r.Result, err = g.Text(ctx, args...)
+	return err
+}

@@ -1,0 +1,369 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
+)
+
+// Choice is what [Pack] takes.
+type Choice struct {
+	Have []string // commits that the receiver has, as [Cache.Have] lists them; others than those of this repository do not matter
+
+	// Untracked are patterns of files that are not tracked and travel all the same, also if they are
+	// ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
+	Untracked    []string
+	AllUntracked bool // takes all files that are neither tracked nor ignored
+
+	Limits Limits
+}
+
+// Pack makes what the receiver lacks of the checkout of a folder into parts in the store. It
+// only reads the repository, and may be called at the same time for one. The same
+// content makes the same parts, so after a failure it is called again. Errors
+// name what cannot travel; [ErrNoGit] means that the folder is not in a repository.
+func Pack(ctx context.Context, dir string, c Choice, s Store) (Manifest, error) {
+	m, err := pack(ctx, dir, c, s)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("pack the folder %s: %w", dir, err)
+	}
+	return m, nil
+}
+
+func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err error) {
+	l := c.Limits.orDefault()
+	r, err := open(ctx, dir)
+	if err != nil {
+		return m, err
+	}
+	m = Manifest{V: version, Format: r.format, Commit: r.head, Branch: r.branch, Subdir: r.prefix}
+	if !utf8.ValidString(r.prefix) {
+		return m, fmt.Errorf("the name of the folder %q is not UTF-8 (start from the top of the repository)", r.prefix)
+	}
+	if !branchName(r.branch) {
+		m.Branch = ""
+		m.note("the branch %q has a name that cannot travel; the worker has its commit without a branch", r.branch)
+	}
+	if m.Repo, err = r.identity(ctx); err != nil {
+		return m, err
+	}
+	if m.Shallow, err = r.shallow(); err != nil {
+		return m, err
+	}
+	if len(m.Shallow) > 0 {
+		m.note("this is a shallow clone; the worker gets no more history than it has")
+	}
+	m.Name, m.Mail = r.user(ctx)
+	tmp, remove, err := temporary()
+	if err != nil {
+		return m, err
+	}
+	defer remove()
+	g, err := r.snapshot(ctx, tmp, c, l, &m)
+	if err != nil {
+		return m, err
+	}
+	if m.Needs, err = known(ctx, g, m.Format, c.Have); err != nil {
+		return m, err
+	}
+	if err := checkFiles(ctx, g, m.Snapshot, l); err != nil {
+		return m, err
+	}
+	if err := r.complete(ctx, g, m); err != nil {
+		return m, err
+	}
+	m.Parts, err = sendPack(ctx, g, []string{m.Snapshot}, m.Needs, tmp, l, s)
+	return m, err
+}
+
+func (m *Manifest) note(format string, args ...any) {
+	if len(m.Notes) < maxNotes {
+		m.Notes = append(m.Notes, note(format, args...))
+	}
+}
+
+// snapshot makes commits of what is not committed. They are written to a folder of ours,
+// and the git that is returned sees them. The same files make the same commits.
+func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
+	g := beside(r.git, filepath.Join(r.common, "objects"), filepath.Join(tmp, objectsName),
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false") // its other half would go to the user's
+	g.Index = filepath.Join(tmp, indexName)
+	if err := r.quiet(ctx, m); err != nil {
+		return g, err
+	}
+	if err := copyIndex(filepath.Join(r.admin, "index"), g.Index); err != nil {
+		return g, err
+	}
+	staged, err := g.Text(ctx, "write-tree")
+	if err != nil {
+		return g, err
+	}
+	untracked, err := r.chosen(ctx, g, c, l, m)
+	if err != nil {
+		return g, err
+	}
+	if err := stage(ctx, g, untracked, l); err != nil {
+		return g, err
+	}
+	files, err := g.Text(ctx, "write-tree")
+	if err != nil {
+		return g, err
+	}
+	head, err := g.Text(ctx, "rev-parse", r.head+"^{tree}")
+	if err != nil {
+		return g, err
+	}
+	stamp, err := g.Text(ctx, "show", "-s", "--format=%ct", r.head)
+	if err != nil {
+		return g, err
+	}
+	g.Vars = append(g.Vars, "GIT_AUTHOR_DATE=@"+stamp+" +0000", "GIT_COMMITTER_DATE=@"+stamp+" +0000")
+	m.Snapshot = r.head
+	if staged != head {
+		if m.Index, err = g.Text(ctx, "commit-tree", staged, "-p", r.head, "-m", "Staged changes"); err != nil {
+			return g, err
+		}
+		m.Snapshot = m.Index
+	}
+	if files != staged {
+		m.Snapshot, err = g.Text(ctx, "commit-tree", files, "-p", m.Snapshot, "-m", "Changes that were not committed")
+	}
+	return g, err
+}
+
+// quiet refuses a checkout with conflicts, and says what of an unfinished operation stays here.
+func (r repository) quiet(ctx context.Context, m *Manifest) error {
+	var open []string
+	err := each(ctx, r.git, func(e string) error {
+		if _, name, ok := strings.Cut(e, "\t"); ok && !slices.Contains(open, name) && len(open) < 100 {
+			open = append(open, name)
+		}
+		return nil
+	}, "ls-files", "--unmerged", "-z")
+	if err != nil {
+		return err
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("a merge has left conflicts in %s (resolve and `git add` them, or abort the merge)", named(open))
+	}
+	for _, op := range [][2]string{
+		{"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"}, {"REVERT_HEAD", "revert"}, {"rebase-merge", "rebase"},
+		{"rebase-apply", "rebase"}, {"BISECT_LOG", "bisect"},
+	} {
+		if _, err := os.Lstat(filepath.Join(r.admin, op[0])); err == nil {
+			m.note("a %s is in progress; the worker gets the files as they are, and knows nothing of it", op[1])
+		}
+	}
+	return nil
+}
+
+// copyIndex copies an index with its time: git compares the content of a file that was
+// changed in the second of its entry only if the index is not younger.
+func copyIndex(from, to string) error {
+	source, err := os.OpenRoot(filepath.Dir(from))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	info, err := source.Stat(filepath.Base(from))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data, err := untrusted.Read(source, filepath.Base(from), maxIndex)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", from, err)
+	}
+	if err := home.WriteBelow(saferoot.Near(to), to, data); err != nil {
+		return err
+	}
+	target, err := os.OpenRoot(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = target.Close() }()
+	return target.Chtimes(filepath.Base(to), info.ModTime(), info.ModTime())
+}
+
+const maxIndex = 1 << 30 // bytes
+
+// chosen lists the untracked files that travel.
+func (r repository) chosen(ctx context.Context, g gitrun.Git, c Choice, l Limits, m *Manifest) ([]string, error) {
+	g.Index = filepath.Join(r.admin, "index")
+	var all []string
+	if c.AllUntracked {
+		files, nested, err := others(ctx, g, l, "--exclude-standard")
+		if err != nil {
+			return nil, err
+		}
+		if len(nested) > 0 {
+			m.note("these folders are repositories of their own and do not travel: %s", named(nested))
+		}
+		all = files
+	}
+	if len(c.Untracked) > maxPatterns {
+		return nil, fmt.Errorf("%d patterns choose untracked files, the limit is %d", len(c.Untracked), maxPatterns)
+	}
+	for _, p := range c.Untracked {
+		clean := filepath.Clean(filepath.Join("/", p))[1:]
+		if filepath.IsAbs(p) || strings.ContainsRune(p, 0) || !filepath.IsLocal(p) {
+			return nil, fmt.Errorf("the pattern %q of untracked files does not stay in the folder", p)
+		}
+		spec := ":(top,glob)" + clean
+		if r.prefix != "" {
+			spec = ":(top,glob)" + literal(r.prefix) + "/" + clean
+		}
+		files, nested, err := others(ctx, g, l, "--", spec)
+		if err != nil {
+			return nil, err
+		}
+		if len(nested) > 0 {
+			m.note("these folders are repositories of their own and do not travel: %s", named(nested))
+		}
+		if len(files) == 0 {
+			m.note("no untracked file matches %q", p)
+		}
+		all = append(all, files...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+const maxPatterns = 100
+
+// literal is a path in which no character of a pattern means anything but itself.
+func literal(path string) string {
+	var b strings.Builder
+	for i := range len(path) {
+		if strings.IndexByte(`*?[\`, path[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String()
+}
+
+// known are those of some commits that the repository has.
+func known(ctx context.Context, g gitrun.Git, format string, have []string) ([]string, error) {
+	digits, err := digitsOf(format)
+	if err != nil {
+		return nil, err
+	}
+	var ask strings.Builder
+	for _, id := range have[:min(len(have), maxHave)] {
+		if hexes(id, digits) {
+			ask.WriteString(id + "\n")
+		}
+	}
+	if ask.Len() == 0 {
+		return nil, nil
+	}
+	var out []string
+	err = g.Stream(ctx, strings.NewReader(ask.String()), &lines{end: '\n', each: func(e string) error {
+		if id, ok := strings.CutSuffix(e, " commit"); ok {
+			out = append(out, id)
+		}
+		return nil
+	}}, "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	slices.Sort(out)
+	return slices.Compact(out), err
+}
+
+// complete refuses a partial clone in which objects are missing that would have to travel.
+func (r repository) complete(ctx context.Context, g gitrun.Git, m Manifest) error {
+	partial, err := r.partial(ctx)
+	if err != nil || !partial {
+		return err
+	}
+	missing := 0
+	err = g.Stream(ctx, strings.NewReader(revisions([]string{m.Snapshot}, m.Needs)), &lines{end: '\n', each: func(e string) error {
+		if strings.HasPrefix(e, "?") {
+			missing++
+		}
+		return nil
+	}}, "rev-list", "--objects", "--missing=print", "--stdin")
+	if err == nil && missing > 0 {
+		err = fmt.Errorf("it is a partial clone that lacks %d objects which would have to travel (run: git fetch --refetch --no-filter)", missing)
+	}
+	return err
+}
+
+// revisions is how git reads on stdin which commits are meant, and which are not.
+func revisions(tips, without []string) string {
+	var b strings.Builder
+	for _, id := range tips {
+		b.WriteString(id + "\n")
+	}
+	for _, id := range without {
+		b.WriteString("^" + id + "\n")
+	}
+	return b.String()
+}
+
+// sendPack puts the objects of some commits into the store, as a pack that leaves
+// out what others have. There are no parts if there is nothing.
+func sendPack(ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store) ([]Part, error) {
+	revs := revisions(tips, without)
+	var about string
+	err := g.Stream(ctx, strings.NewReader(revs), &lines{end: '\n', each: func(e string) error {
+		about = e
+		return nil
+	}}, "rev-list", "--objects", "--disk-usage", "--stdin")
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(about), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("git rev-list --disk-usage: %w", err)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	if n > l.PackedBytes {
+		return nil, fmt.Errorf("%s would have to travel, the limit is %s (raise the limit)", size(n), size(l.PackedBytes))
+	}
+	path := filepath.Join(tmp, packName)
+	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// One thread makes the same pack of the same objects, so that a second attempt finds its parts.
+	err = g.Stream(ctx, strings.NewReader(revs), &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}, "pack-objects", "--revs",
+		"--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return send(ctx, s, f)
+}
+
+// capped is a writer with a limit.
+type capped struct {
+	w          io.Writer
+	left, most int64
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.left -= int64(len(p)); c.left < 0 {
+		return 0, fmt.Errorf("more than %s would have to travel, the limit (raise the limit)", size(c.most))
+	}
+	return c.w.Write(p)
+}

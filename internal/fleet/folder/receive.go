@@ -1,0 +1,154 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+)
+
+// Received is what came back, as the receiving side has found it.
+type Received struct {
+	Ref      string // empty: nothing was changed, and there is no ref
+	Commit   string // that Ref has
+	Base     string // the snapshot: git diff Base Commit is what the task alone has changed
+	Files    int    // that the task alone has changed
+	Added    int    // lines
+	Removed  int
+	Commits  int // that the task made itself; 0: only the one that holds its files
+	Notes    []string
+	Previous string // what Ref had before; empty: there was none
+}
+
+// RefPrefix begins all refs that [Receive] sets.
+const RefPrefix = "refs/drover/"
+
+// Receive stores what comes back under a ref of the repository of a folder, which begins with
+// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is
+// the one that was sent. It may be called again after a failure.
+func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (Received, error) {
+	got, err := take(ctx, dir, m, r, ref, l.orDefault(), s)
+	if err != nil {
+		return Received{}, fmt.Errorf("receive %s into %s: %w", ref, dir, err)
+	}
+	return got, nil
+}
+
+func take(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (got Received, err error) {
+	if err := r.check(l); err != nil {
+		return got, err
+	}
+	if r.Commit != m.Commit || r.Snapshot != m.Snapshot {
+		return got, fmt.Errorf("it builds on commit %s and snapshot %s, and %s and %s were sent", short(r.Commit), short(r.Snapshot),
+			short(m.Commit), short(m.Snapshot))
+	}
+	got.Base, got.Notes = m.Snapshot, slices.Clone(r.Notes)
+	if r.Result == "" {
+		return got, nil
+	}
+	if !strings.HasPrefix(ref, RefPrefix) || !branchName(strings.TrimPrefix(ref, "refs/")) {
+		return got, fmt.Errorf("the ref %.100q is not one below %s", ref, RefPrefix)
+	}
+	repo, err := open(ctx, dir)
+	if err != nil {
+		return got, err
+	}
+	g := gitrun.Git{Admin: repo.common, Tree: repo.common}
+	base, err := g.Commit(ctx, m.Commit)
+	if err != nil {
+		return got, err
+	}
+	if base == "" {
+		return got, fmt.Errorf("the repository does not have commit %s, from which the task began (it is another repository, or the commit was removed)", short(m.Commit))
+	}
+	if got.Previous, err = g.Commit(ctx, ref); err != nil {
+		return got, err
+	}
+	if err := r.bring(ctx, g, l, s); err != nil {
+		return got, err
+	}
+	if err := got.measure(ctx, g, m, r, l); err != nil {
+		return got, err
+	}
+	got.Commit = r.Result
+	if got.Previous != got.Commit {
+		if _, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, got.Previous); err != nil {
+			return got, err
+		}
+	}
+	got.Ref = ref
+	return got, nil
+}
+
+// bring receives the objects.
+func (r Return) bring(ctx context.Context, g gitrun.Git, l Limits, s Store) error {
+	tmp, remove, err := temporary()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	path := filepath.Join(tmp, packName)
+	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := receive(ctx, s, r.Parts, f); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	tips := []string{r.Result, r.Snapshot}
+	if r.Head != "" {
+		tips = append(tips, r.Head)
+	}
+	return accept(ctx, g, f, tips, l)
+}
+
+// measure finds out what the task alone has changed, and that the result builds on what
+// was sent.
+func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Return, l Limits) error {
+	if err := m.verify(ctx, g); err != nil {
+		return err
+	}
+	_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Snapshot, r.Result)
+	if exited(err, 1) {
+		return fmt.Errorf("commit %s, which comes back, is not on top of %s, which was sent", short(r.Result), short(m.Snapshot))
+	}
+	if err != nil {
+		return err
+	}
+	if r.Head != "" {
+		text, err := g.Text(ctx, "rev-list", "--count", r.Head, "^"+m.Commit, "^"+m.Snapshot)
+		if err != nil {
+			return err
+		}
+		if got.Commits, err = strconv.Atoi(text); err != nil {
+			return err
+		}
+	}
+	return each(ctx, g, func(e string) error {
+		added, rest, ok := strings.Cut(e, "\t")
+		removed, _, ok2 := strings.Cut(rest, "\t")
+		if !ok || !ok2 {
+			return errors.New("git diff-tree printed something else than numbers")
+		}
+		if got.Files++; got.Files > 2*l.Files {
+			return fmt.Errorf("more than %d files are changed, the limit", 2*l.Files)
+		}
+		a, _ := strconv.Atoi(added) // a binary file has no lines
+		b, _ := strconv.Atoi(removed)
+		got.Added += a
+		got.Removed += b
+		return nil
+	}, "diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--numstat", "-z", m.Snapshot, r.Result)
+}
