@@ -51,6 +51,7 @@ type Error struct {
 	Command string // such as worktree add
 	Code    int
 	Text    string // what it said, one line
+	All     string // what it said, at most 8 KiB
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.Text) }
@@ -173,7 +174,7 @@ func (g Git) do(ctx context.Context, stdin io.Reader, args []string, open func(c
 	if err != nil {
 		return fmt.Errorf("git %s: %w", name, err)
 	}
-	return &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit)}
+	return &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit), All: errs.kept.String()}
 }
 
 // said is the line of git's errors that tells most.

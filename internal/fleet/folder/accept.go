@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // tolerated are faults of old commits that harm nobody and that known repositories have.
@@ -44,7 +45,7 @@ func accept(ctx context.Context, g gitrun.Git, pack io.ReadSeeker, tips []string
 	q := beside(g, objects.Name(), filepath.Join(objects.Name(), name))
 	if err := q.Stream(ctx, pack, io.Discard, "index-pack", "--stdin", "--fix-thin", "--strict="+tolerated,
 		"--max-input-size="+strconv.FormatInt(l.PackedBytes, 10)); err != nil {
-		return fmt.Errorf("check the objects: %w", err)
+		return fmt.Errorf("check the objects: %w", faulty(err))
 	}
 	for _, tip := range tips {
 		if id, err := q.Commit(ctx, tip); err != nil || id != tip {
@@ -58,6 +59,20 @@ func accept(ctx context.Context, g gitrun.Git, pack io.ReadSeeker, tips []string
 		return err
 	}
 	return migrate(objects, name)
+}
+
+// faulty is an error of index-pack with the fault that it has found, which git says before.
+func faulty(err error) error {
+	var e *gitrun.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	for line := range strings.SplitSeq(e.All, "\n") {
+		if fault, ok := strings.CutPrefix(line, "error: "); ok {
+			return fmt.Errorf("%w: %s", err, excerpt.Line(fault, 300))
+		}
+	}
+	return err
 }
 
 // connected refuses commits of which something is missing.

@@ -38,7 +38,7 @@ const (
 	bareName     = "git"
 	usedName     = "used" // its time is that of the last use
 	haveRefs     = "refs/drover/have/"
-	maxPacks     = 20
+	maxPacks     = 8
 )
 
 func (c *Cache) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(c.Dir)) }

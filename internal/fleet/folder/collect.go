@@ -2,14 +2,17 @@ package folder
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
 // Return says what comes back from another machine. It is made by [Cache.Collect];
@@ -66,7 +69,7 @@ func (r *Return) note(format string, args ...any) {
 // Ending describes the commit that [Cache.Collect] makes.
 type Ending struct {
 	Message string    // empty: "Work on another machine"
-	Time    time.Time // when the task ended. A second attempt with the same time makes the same parts
+	Time    time.Time // when the task ended; zero: now. A second attempt with the same time makes the same parts
 }
 
 // Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files
@@ -98,7 +101,7 @@ func (c *Cache) collect(ctx context.Context, dir string, m Manifest, e Ending, l
 	if err != nil {
 		return r, err
 	}
-	if r.Head, err = headOf(ctx, dir, m); err != nil {
+	if r.Head, err = headOf(ctx, g, m); err != nil {
 		r.note("the repository of the work tree cannot be read, so only the files come back, without commits: %v", err)
 	}
 	tree, err := r.tree(ctx, g, m, l)
@@ -126,18 +129,11 @@ func (c *Cache) bench(ctx context.Context, dir, tmp string, m Manifest) (gitrun.
 		return g, err
 	}
 	cache := c.path(reposName, m.Repo, bareName)
-	var lists [][]string
-	for _, from := range []string{cache, filepath.Join(dir, ".git")} {
-		if info, err := os.Lstat(from); err != nil || !info.IsDir() {
-			continue
-		}
-		list, err := shallowOf(from)
-		if err != nil {
-			return g, err
-		}
-		lists = append(lists, list)
+	ends, err := shallowOf(cache)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return g, err
 	}
-	if err := writeShallow(admin, slices.Concat(lists...)); err != nil {
+	if err := writeShallow(admin, append(ends, m.Shallow...)); err != nil {
 		return g, err
 	}
 	g.Vars = append(
@@ -152,21 +148,55 @@ func (c *Cache) bench(ctx context.Context, dir, tmp string, m Manifest) (gitrun.
 	return g, err
 }
 
-// headOf is the commit of HEAD in a work tree, if it is not that of the manifest.
-func headOf(ctx context.Context, dir string, m Manifest) (string, error) {
-	admin := filepath.Join(dir, ".git")
-	info, err := os.Lstat(admin)
+// headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads
+// the files itself: in a repository that the task has changed, git may wait for a pipe.
+func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
+	root, err := os.OpenRoot(filepath.Join(g.Tree, ".git"))
 	if err != nil {
 		return "", err
 	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("%s is not a folder", admin)
-	}
-	id, err := gitrun.Git{Admin: admin, Tree: dir}.Commit(ctx, "HEAD")
-	if err != nil || id == m.Commit || !hexes(id, len(m.Commit)) {
+	defer func() { _ = root.Close() }()
+	data, err := untrusted.Read(root, "HEAD", 4<<10)
+	if err != nil {
 		return "", err
 	}
+	id := strings.TrimSpace(string(data))
+	if ref, ok := strings.CutPrefix(id, "ref: "); ok {
+		if id, err = refOf(root, ref); err != nil || id == "" {
+			return "", err // empty: a branch without a commit
+		}
+	}
+	if !hexes(id, len(m.Commit)) {
+		return "", fmt.Errorf("HEAD is %.60q", id)
+	}
+	if id == m.Commit {
+		return "", nil
+	}
+	if got, err := g.Commit(ctx, id); err != nil || got != id {
+		return "", errors.Join(fmt.Errorf("HEAD is %s, and there is no such commit", short(id)), err)
+	}
 	return id, nil
+}
+
+// refOf reads what a ref has.
+func refOf(root *os.Root, ref string) (string, error) {
+	if !strings.HasPrefix(ref, "refs/") || !filepath.IsLocal(ref) {
+		return "", fmt.Errorf("HEAD is the ref %.100q", ref)
+	}
+	data, err := untrusted.Read(root, ref, 4<<10)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return strings.TrimSpace(string(data)), err
+	}
+	data, err = untrusted.Read(root, "packed-refs", 64<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if id, name, _ := strings.Cut(line, " "); name == ref {
+			return id, nil
+		}
+	}
+	return "", err
 }
 
 // tree writes the files of the work tree as they are now.
@@ -181,7 +211,11 @@ func (r *Return) tree(ctx context.Context, g gitrun.Git, m Manifest, l Limits) (
 	if len(nested) > 0 {
 		r.note("these folders are repositories of their own and do not come back: %s", named(nested))
 	}
-	if err := stage(ctx, g, untracked, l); err != nil {
+	marks, err := specials(ctx, g)
+	if err != nil {
+		return "", err
+	}
+	if err := stage(ctx, g, marks.links, untracked, l); err != nil {
 		return "", err
 	}
 	return g.Text(ctx, "write-tree")
@@ -220,6 +254,9 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 	message := e.Message
 	if message == "" {
 		message = "Work on another machine"
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
 	}
 	stamp := "@" + strconv.FormatInt(e.Time.Unix(), 10) + " +0000"
 	g.Vars = append(g.Vars, "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)

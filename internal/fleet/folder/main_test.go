@@ -215,11 +215,11 @@ func state(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// objects lists all files of a repository.
-func objects(t testing.TB, dir string) string {
+// filesOf lists all files of a repository.
+func filesOf(t testing.TB, admin string) string {
 	t.Helper()
 	var b strings.Builder
-	must(t, filepath.Walk(filepath.Join(dir, ".git"), func(path string, info os.FileInfo, err error) error {
+	must(t, filepath.Walk(admin, func(path string, info os.FileInfo, err error) error {
 		if err == nil {
 			when := info.ModTime().String()
 			if strings.Contains(path, "/objects/") {

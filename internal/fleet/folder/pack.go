@@ -115,7 +115,11 @@ func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits
 	if err != nil {
 		return g, err
 	}
-	if err := stage(ctx, g, untracked, l); err != nil {
+	marks, err := r.remarks(ctx, g, m)
+	if err != nil {
+		return g, err
+	}
+	if err := stage(ctx, g, marks.links, untracked, l); err != nil {
 		return g, err
 	}
 	files, err := g.Text(ctx, "write-tree")
@@ -168,6 +172,28 @@ func (r repository) quiet(ctx context.Context, m *Manifest) error {
 		}
 	}
 	return nil
+}
+
+// remarks says which files travel in another form than the others.
+func (r repository) remarks(ctx context.Context, g gitrun.Git, m *Manifest) (special, error) {
+	s, err := specials(ctx, g)
+	if err != nil {
+		return s, err
+	}
+	if len(s.links) > 0 {
+		m.note("submodules travel as their recorded commits only, and their folders are empty on the worker: %s", named(s.links))
+	}
+	if s.sparse {
+		m.note("this is a sparse checkout; the worker gets all files of the commit")
+	}
+	if len(s.hidden) > 0 {
+		m.note("these files are marked as unchanged (git update-index --assume-unchanged) and travel as they were added: %s", named(s.hidden))
+	}
+	lfs, err := g.Fields(ctx, "ls-files", "-z", "--", ":(top,attr:filter=lfs)")
+	if len(lfs) > 0 {
+		m.note("files of Git LFS travel as pointers, without their content: %s", named(lfs))
+	}
+	return s, err
 }
 
 // copyIndex copies an index with its time: git compares the content of a file that was

@@ -12,20 +12,34 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/gitrun"
 )
 
+// special are entries of an index that are not plain files.
+type special struct {
+	links  []string // submodules
+	hidden []string // files that git was told not to look at
+	sparse bool     // some files are not checked out
+}
+
+func specials(ctx context.Context, g gitrun.Git) (s special, err error) {
+	err = each(ctx, g, func(e string) error {
+		head, name, _ := strings.Cut(e, "\t")
+		tag, head, _ := strings.Cut(head, " ")
+		switch {
+		case strings.HasPrefix(head, "160000 "):
+			s.links = append(s.links, name)
+		case strings.EqualFold(tag, "S"):
+			s.sparse = true
+		case tag != strings.ToUpper(tag):
+			s.hidden = append(s.hidden, name)
+		}
+		return nil
+	}, "ls-files", "-v", "-s", "-z")
+	return s, err
+}
+
 // stage takes the changed files of a work tree into an index of ours: the tracked ones
 // that differ, and those of the list. Submodules and other repositories in it stay as the index
 // has them.
-func stage(ctx context.Context, g gitrun.Git, untracked []string, l Limits) error {
-	var links []string
-	err := each(ctx, g, func(e string) error {
-		if head, name, ok := strings.Cut(e, "\t"); ok && strings.HasPrefix(head, "160000 ") {
-			links = append(links, name)
-		}
-		return nil
-	}, "ls-files", "-s", "-z")
-	if err != nil {
-		return err
-	}
+func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limits) error {
 	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !exited(err, 1) {
 		return err
 	}
