@@ -374,7 +374,7 @@ func (c *Cache) trim(ctx context.Context) (left int64, err error) {
 		maxAge = 30 * 24 * time.Hour
 	}
 	var all []cached
-	for _, kind := range []string{reposName, incomingName} {
+	for _, kind := range []string{reposName, incomingName, partsName} {
 		names, err := c.below().Names(c.path(kind))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
