@@ -118,6 +118,15 @@ func TestKinds(t *testing.T) {
 			write(t, home, "a.txt", "hidden\n")
 			return home
 		}},
+		"partial": {note: "no history before commit", apart: true, make: func(t *testing.T, home string) string {
+			sh(t, home, "config", "uploadpack.allowFilter", "true")
+			write(t, home, "a.txt", "other\n")
+			sh(t, home, "commit", "-qam", "other")
+			dir := filepath.Join(t.TempDir(), "clone")
+			sh(t, home, "clone", "-q", "--filter=blob:none", "file://"+home, dir)
+			write(t, dir, "a.txt", "changed\n")
+			return dir
+		}},
 		"sha256": {make: func(t *testing.T, _ string) string {
 			dir := t.TempDir()
 			sh(t, dir, "init", "-q", "--object-format=sha256")
@@ -225,12 +234,10 @@ func TestRefused(t *testing.T) {
 		}, words: []string{"filter.x.clean"}},
 		"partial": {make: func(t *testing.T, home string) string {
 			sh(t, home, "config", "uploadpack.allowFilter", "true")
-			write(t, home, "a.txt", "other\n")
-			sh(t, home, "commit", "-qam", "other")
 			dir := filepath.Join(t.TempDir(), "clone")
-			sh(t, home, "clone", "-q", "--filter=blob:none", "file://"+home, dir)
+			sh(t, home, "clone", "-q", "--filter=blob:none", "--sparse", "file://"+home, dir)
 			return dir
-		}, words: []string{"partial clone", "1 objects", "git fetch --refetch --no-filter"}},
+		}, words: []string{"partial clone", "2 objects", "git fetch --refetch --no-filter"}},
 		"too-large": {make: func(t *testing.T, home string) string {
 			write(t, home, "big", random(300<<10, 1))
 			sh(t, home, "add", "big")
@@ -294,5 +301,38 @@ func TestPatterns(t *testing.T) {
 	}
 	if !hasNote(m.Notes, `"nothing*"`) || m.Subdir != "sub" {
 		t.Errorf("%q, %q", m.Notes, m.Subdir)
+	}
+}
+
+// A history that is larger than the limit stays at home; the next trip builds on what the worker has.
+func TestHistory(t *testing.T) {
+	home, c, s := newRepository(t), newCache(t), newMemory()
+	write(t, home, "big", random(600<<10, 1))
+	sh(t, home, "add", "big")
+	sh(t, home, "commit", "-qm", "big")
+	sh(t, home, "rm", "-q", "big")
+	sh(t, home, "commit", "-qm", "removed")
+	dirty(t, home)
+	l := Limits{PackedBytes: 100 << 10}
+	m, dir := there(t, home, c, Choice{Limits: l}, s)
+	if !hasNote(m.Notes, "no history before commit") || s.sent > 20<<10 {
+		t.Errorf("%d bytes were sent; notes %q", s.sent, m.Notes)
+	}
+	if log := sh(t, dir, "log", "--format=%s"); log != "removed" {
+		t.Errorf("the worker has the commits\n%s", log)
+	}
+	sh(t, dir, "fsck", "--strict")
+	write(t, dir, "x", "1\n")
+	sh(t, dir, "add", "x")
+	sh(t, dir, "commit", "-qm", "by the task")
+	if got := back(t, home, dir, c, m, s); got.Files != 1 || got.Commits != 1 {
+		t.Errorf("received %+v", got)
+	}
+	sh(t, home, "fsck", "--strict")
+
+	sh(t, home, "commit", "-qam", "next")
+	m, dir = there(t, home, c, Choice{Limits: l}, s)
+	if log := sh(t, dir, "log", "--format=%s"); log != "next\nremoved" || hasNote(m.Notes, "history") {
+		t.Errorf("notes %q, and the worker has the commits\n%s", m.Notes, log)
 	}
 }

@@ -79,15 +79,36 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 	if m.Needs, err = known(ctx, g, m.Format, c.Have); err != nil {
 		return m, err
 	}
-	if err := checkFiles(ctx, g, m.Snapshot, l); err != nil {
+	try := func() error {
+		if err := r.complete(ctx, g, m); err != nil {
+			return err
+		}
+		if err := checkFiles(ctx, g, m.Snapshot, l); err != nil {
+			return err
+		}
+		m.Parts, err = sendPack(ctx, g, []string{m.Snapshot}, m.Needs, tmp, l, s)
+		return err
+	}
+	if err = try(); !errors.Is(err, errHistory) || slices.Contains(m.Shallow, m.Commit) {
 		return m, err
 	}
-	if err := r.complete(ctx, g, m); err != nil {
+	m.note("the worker gets no history before commit %s: %v", short(m.Commit), err)
+	m.Shallow = append(m.Shallow, m.Commit)
+	if err := writeShallow(tmp, m.Shallow); err != nil {
 		return m, err
 	}
-	m.Parts, err = sendPack(ctx, g, []string{m.Snapshot}, m.Needs, tmp, l, s)
-	return m, err
+	g.Vars = append(g.Vars, "GIT_SHALLOW_FILE="+filepath.Join(tmp, shallowName))
+	return m, try()
 }
+
+// errHistory is found in an error that there may not be without the history.
+var errHistory = errors.New("there is too much history")
+
+// history is errHistory with a text of its own.
+type history struct{ text string }
+
+func (h *history) Error() string { return h.text }
+func (h *history) Unwrap() error { return errHistory }
 
 func (m *Manifest) note(format string, args ...any) {
 	if len(m.Notes) < maxNotes {
@@ -324,7 +345,7 @@ func (r repository) complete(ctx context.Context, g gitrun.Git, m Manifest) erro
 		return nil
 	}}, "rev-list", "--objects", "--missing=print", "--stdin")
 	if err == nil && missing > 0 {
-		err = fmt.Errorf("it is a partial clone that lacks %d objects which would have to travel (run: git fetch --refetch --no-filter)", missing)
+		err = &history{fmt.Sprintf("it is a partial clone that lacks %d objects which would have to travel (run: git fetch --refetch --no-filter)", missing)}
 	}
 	return err
 }
@@ -361,7 +382,7 @@ func sendPack(ctx context.Context, g gitrun.Git, tips, without []string, tmp str
 		return nil, nil
 	}
 	if n > l.PackedBytes {
-		return nil, fmt.Errorf("%s would have to travel, the limit is %s (raise the limit)", size(n), size(l.PackedBytes))
+		return nil, &history{fmt.Sprintf("%s would have to travel, the limit is %s (raise the limit)", size(n), size(l.PackedBytes))}
 	}
 	path := filepath.Join(tmp, packName)
 	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -281,12 +281,12 @@ func (w *packer) digest(path string) (string, int64, error) {
 	return hex.EncodeToString(sum.Sum(nil)), n, err
 }
 
-// boundary reports whether a part ends behind a file: behind one of 32, so that a part
-// has some dozens of small files, and a change of one leaves the other parts as they are.
+// boundary reports whether a part ends behind a file: behind one of 16, so that a part
+// has a dozen or two of small files, and a change of one leaves the other parts as they are.
 func boundary(path string) bool {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, path)
-	return h.Sum32()%32 == 0
+	return h.Sum32()%16 == 0
 }
 
 // flush sends the content that is collected, as a part that the last file ends.

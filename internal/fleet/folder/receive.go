@@ -57,7 +57,7 @@ func take(ctx context.Context, dir string, m Manifest, r Return, ref string, l L
 	if !strings.HasPrefix(ref, RefPrefix) || !branchName(strings.TrimPrefix(ref, "refs/")) {
 		return got, fmt.Errorf("the ref %.100q is not one below %s", ref, RefPrefix)
 	}
-	repo, err := open(ctx, dir)
+	repo, err := find(ctx, dir)
 	if err != nil {
 		return got, err
 	}

@@ -31,8 +31,8 @@ type repository struct {
 	branch string
 }
 
-// open finds the checkout of a folder and refuses what cannot be read safely.
-func open(ctx context.Context, dir string) (r repository, err error) {
+// find finds the checkout of a folder.
+func find(ctx context.Context, dir string) (r repository, err error) {
 	g := gitrun.Git{Dir: dir}
 	if r.top, err = g.Text(ctx, "rev-parse", "--show-toplevel"); err != nil {
 		var said *gitrun.Error
@@ -56,6 +56,14 @@ func open(ctx context.Context, dir string) (r repository, err error) {
 	}
 	r.prefix = strings.TrimSuffix(r.prefix, "/")
 	r.git = gitrun.Git{Admin: r.admin, Tree: r.top}
+	return r, nil
+}
+
+// open is find for a checkout whose files are read, which must be safe and have a commit.
+func open(ctx context.Context, dir string) (r repository, err error) {
+	if r, err = find(ctx, dir); err != nil {
+		return r, err
+	}
 	if err := r.git.Harmless(ctx); err != nil {
 		return r, err
 	}
