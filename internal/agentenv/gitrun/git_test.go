@@ -1,6 +1,11 @@
 package gitrun
 
-import "testing"
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
 
 func TestFlood(t *testing.T) {
 	full := 0
@@ -12,5 +17,36 @@ func TestFlood(t *testing.T) {
 	}
 	if s.kept.String() != "abcab" || full == 0 {
 		t.Errorf("kept %q, told %d times", s.kept.String(), full)
+	}
+}
+
+type full struct{ n int }
+
+var errFull = errors.New("full")
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.n -= len(p); f.n < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// Output goes to the writer as it comes, and an error of the writer ends git.
+func TestStream(t *testing.T) {
+	g := Git{Dir: t.TempDir()}
+	if _, err := g.Run(t.Context(), "init", "-q", "--template="); err != nil {
+		t.Fatal(err)
+	}
+	input := strings.Repeat("abc\n", 50_000)
+	var out strings.Builder
+	if err := g.Stream(t.Context(), strings.NewReader(input), &out, "stripspace"); err != nil || out.String() != input {
+		t.Errorf("%d bytes of %d, %v", out.Len(), len(input), err)
+	}
+	if err := g.Stream(t.Context(), strings.NewReader(input), &full{1000}, "stripspace"); !errors.Is(err, errFull) {
+		t.Errorf("the writer failed: %v", err)
+	}
+	var said *Error
+	if err := g.Stream(t.Context(), nil, io.Discard, "cat-file", "-p", "HEAD"); !errors.As(err, &said) || !strings.Contains(said.All, said.Text) {
+		t.Errorf("git failed: %v", err)
 	}
 }
