@@ -146,7 +146,9 @@ func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, e
 }
 
 // do calls git. Its output goes to the writer that open returns, who may end git.
-func (g Git) do(ctx context.Context, stdin io.Reader, args []string, open func(context.CancelCauseFunc) io.Writer) error {
+func (g Git) do(
+	ctx context.Context, stdin io.Reader, args []string, open func(context.CancelCauseFunc) io.Writer,
+) error {
 	name := args[0]
 	if name == "worktree" {
 		name += " " + args[1]

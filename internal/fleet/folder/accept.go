@@ -42,7 +42,7 @@ func accept(ctx context.Context, g gitrun.Git, pack io.ReadSeeker, tips []string
 	if err := objects.Mkdir(name+"/pack", 0o700); err != nil {
 		return err
 	}
-	q := beside(g, objects.Name(), filepath.Join(objects.Name(), name))
+	q := beside(g, filepath.Join(objects.Name(), name), objects.Name())
 	if err := q.Stream(ctx, pack, io.Discard, "index-pack", "--stdin", "--fix-thin", "--strict="+tolerated,
 		"--max-input-size="+strconv.FormatInt(l.PackedBytes, 10)); err != nil {
 		return fmt.Errorf("check the objects: %w", faulty(err))
@@ -77,12 +77,19 @@ func faulty(err error) error {
 
 // connected refuses commits of which something is missing.
 func connected(ctx context.Context, g gitrun.Git, tips []string) error {
-	err := g.Stream(ctx, strings.NewReader(strings.Join(tips, "\n")+"\n"), io.Discard, "rev-list", "--objects", "--quiet", "--stdin",
-		"--not", "--all")
+	err := g.Stream(ctx, strings.NewReader(revisions(tips, nil)), io.Discard, "rev-list", "--objects", "--quiet",
+		"--stdin", "--not", "--all")
 	if err != nil {
 		return fmt.Errorf("check that nothing is missing: %w", err)
 	}
 	return nil
+}
+
+func order(name string) int {
+	if strings.HasSuffix(name, ".idx") {
+		return 1
+	}
+	return 0
 }
 
 // migrate moves the packs of a folder to the others. Git takes a pack for whole when it
@@ -96,9 +103,7 @@ func migrate(objects *os.Root, name string) error {
 	if err := errors.Join(err, dir.Close()); err != nil {
 		return err
 	}
-	slices.SortFunc(files, func(a, b string) int {
-		return strings.Compare(strconv.FormatBool(strings.HasSuffix(a, ".idx")), strconv.FormatBool(strings.HasSuffix(b, ".idx")))
-	})
+	slices.SortFunc(files, func(a, b string) int { return order(a) - order(b) })
 	if err := objects.MkdirAll("pack", 0o755); err != nil {
 		return err
 	}

@@ -235,8 +235,8 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 	}
 	dir := c.path(reposName, m.Repo, bareName)
 	if _, err = os.Lstat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
-		_, err = gitrun.Git{Dir: c.path(reposName, m.Repo), Held: lock, Vars: plain()}.Run(ctx, "init", "-q", "--bare", "--template=",
-			"--object-format="+m.Format, "--initial-branch=none", dir)
+		g := gitrun.Git{Dir: c.path(reposName, m.Repo), Held: lock, Vars: plain()}
+		err = create(ctx, g, m.Format, "--bare", dir)
 	}
 	if err == nil {
 		err = c.addShallow(dir, m.Shallow)
@@ -246,6 +246,13 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 		return nil, err
 	}
 	return lock, nil
+}
+
+// create makes a repository without anything of this machine's templates.
+func create(ctx context.Context, g gitrun.Git, format string, args ...string) error {
+	args = append([]string{"init", "-q", "--template=", "--initial-branch=none", "--object-format=" + format}, args...)
+	_, err := g.Run(ctx, args...)
+	return err
 }
 
 // addShallow adds the commits at which the history ends for the sender.

@@ -43,12 +43,10 @@ func (r Return) check(l Limits) error {
 		return fmt.Errorf("its format is %d, this program knows %d (use the same version on both machines)", r.V, version)
 	}
 	digits := len(r.Commit)
-	for what, id := range map[string]string{"commit": r.Commit, "snapshot": r.Snapshot, "result": r.Result, "head": r.Head} {
-		if id == "" && (what == "result" || what == "head") {
-			continue
-		}
-		if digits != 40 && digits != 64 || !hexes(id, digits) {
-			return fmt.Errorf("its %s %q is no object ID", what, short(id))
+	for _, id := range []string{r.Commit, r.Snapshot, r.Result, r.Head} {
+		switch {
+		case digits != 40 && digits != 64, id != "" && !hexes(id, digits), r.Snapshot == "":
+			return fmt.Errorf("its commit %q is no object ID", short(id))
 		}
 	}
 	if (r.Result == "") != (len(r.Parts) == 0) {
@@ -84,7 +82,9 @@ func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l
 	return r, nil
 }
 
-func (c *Cache) collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (r Return, err error) {
+func (c *Cache) collect(
+	ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store,
+) (r Return, err error) {
 	if err := m.check(l); err != nil {
 		return r, fmt.Errorf("check the manifest: %w", err)
 	}
@@ -123,9 +123,7 @@ func (c *Cache) collect(ctx context.Context, dir string, m Manifest, e Ending, l
 func (c *Cache) bench(ctx context.Context, dir, tmp string, m Manifest) (gitrun.Git, error) {
 	admin := filepath.Join(tmp, "git")
 	g := gitrun.Git{Admin: admin, Tree: dir, Index: filepath.Join(tmp, indexName)}
-	_, err := gitrun.Git{Dir: tmp, Vars: plain()}.Run(ctx, "init", "-q", "--bare", "--template=", "--object-format="+m.Format,
-		"--initial-branch=none", admin)
-	if err != nil {
+	if err := create(ctx, gitrun.Git{Dir: tmp, Vars: plain()}, m.Format, "--bare", admin); err != nil {
 		return g, err
 	}
 	cache := c.path(reposName, m.Repo, bareName)
@@ -136,16 +134,23 @@ func (c *Cache) bench(ctx context.Context, dir, tmp string, m Manifest) (gitrun.
 	if err := writeShallow(admin, append(ends, m.Shallow...)); err != nil {
 		return g, err
 	}
-	g.Vars = append(
-		plain(),
-		"GIT_OBJECT_DIRECTORY="+filepath.Join(tmp, objectsName),
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+quotePath(filepath.Join(dir, ".git", "objects"))+":"+quotePath(filepath.Join(cache, "objects")),
-	)
+	g.Vars = plain()
+	objects := []string{filepath.Join(cache, "objects")}
+	if at := filepath.Join(dir, ".git", "objects"); ordinary(filepath.Join(at, "info", "alternates")) {
+		objects = append(objects, at)
+	}
+	g = beside(g, filepath.Join(tmp, objectsName), objects...)
 	id, err := g.Commit(ctx, m.Snapshot)
 	if err == nil && id == "" {
 		err = fmt.Errorf("the snapshot %s from which the task began is gone from the work tree and from the cache", short(m.Snapshot))
 	}
 	return g, err
+}
+
+// ordinary reports whether git can read a file without waiting for anybody.
+func ordinary(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
 }
 
 // headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads

@@ -392,7 +392,7 @@ func TestTampered(t *testing.T) {
 		"file": func(t *testing.T, dir string) { swap(t, dir); write(t, dir, ".git", "gitdir: /nowhere\n") },
 		"link": func(t *testing.T, dir string) { swap(t, dir); must(t, os.Symlink("/", filepath.Join(dir, ".git"))) },
 		"pipe": func(t *testing.T, dir string) {
-			must(t, exec.Command("mkfifo", filepath.Join(dir, ".git", "shallow")).Run())
+			must(t, exec.Command("mkfifo", filepath.Join(dir, ".git", "shallow"), filepath.Join(dir, ".git", "objects/info/alternates")).Run())
 		},
 		"config":   func(t *testing.T, dir string) { write(t, dir, ".git/config", "[broken\n") },
 		"branch":   func(t *testing.T, dir string) { sh(t, dir, "checkout", "-q", "--orphan", "new") },

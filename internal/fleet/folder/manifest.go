@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -89,9 +88,8 @@ func (m Manifest) check(l Limits) error {
 	if err := checkIDs("shallow", m.Shallow, digits, maxShallow); err != nil {
 		return err
 	}
-	if m.Subdir != "" && (!filepath.IsLocal(m.Subdir) || !utf8.ValidString(m.Subdir) || strings.ContainsRune(m.Subdir, 0) ||
-		filepath.Clean(m.Subdir) != m.Subdir || inGit(m.Subdir)) {
-		return fmt.Errorf("its subdirectory %q is not a plain path below the top", m.Subdir)
+	if m.Subdir != "" && (checkPath(m.Subdir) != nil || !utf8.ValidString(m.Subdir)) {
+		return fmt.Errorf("its subdirectory %.100q is not a plain path below the top", m.Subdir)
 	}
 	if !branchName(m.Branch) {
 		return fmt.Errorf("its branch %.100q is no name of a branch", m.Branch)

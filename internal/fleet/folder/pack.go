@@ -21,7 +21,9 @@ import (
 
 // Choice is what [Pack] takes.
 type Choice struct {
-	Have []string // commits that the receiver has, as [Cache.Have] lists them; others than those of this repository do not matter
+	// Have are commits that the receiver has, as [Cache.Have] lists them. What the repository does not
+	// know is left out.
+	Have []string
 
 	// Untracked are patterns of files that are not tracked and travel all the same, also if they are
 	// ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
@@ -119,8 +121,9 @@ func (m *Manifest) note(format string, args ...any) {
 // snapshot makes commits of what is not committed. They are written to a folder of ours,
 // and the git that is returned sees them. The same files make the same commits.
 func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
-	g := beside(r.git, filepath.Join(r.common, "objects"), filepath.Join(tmp, objectsName),
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false") // its other half would go to the user's
+	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.common, "objects"))
+	// The other half of a split index would be written beside the user's.
+	g.Vars = append(g.Vars, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false")
 	g.Index = filepath.Join(tmp, indexName)
 	if err := r.quiet(ctx, m); err != nil {
 		return g, err
@@ -338,14 +341,17 @@ func (r repository) complete(ctx context.Context, g gitrun.Git, m Manifest) erro
 		return err
 	}
 	missing := 0
-	err = g.Stream(ctx, strings.NewReader(revisions([]string{m.Snapshot}, m.Needs)), &lines{end: '\n', each: func(e string) error {
+	count := &lines{end: '\n', each: func(e string) error {
 		if strings.HasPrefix(e, "?") {
 			missing++
 		}
 		return nil
-	}}, "rev-list", "--objects", "--missing=print", "--stdin")
+	}}
+	err = g.Stream(ctx, strings.NewReader(revisions([]string{m.Snapshot}, m.Needs)), count, "rev-list", "--objects",
+		"--missing=print", "--stdin")
 	if err == nil && missing > 0 {
-		err = &history{fmt.Sprintf("it is a partial clone that lacks %d objects which would have to travel (run: git fetch --refetch --no-filter)", missing)}
+		err = &history{fmt.Sprintf("it is a partial clone that lacks %d objects which would have to travel"+
+			" (run: git fetch --refetch --no-filter)", missing)}
 	}
 	return err
 }
@@ -364,7 +370,9 @@ func revisions(tips, without []string) string {
 
 // sendPack puts the objects of some commits into the store, as a pack that leaves
 // out what others have. There are no parts if there is nothing.
-func sendPack(ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store) ([]Part, error) {
+func sendPack(
+	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store,
+) ([]Part, error) {
 	revs := revisions(tips, without)
 	var about string
 	err := g.Stream(ctx, strings.NewReader(revs), &lines{end: '\n', each: func(e string) error {
@@ -382,7 +390,8 @@ func sendPack(ctx context.Context, g gitrun.Git, tips, without []string, tmp str
 		return nil, nil
 	}
 	if n > l.PackedBytes {
-		return nil, &history{fmt.Sprintf("%s would have to travel, the limit is %s (raise the limit)", size(n), size(l.PackedBytes))}
+		text := fmt.Sprintf("%s would have to travel, the limit is %s (raise the limit)", size(n), size(l.PackedBytes))
+		return nil, &history{text}
 	}
 	path := filepath.Join(tmp, packName)
 	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -391,8 +400,9 @@ func sendPack(ctx context.Context, g gitrun.Git, tips, without []string, tmp str
 	}
 	defer f.Close()
 	// One thread makes the same pack of the same objects, so that a second attempt finds its parts.
-	err = g.Stream(ctx, strings.NewReader(revs), &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}, "pack-objects", "--revs",
-		"--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q")
+	out := &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}
+	err = g.Stream(ctx, strings.NewReader(revs), out, "pack-objects", "--revs", "--stdout", "--thin",
+		"--delta-base-offset", "--threads=1", "-q")
 	if err != nil {
 		return nil, err
 	}

@@ -181,7 +181,8 @@ func checkTarget(path, target string) error {
 // check refuses a list that is not as its manifest says.
 func (t listing) check(p Plain) error {
 	if len(t.Entries) != p.Files || len(t.Deleted) != p.Deleted {
-		return fmt.Errorf("it has %d files and %d deleted ones, the manifest says %d and %d", len(t.Entries), len(t.Deleted), p.Files, p.Deleted)
+		return fmt.Errorf("it has %d files and %d deleted ones, the manifest says %d and %d", len(t.Entries), len(t.Deleted),
+			p.Files, p.Deleted)
 	}
 	kinds, bytes, pieces := map[string]string{}, int64(0), 0
 	for _, e := range t.Entries {
@@ -196,7 +197,8 @@ func (t listing) check(p Plain) error {
 		switch e.Kind {
 		case kindFile:
 			if e.Bytes < 0 || e.Bytes > p.Bytes-bytes || !hexes(e.Digest, 64) {
-				return fmt.Errorf("file %.100q claims to have %d bytes and the digest %.70q, and %s are left of what the manifest says", path, e.Bytes, e.Digest, size(p.Bytes-bytes))
+				return fmt.Errorf("file %.100q claims to have %d bytes and the digest %.70q, and %s are left of what the manifest says",
+					path, e.Bytes, e.Digest, size(p.Bytes-bytes))
 			}
 			bytes += e.Bytes
 			if e.Pieces < 0 || e.Pieces > len(p.Parts)-pieces {
@@ -225,7 +227,8 @@ func (t listing) check(p Plain) error {
 		}
 	}
 	if bytes != p.Bytes || pieces != len(p.Parts) {
-		return fmt.Errorf("its files have %d bytes in %d parts, the manifest says %d in %d", bytes, pieces, p.Bytes, len(p.Parts))
+		return fmt.Errorf("its files have %d bytes in %d parts, the manifest says %d in %d", bytes, pieces, p.Bytes,
+			len(p.Parts))
 	}
 	return nil
 }
@@ -238,7 +241,8 @@ func sendList(ctx context.Context, t listing, s Store) ([]Part, error) {
 		return nil, err
 	}
 	if len(data) > maxList {
-		return nil, fmt.Errorf("the list of files has %s, the limit is %s (exclude folders)", size(int64(len(data))), size(maxList))
+		return nil, fmt.Errorf("the list of files has %s, the limit is %s (exclude folders)", size(int64(len(data))),
+			size(maxList))
 	}
 	packed, err := compress(data)
 	if err != nil {

@@ -61,7 +61,7 @@ func packPlain(ctx context.Context, dir string, c PlainChoice, before *listing, 
 	if err := checkPatterns(c.Exclude); err != nil {
 		return p, err
 	}
-	w := &packer{ctx: ctx, root: root, exclude: c.Exclude, limits: c.Limits.orDefault(), store: s, before: map[string]entryOf{}}
+	w := &packer{ctx: ctx, root: root, limits: c.Limits.orDefault(), store: s, before: map[string]entryOf{}}
 	w.p = Plain{V: version, Exclude: c.Exclude}
 	if before != nil {
 		for _, e := range before.Entries {
@@ -87,12 +87,11 @@ func packPlain(ctx context.Context, dir string, c PlainChoice, before *listing, 
 
 // packer walks a folder and sends what it finds.
 type packer struct {
-	ctx     context.Context // of the one call that it works for
-	root    *os.Root
-	exclude []string
-	limits  Limits
-	store   Store
-	before  map[string]entryOf // what the other side has; what was seen is removed
+	ctx    context.Context // of the one call that it works for
+	root   *os.Root
+	limits Limits
+	store  Store
+	before map[string]entryOf // what the other side has; what was seen is removed
 
 	p      Plain
 	list   listing
@@ -160,7 +159,7 @@ func (w *packer) one(path, name string) (bool, error) {
 		w.repos = append(w.repos, filepath.Dir(path))
 		return false, nil
 	}
-	for _, pattern := range w.exclude {
+	for _, pattern := range w.p.Exclude {
 		if ok, _ := doublestar.Match(pattern, path); ok {
 			delete(w.before, path)
 			return false, nil
@@ -212,7 +211,8 @@ func (w *packer) add(e entryOf) error {
 func (w *packer) known(e entryOf) bool {
 	b, ok := w.before[string(e.Path)]
 	delete(w.before, string(e.Path))
-	return ok && b.Kind == e.Kind && b.Exec == e.Exec && b.Bytes == e.Bytes && b.Digest == e.Digest && bytes.Equal(b.Target, e.Target)
+	return ok && b.Kind == e.Kind && b.Exec == e.Exec && b.Bytes == e.Bytes && b.Digest == e.Digest &&
+		bytes.Equal(b.Target, e.Target)
 }
 
 func (w *packer) file(path string, info fs.FileInfo) error {
@@ -229,8 +229,8 @@ func (w *packer) file(path string, info fs.FileInfo) error {
 		}
 	}
 	if w.p.Bytes+info.Size() > w.limits.UnpackedBytes {
-		return fmt.Errorf("with %q (%s) the files have more than %s, the limit (exclude folders, or raise the limit)", path, size(info.Size()),
-			size(w.limits.UnpackedBytes))
+		return fmt.Errorf("with %q (%s) the files have more than %s, the limit (exclude folders, or raise the limit)", path,
+			size(info.Size()), size(w.limits.UnpackedBytes))
 	}
 	if info.Size() >= pieceBytes {
 		if err := w.flush(); err != nil {
@@ -301,7 +301,8 @@ func (w *packer) flush() error {
 	w.buf.Reset()
 	part := Part{Digest: digestOf(data), Bytes: int64(len(data))}
 	if w.packed += part.Bytes; w.packed > w.limits.PackedBytes {
-		return fmt.Errorf("more than %s would have to travel, the limit (exclude folders, or raise the limit)", size(w.limits.PackedBytes))
+		return fmt.Errorf("more than %s would have to travel, the limit (exclude folders, or raise the limit)",
+			size(w.limits.PackedBytes))
 	}
 	if err := put(w.ctx, w.store, part, data); err != nil {
 		return fmt.Errorf("send part %d (%s): %w", len(w.p.Parts)+1, short(part.Digest), err)

@@ -42,7 +42,9 @@ func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, 
 	return got, nil
 }
 
-func take(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (got Received, err error) {
+func take(
+	ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store,
+) (got Received, err error) {
 	if err := r.check(l); err != nil {
 		return got, err
 	}
@@ -67,7 +69,8 @@ func take(ctx context.Context, dir string, m Manifest, r Return, ref string, l L
 		return got, err
 	}
 	if base == "" {
-		return got, fmt.Errorf("the repository does not have commit %s, from which the task began (it is another repository, or the commit was removed)", short(m.Commit))
+		return got, fmt.Errorf("the repository does not have commit %s, from which the task began"+
+			" (it is another repository, or the commit was removed)", short(m.Commit))
 	}
 	if got.Previous, err = g.Commit(ctx, ref); err != nil {
 		return got, err
@@ -80,7 +83,8 @@ func take(ctx context.Context, dir string, m Manifest, r Return, ref string, l L
 	}
 	got.Commit = r.Result
 	if got.Previous != got.Commit {
-		if _, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, got.Previous); err != nil {
+		_, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, got.Previous)
+		if err != nil {
 			return got, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,7 +142,7 @@ func (r repository) partial(ctx context.Context) (bool, error) {
 	return out != "", err
 }
 
-// identityOf is who commits here.
+// user is who commits here, if that is known.
 func (r repository) user(ctx context.Context) (name, mail string) {
 	for key, to := range map[string]*string{"user.name": &name, "user.email": &mail} {
 		if text, err := r.git.Text(ctx, "config", "--get", key); err == nil && identity(text) {
@@ -151,12 +152,14 @@ func (r repository) user(ctx context.Context) (name, mail string) {
 	return name, mail
 }
 
-// beside is git on a repository with all that it writes kept in a folder of ours.
-func beside(g gitrun.Git, objects, dir string, more ...string) gitrun.Git {
-	g.Vars = append([]string{
-		"GIT_OBJECT_DIRECTORY=" + dir,
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quotePath(objects),
-	}, append(g.Vars, more...)...)
+// beside is git with all objects that it writes kept in a folder of ours, and those of some
+// repositories to read.
+func beside(g gitrun.Git, dir string, objects ...string) gitrun.Git {
+	for i, path := range objects {
+		objects[i] = quotePath(path)
+	}
+	g.Vars = append(slices.Clone(g.Vars), "GIT_OBJECT_DIRECTORY="+dir,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(objects, ":"))
 	return g
 }
 

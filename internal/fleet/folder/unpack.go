@@ -126,12 +126,11 @@ func clear(root *os.Root) error {
 // so that neither depends on the other.
 func begin(ctx context.Context, m Manifest, cache gitrun.Git, dir string) (gitrun.Git, error) {
 	g := gitrun.Git{Admin: filepath.Join(dir, ".git"), Tree: dir, Vars: plain()}
-	_, err := gitrun.Git{Dir: dir, Vars: plain()}.Run(ctx, "init", "-q", "--template=", "--object-format="+m.Format,
-		"--initial-branch=none", dir)
-	if err != nil {
+	if err := create(ctx, gitrun.Git{Dir: dir, Vars: plain()}, m.Format, dir); err != nil {
 		return g, err
 	}
-	if err := linkPacks(filepath.Join(cache.Admin, "objects", "pack"), filepath.Join(g.Admin, "objects", "pack")); err != nil {
+	packs := filepath.Join("objects", "pack")
+	if err := linkPacks(filepath.Join(cache.Admin, packs), filepath.Join(g.Admin, packs)); err != nil {
 		return g, err
 	}
 	list, err := shallowOf(cache.Admin)
@@ -228,7 +227,7 @@ func checkout(ctx context.Context, m Manifest, g gitrun.Git) (string, error) {
 	work := filepath.Join(g.Tree, m.Subdir)
 	info, err := os.Lstat(work)
 	if err != nil || !info.IsDir() {
-		return "", fmt.Errorf("the folder %q of the task is not in the commit (choose a file in it that is not tracked, or start from the top)", m.Subdir)
+		return "", fmt.Errorf("the folder %q of the task has no file that is tracked or chosen (start from the top)", m.Subdir)
 	}
 	return work, nil
 }
