@@ -446,6 +446,20 @@ func TestLeftTooMuch(t *testing.T) {
 	}
 }
 
+// A failure behind the checkout leaves an empty folder too.
+func TestNowhere(t *testing.T) {
+	home, c, s := newRepository(t), newCache(t), newMemory()
+	m, err := Pack(t.Context(), home, Choice{}, s)
+	must(t, err)
+	m.Subdir = "no/where"
+	dir := filepath.Join(t.TempDir(), "work")
+	_, err = c.Unpack(t.Context(), m, Limits{}, s, dir)
+	wantError(t, err, `"no/where"`)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v are left", left, err)
+	}
+}
+
 // A folder with something in it is not written to.
 func TestOccupied(t *testing.T) {
 	home, c, s := newRepository(t), newCache(t), newMemory()

@@ -336,3 +336,18 @@ func TestHistory(t *testing.T) {
 		t.Errorf("notes %q, and the worker has the commits\n%s", m.Notes, log)
 	}
 }
+
+// A submodule travels as the commit that was added, whatever is checked out in it.
+func TestSubmodule(t *testing.T) {
+	home, module := newRepository(t), newRepository(t)
+	sh(t, home, "submodule", "add", "-q", module, "module")
+	sh(t, home, "commit", "-qm", "module")
+	sh(t, filepath.Join(home, "module"), "checkout", "-q", "HEAD~1")
+	m, dir := there(t, home, newCache(t), Choice{AllUntracked: true}, newMemory())
+	if m.Changes() {
+		t.Errorf("the snapshot has changes: %s", sh(t, dir, "diff-tree", "-r", m.Commit, m.Snapshot))
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "module")); err != nil || len(left) > 0 {
+		t.Errorf("the folder of the submodule has %v, %v", left, err)
+	}
+}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	config := filepath.Join(dir, "gitconfig")
 	err = os.WriteFile(config, []byte("[user]\n name = Ada\n email = ada@localhost\n[init]\n defaultBranch = main\n templateDir =\n"+
-		"[protocol \"file\"]\n allow = always\n"), 0o600)
+		"[protocol \"file\"]\n allow = always\n[filter \"lfs\"]\n clean = cat\n smudge = echo smudged\n required = true\n"), 0o600)
 	for _, kv := range [][2]string{{"HOME", dir}, {"GIT_CONFIG_GLOBAL", config}, {"GIT_CONFIG_NOSYSTEM", "1"}, {"XDG_CONFIG_HOME", dir}, {"TMPDIR", dir}} {
 		if e := os.Setenv(kv[0], kv[1]); e != nil {
 			err = e

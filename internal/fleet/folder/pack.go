@@ -100,7 +100,8 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 		return m, err
 	}
 	g.Vars = append(g.Vars, "GIT_SHALLOW_FILE="+filepath.Join(tmp, shallowName))
-	return m, try()
+	err = try()
+	return m, err
 }
 
 // errHistory is found in an error that there may not be without the history.
