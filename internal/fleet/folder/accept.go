@@ -19,8 +19,8 @@ import (
 // tolerated are faults of old commits that harm nobody and that known repositories have.
 const tolerated = "zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingEmail=ignore"
 
-// accept takes a pack into a repository. Until its objects are found to be well formed, within
-// the limits and connected with what is there, they are in a folder of their own, which git's own
+// accept takes a pack into a repository. Until its objects are found to be well formed, within the
+// limits and connected with what is there, they are in a folder of their own, which git's own
 // clean-up knows. There is at least one tip; each must be there afterwards.
 func accept(ctx context.Context, g gitrun.Git, pack io.ReadSeeker, tips []string, l Limits) error {
 	if err := scan(pack, len(tips[0])/2, l); err != nil {
@@ -92,8 +92,8 @@ func order(name string) int {
 	return 0
 }
 
-// migrate moves the packs of a folder to the others. Git takes a pack for whole when it
-// has an index, which therefore comes last.
+// migrate moves the packs of a folder to the others. Git takes a pack for whole when it has an
+// index, which therefore comes last.
 func migrate(objects *os.Root, name string) error {
 	dir, err := objects.Open(name + "/pack")
 	if err != nil {

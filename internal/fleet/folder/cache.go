@@ -19,19 +19,19 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// Cache keeps the objects of repositories on a worker, so that the next task of a
-// repository receives only what is new. Work trees do not depend on it after they were made.
+// Cache keeps the objects of repositories on a worker, so that the next task of a repository
+// receives only what is new. Work trees do not depend on it after they were made.
 //
-// A cache serves one circle of trust: who may send a manifest can name any commit in it and
-// have its files. Its methods may be called at the same time, by several processes as well.
+// A cache serves one circle of trust: who may send a manifest can name any commit in it and have
+// its files. Its methods may be called at the same time, by several processes as well.
 type Cache struct {
-	Dir      string        // absolute; made when needed
+	Dir      string        // absolute; made when needed, in a folder that exists
 	MaxBytes int64         // of all repositories together; 0: 20 GiB
 	MaxAge   time.Duration // since the last use of a repository; 0: 30 days
 }
 
-// Layout of a cache: a folder for each repository with its lock and its bare repository, and
-// the packs that are being received.
+// Layout of a cache: a folder for each repository with its lock and its bare repository, and the
+// packs that are being received.
 const (
 	reposName    = "repositories"
 	incomingName = "incoming"
@@ -57,8 +57,8 @@ func (c *Cache) mkdirs(names ...string) error {
 	return nil
 }
 
-// hold locks the folder of a repository, which is made if create says so. Closing the
-// file frees it.
+// hold locks the folder of a repository, which is made if create says so. Closing the file frees
+// it.
 func (c *Cache) hold(ctx context.Context, repo string, create bool) (*os.File, error) {
 	return home.Await(ctx, func() (*os.File, error) {
 		for {
@@ -103,12 +103,12 @@ func (c *Cache) git(repo string, held *os.File) gitrun.Git {
 	return gitrun.Git{Admin: dir, Tree: dir, Held: held, Vars: plain()}
 }
 
-// plain keeps the configuration of this machine out of work for another: its filters
-// would change files.
+// plain keeps the configuration of this machine out of work for another: its filters would change
+// files.
 func plain() []string { return []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"} }
 
-// Have lists commits of a repository that the cache has, the newest first; none if it
-// does not know the repository.
+// Have lists commits of a repository that the cache has, the newest first; none if it does not know
+// the repository.
 func (c *Cache) Have(ctx context.Context, repo string) ([]string, error) {
 	list, err := c.have(ctx, repo)
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *Cache) used(g gitrun.Git) error {
 	return home.WriteBelow(c.below(), path, []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
 }
 
-// ErrLacks is returned, wrapped, by [Cache.Unpack] when the cache no longer has a commit on
-// which the manifest builds: it must be packed anew, with what [Cache.Have] lists now.
+// ErrLacks is returned, wrapped, by [Cache.Unpack] when the cache no longer has a commit on which
+// the manifest builds: it must be packed anew, with what [Cache.Have] lists now.
 var ErrLacks = errors.New("this machine no longer has a commit on which the transfer builds (pack it again)")
 
 // bring makes sure that the cache has the commits of a manifest. The file, which holds the
@@ -233,13 +233,24 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := c.path(reposName, m.Repo, bareName)
-	if _, err = os.Lstat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
-		g := gitrun.Git{Dir: c.path(reposName, m.Repo), Held: lock, Vars: plain()}
-		err = create(ctx, g, m.Format, "--bare", dir)
+	g := c.git(m.Repo, lock)
+	_, err = os.Lstat(g.Admin)
+	if err == nil {
+		var is string
+		if is, err = g.Text(ctx, "rev-parse", "--show-object-format"); err == nil && is != m.Format {
+			err = fmt.Errorf("the repository in the cache has objects of the format %s, not %s", is, m.Format)
+		} else if exited(err, 128) { // a crash may leave one that was not made completely
+			if err = c.below().RemoveAll(g.Admin); err == nil {
+				err = fs.ErrNotExist
+			}
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		parent := gitrun.Git{Dir: c.path(reposName, m.Repo), Held: lock, Vars: plain()}
+		err = create(ctx, parent, m.Format, "--bare", g.Admin)
 	}
 	if err == nil {
-		err = c.addShallow(dir, m.Shallow)
+		err = addShallow(ctx, g, m)
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -255,22 +266,28 @@ func create(ctx context.Context, g gitrun.Git, format string, args ...string) er
 	return err
 }
 
-// addShallow adds the commits at which the history ends for the sender.
-func (c *Cache) addShallow(dir string, ids []string) error {
-	if len(ids) == 0 {
-		return nil
+// addShallow adds the commits at which the history ends for the sender. A commit that is there has
+// its history, or is in the list.
+func addShallow(ctx context.Context, g gitrun.Git, m Manifest) error {
+	list, err := shallowOf(g.Admin)
+	if err != nil || len(m.Shallow) == 0 {
+		return err
 	}
-	list, err := shallowOf(dir)
+	there, err := known(ctx, g, m.Format, m.Shallow)
 	if err != nil {
 		return err
 	}
-	list = append(list, ids...)
+	for _, id := range m.Shallow {
+		if !slices.Contains(there, id) {
+			list = append(list, id)
+		}
+	}
 	slices.Sort(list)
 	list = slices.Compact(list)
 	if len(list) > 10*maxShallow {
 		return fmt.Errorf("the cached history ends at %d commits, the limit is %d", len(list), 10*maxShallow)
 	}
-	return writeShallow(dir, list)
+	return writeShallow(g.Admin, list)
 }
 
 // has reports whether the commits of a manifest are there with all that they need.
@@ -356,8 +373,8 @@ func resume(f *os.File, parts []Part) (n int, err error) {
 	return n, err
 }
 
-// Trim removes the repositories that were not used for MaxAge, and the least recently used
-// while all have more than MaxBytes. What is in use stays. It returns the bytes that are left.
+// Trim removes the repositories that were not used for MaxAge, and the least recently used while
+// all have more than MaxBytes. What is in use stays. It returns the bytes that are left.
 func (c *Cache) Trim(ctx context.Context) (int64, error) {
 	left, err := c.trim(ctx)
 	if err != nil {

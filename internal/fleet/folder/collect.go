@@ -15,8 +15,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
-// Return says what comes back from another machine. It is made by [Cache.Collect];
-// [Receive] checks all of it.
+// Return says what comes back from another machine. It is made by [Cache.Collect]; [Receive] checks
+// all of it.
 type Return struct {
 	V        int      `json:"v"`
 	Commit   string   `json:"commit"`           // of the manifest
@@ -70,10 +70,9 @@ type Ending struct {
 	Time    time.Time // when the task ended; zero: now. A second attempt with the same time makes the same parts
 }
 
-// Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files
-// become a commit on top of the manifest's snapshot, and the commits of HEAD come with
-// it. It does not trust the repository in the folder, which the task may have changed, and
-// changes nothing in it.
+// Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files become
+// a commit on top of the manifest's snapshot, and the commits of HEAD come with it. It does not
+// trust the repository in the folder, which the task may have changed, and changes nothing in it.
 func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (Return, error) {
 	r, err := c.collect(ctx, dir, m, e, l.orDefault(), s)
 	if err != nil {
@@ -153,8 +152,8 @@ func ordinary(path string) bool {
 	return err != nil || info.Mode().IsRegular()
 }
 
-// headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads
-// the files itself: in a repository that the task has changed, git may wait for a pipe.
+// headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads the
+// files itself: in a repository that the task has changed, git may wait for a pipe.
 func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(g.Tree, ".git"))
 	if err != nil {

@@ -460,6 +460,22 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
+// The folder of the task is no way out of the work tree.
+func TestSubdirOut(t *testing.T) {
+	home, c, s := newRepository(t), newCache(t), newMemory()
+	out := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(out, "secret"), 0o755))
+	must(t, os.Symlink(out, filepath.Join(home, "way")))
+	sh(t, home, "add", ".")
+	m, err := Pack(t.Context(), home, Choice{}, s)
+	must(t, err)
+	for _, sub := range []string{"way/secret", "way"} {
+		m.Subdir = sub
+		_, err = c.Unpack(t.Context(), m, Limits{}, s, filepath.Join(t.TempDir(), "work"))
+		wantError(t, err, fmt.Sprintf("%q", sub), "symbolic link")
+	}
+}
+
 // A folder with something in it is not written to.
 func TestOccupied(t *testing.T) {
 	home, c, s := newRepository(t), newCache(t), newMemory()

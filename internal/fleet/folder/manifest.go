@@ -16,8 +16,8 @@ const version = 1
 // MaxManifest is the largest size in bytes of a [Manifest] or a [Return] as JSON.
 const MaxManifest = 1 << 20
 
-// Manifest says what travels to another machine. It is made by [Pack]; [Cache.Unpack]
-// checks all of it.
+// Manifest says what travels to another machine. It is made by [Pack]; [Cache.Unpack] checks all of
+// it.
 type Manifest struct {
 	V        int      `json:"v"`
 	Repo     string   `json:"repo"`             // the first commit of the first parents of HEAD

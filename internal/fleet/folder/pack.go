@@ -21,22 +21,22 @@ import (
 
 // Choice is what [Pack] takes.
 type Choice struct {
-	// Have are commits that the receiver has, as [Cache.Have] lists them. What the repository does not
-	// know is left out.
+	// Have are commits that the receiver has, as [Cache.Have] lists them. What the repository does
+	// not know is left out.
 	Have []string
 
-	// Untracked are patterns of files that are not tracked and travel all the same, also if they are
-	// ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
+	// Untracked are patterns of files that are not tracked and travel all the same, also if they
+	// are ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
 	Untracked    []string
 	AllUntracked bool // takes all files that are neither tracked nor ignored
 
 	Limits Limits
 }
 
-// Pack makes what the receiver lacks of the checkout of a folder into parts in the store. It
-// only reads the repository, and may be called at the same time for one. The same
-// content makes the same parts, so after a failure it is called again. Errors
-// name what cannot travel; [ErrNoGit] means that the folder is not in a repository.
+// Pack makes what the receiver lacks of the checkout of a folder into parts in the store. It only
+// reads the repository, and may be called at the same time for one. The same content makes the same
+// parts, so after a failure it is called again. Errors name what cannot travel; [ErrNoGit] means
+// that the folder is not in a repository.
 func Pack(ctx context.Context, dir string, c Choice, s Store) (Manifest, error) {
 	m, err := pack(ctx, dir, c, s)
 	if err != nil {
@@ -78,7 +78,7 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 	if err != nil {
 		return m, err
 	}
-	if m.Needs, err = known(ctx, g, m.Format, c.Have); err != nil {
+	if m.Needs, err = known(ctx, g, m.Format, c.Have[:min(len(c.Have), maxHave)]); err != nil {
 		return m, err
 	}
 	try := func() error {
@@ -119,8 +119,8 @@ func (m *Manifest) note(format string, args ...any) {
 	}
 }
 
-// snapshot makes commits of what is not committed. They are written to a folder of ours,
-// and the git that is returned sees them. The same files make the same commits.
+// snapshot makes commits of what is not committed. They are written to a folder of ours, and the
+// git that is returned sees them. The same files make the same commits.
 func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
 	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.common, "objects"))
 	// The other half of a split index would be written beside the user's.
@@ -221,8 +221,8 @@ func (r repository) remarks(ctx context.Context, g gitrun.Git, m *Manifest) (spe
 	return s, err
 }
 
-// copyIndex copies an index with its time: git compares the content of a file that was
-// changed in the second of its entry only if the index is not younger.
+// copyIndex copies an index with its time: git compares the content of a file that was changed in
+// the second of its entry only if the index is not younger.
 func copyIndex(from, to string) error {
 	source, err := os.OpenRoot(filepath.Dir(from))
 	if err != nil {
@@ -316,7 +316,7 @@ func known(ctx context.Context, g gitrun.Git, format string, have []string) ([]s
 		return nil, err
 	}
 	var ask strings.Builder
-	for _, id := range have[:min(len(have), maxHave)] {
+	for _, id := range have {
 		if hexes(id, digits) {
 			ask.WriteString(id + "\n")
 		}
@@ -369,8 +369,8 @@ func revisions(tips, without []string) string {
 	return b.String()
 }
 
-// sendPack puts the objects of some commits into the store, as a pack that leaves
-// out what others have. There are no parts if there is nothing.
+// sendPack puts the objects of some commits into the store, as a pack that leaves out what others
+// have. There are no parts if there is nothing.
 func sendPack(
 	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store,
 ) ([]Part, error) {

@@ -15,9 +15,9 @@ const PartBytes = 4 << 20
 // ErrMissing is returned, wrapped, by [Store.Get] for a part that the store does not have.
 var ErrMissing = errors.New("the store does not have this part")
 
-// Store carries parts by the SHA-256 of their content, in hexadecimal. It is used by
-// one goroutine at a time for each transfer, and by several transfers at once. What Get
-// returns is checked by its reader.
+// Store carries parts by the SHA-256 of their content, in hexadecimal. It is used by one goroutine
+// at a time for each transfer, and by several transfers at once. What Get returns is checked by its
+// reader.
 type Store interface {
 	Has(ctx context.Context, digest string) (bool, error)
 	Put(ctx context.Context, digest string, part []byte) error // storing a part again is no error

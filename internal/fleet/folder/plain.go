@@ -15,9 +15,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Plain says what travels of a folder that is not in a repository, or comes back of one. It is made by
-// [PackPlain] and [CollectPlain]. The names, sizes and digests of all files are in a list, which travels in
-// parts of its own; other parts hold the content of the files, in the order of the list.
+// Plain says what travels of a folder that is not in a repository, or comes back of one. It is made
+// by [PackPlain] and [CollectPlain]. The names, sizes and digests of all files are in a list, which
+// travels in parts of its own; other parts hold the content of the files, in the order of the list.
 type Plain struct {
 	V       int      `json:"v"`
 	List    []Part   `json:"list"`
@@ -152,8 +152,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// checkTarget refuses a link that leads out. It goes up first and then only down: behind a
-// name, .. would mean the folder above that to which another link leads.
+// checkTarget refuses a link that leads out. It goes up first and then only down: behind a name, ..
+// would mean the folder above that to which another link leads.
 func checkTarget(path, target string) error {
 	switch {
 	case target == "" || len(target) > maxPath || strings.ContainsRune(target, 0):

@@ -26,10 +26,10 @@ type PlainChoice struct {
 	Limits  Limits
 }
 
-// PackPlain makes the files of a folder without git into parts in the store. The boundaries of
-// the parts depend on the names of files, so that a changed file changes few of them, and those that the store
-// has are not sent again. Modes other than the one that makes a file executable, times and owners
-// do not travel. What does not travel is in the notes.
+// PackPlain makes the files of a folder without git into parts in the store. The boundaries of the
+// parts depend on the names of files, so that a changed file changes few of them, and those that
+// the store has are not sent again. Modes other than the one that makes a file executable, times
+// and owners do not travel. What does not travel is in the notes.
 func PackPlain(ctx context.Context, dir string, c PlainChoice, s Store) (Plain, error) {
 	p, err := packPlain(ctx, dir, c, nil, s)
 	if err != nil {
@@ -281,8 +281,8 @@ func (w *packer) digest(path string) (string, int64, error) {
 	return hex.EncodeToString(sum.Sum(nil)), n, err
 }
 
-// boundary reports whether a part ends behind a file: behind one of 16, so that a part
-// has a dozen or two of small files, and a change of one leaves the other parts as they are.
+// boundary reports whether a part ends behind a file: behind one of 16, so that a part has a dozen
+// or two of small files, and a change of one leaves the other parts as they are.
 func boundary(path string) bool {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, path)

@@ -18,9 +18,9 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// UnpackPlain writes the files of a manifest to a new or empty folder, whose parent exists. All names are
-// checked before the first is written. Parts stay in the cache, for the next transfer that has them. After
-// a failure the folder is empty or gone.
+// UnpackPlain writes the files of a manifest to a new or empty folder, whose parent exists. All
+// names are checked before the first is written. Parts stay in the cache, for the next transfer
+// that has them. After a failure the folder is empty or gone.
 func (c *Cache) UnpackPlain(ctx context.Context, p Plain, l Limits, s Store, dir string) error {
 	if _, err := lay(ctx, p, l.orDefault(), kept{s, c}, dir); err != nil {
 		return fmt.Errorf("unpack a folder to %s: %w", dir, err)
@@ -35,8 +35,8 @@ type Change struct {
 	Notes   []string
 }
 
-// ReceivePlain writes what [CollectPlain] has packed to a new or empty folder, never over the one from which the
-// task began.
+// ReceivePlain writes what [CollectPlain] has packed to a new or empty folder, never over the one
+// from which the task began.
 func ReceivePlain(ctx context.Context, p Plain, l Limits, s Store, dir string) (Change, error) {
 	t, err := lay(ctx, p, l.orDefault(), s, dir)
 	if err != nil {

@@ -32,8 +32,8 @@ type Received struct {
 const RefPrefix = "refs/drover/"
 
 // Receive stores what comes back under a ref of the repository of a folder, which begins with
-// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is
-// the one that was sent. It may be called again after a failure.
+// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is the
+// one that was sent. It may be called again after a failure.
 func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (Received, error) {
 	got, err := take(ctx, dir, m, r, ref, l.orDefault(), s)
 	if err != nil {
@@ -118,8 +118,7 @@ func (r Return) bring(ctx context.Context, g gitrun.Git, l Limits, s Store) erro
 	return accept(ctx, g, f, tips, l)
 }
 
-// measure finds out what the task alone has changed, and that the result builds on what
-// was sent.
+// measure finds out what the task alone has changed, and that the result builds on what was sent.
 func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Return, l Limits) error {
 	if err := m.verify(ctx, g); err != nil {
 		return err

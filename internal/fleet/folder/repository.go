@@ -83,9 +83,9 @@ func open(ctx context.Context, dir string) (r repository, err error) {
 	return r, nil
 }
 
-// Identify returns the identity of the repository of a folder: its first commit. Clones
-// have the same; a shallow clone has the commit at which its history ends. It
-// returns [ErrNoGit] for a folder without a repository.
+// Identify returns the identity of the repository of a folder: its first commit. Clones have the
+// same; a shallow clone has the commit at which its history ends. It returns [ErrNoGit] for a
+// folder without a repository.
 func Identify(ctx context.Context, dir string) (string, error) {
 	r, err := open(ctx, dir)
 	if err != nil {
@@ -163,8 +163,8 @@ func beside(g gitrun.Git, dir string, objects ...string) gitrun.Git {
 	return g
 }
 
-// quotePath is a path as lists of object directories have it: the list is separated by
-// colons, and an entry that begins with a quote is quoted as in C.
+// quotePath is a path as lists of object directories have it: the list is separated by colons, and
+// an entry that begins with a quote is quoted as in C.
 func quotePath(path string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -216,8 +216,8 @@ func each(ctx context.Context, g gitrun.Git, do func(string) error, args ...stri
 	return g.Stream(ctx, nil, &lines{end: 0, each: do}, args...)
 }
 
-// checkFiles refuses a commit whose files are too many or too large. It follows no
-// tree further than the limits, however often one tree holds another.
+// checkFiles refuses a commit whose files are too many or too large. It follows no tree further
+// than the limits, however often one tree holds another.
 func checkFiles(ctx context.Context, g gitrun.Git, commit string, l Limits) error {
 	files, bytes := 0, int64(0)
 	return each(ctx, g, func(e string) error {

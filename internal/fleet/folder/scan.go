@@ -24,9 +24,8 @@ const (
 	historyFactor = 16        // how much larger than the files the versions of them in a history may be
 )
 
-// scan reads a pack to its end and refuses one that would unpack to more than the
-// limits: git makes room for an object as its header says, before it reads it. An object ID
-// has idBytes bytes.
+// scan reads a pack to its end and refuses one that would unpack to more than the limits: git makes
+// room for an object as its header says, before it reads it. An object ID has idBytes bytes.
 func scan(r io.Reader, idBytes int, l Limits) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var head [12]byte
@@ -116,8 +115,8 @@ func (s *scanner) header() (kind byte, n uint64, err error) {
 	return kind, n, nil
 }
 
-// body reads the packed content of an object. A delta begins with the sizes of its base
-// and of its result.
+// body reads the packed content of an object. A delta begins with the sizes of its base and of its
+// result.
 func (s *scanner) body(n uint64, delta bool) error {
 	if s.z == nil {
 		z, err := zlib.NewReader(s.in)

@@ -36,9 +36,8 @@ func specials(ctx context.Context, g gitrun.Git) (s special, err error) {
 	return s, err
 }
 
-// stage takes the changed files of a work tree into an index of ours: the tracked ones
-// that differ, and those of the list. Submodules and other repositories in it stay as the index
-// has them.
+// stage takes the changed files of a work tree into an index of ours: the tracked ones that differ,
+// and those of the list. Submodules and other repositories in it stay as the index has them.
 func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limits) error {
 	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !exited(err, 1) {
 		return err
@@ -105,8 +104,8 @@ func (b *bound) add(name string) error {
 	return nil
 }
 
-// others lists untracked files, without folders that are repositories of their own, which
-// are returned apart.
+// others lists untracked files, without folders that are repositories of their own, which are
+// returned apart.
 func others(ctx context.Context, g gitrun.Git, l Limits, args ...string) (files, nested []string, err error) {
 	args = append([]string{"ls-files", "--others", "-z"}, args...)
 	err = each(ctx, g, func(name string) error {

@@ -207,3 +207,28 @@ func TestManyTrips(t *testing.T) {
 		t.Errorf("%d packs", len(packs))
 	}
 }
+
+// A repository in the cache that a crash left half made is made anew.
+func TestHalfMade(t *testing.T) {
+	home, c, s := newRepository(t), newCache(t), newMemory()
+	m, err := Pack(t.Context(), home, Choice{}, s)
+	must(t, err)
+	write(t, c.path(reposName, m.Repo, bareName), "HEAD", "")
+	dir := filepath.Join(t.TempDir(), "work")
+	_, err = c.Unpack(t.Context(), m, Limits{}, s, dir)
+	must(t, err)
+	sh(t, dir, "fsck", "--strict")
+}
+
+// A manifest cannot cut a history that is in the cache.
+func TestShallowKept(t *testing.T) {
+	home, c, s := newRepository(t), newCache(t), newMemory()
+	m, _ := there(t, home, c, Choice{}, s)
+	m.Shallow, m.Parts = []string{m.Commit}, nil
+	dir := filepath.Join(t.TempDir(), "work")
+	_, err := c.Unpack(t.Context(), m, Limits{}, s, dir)
+	must(t, err)
+	if log := sh(t, dir, "log", "--format=%s"); log != "second\nfirst" {
+		t.Errorf("the worker has the commits\n%s", log)
+	}
+}

@@ -18,9 +18,9 @@ import (
 const snapshotRef = "refs/drover/snapshot"
 
 // Unpack makes a work tree of a manifest in a new or empty folder, whose parent exists: a
-// repository of its own, on the branch and the commit of the manifest, with what was not
-// committed at home not committed here either. It returns the folder in which the task works. After a failure the
-// folder is empty or gone, and what was received is kept for the next attempt.
+// repository of its own, on the branch and the commit of the manifest, with what was not committed
+// at home not committed here either. It returns the folder in which the task works. After a failure
+// the folder is empty or gone, and what was received is kept for the next attempt.
 func (c *Cache) Unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (string, error) {
 	work, err := c.unpack(ctx, m, l.orDefault(), s, dir)
 	if err != nil {
@@ -122,8 +122,8 @@ func clear(root *os.Root) error {
 	return errors.Join(err, d.Close())
 }
 
-// begin makes the repository of a work tree. It shares the packs of the cache as hard links,
-// so that neither depends on the other.
+// begin makes the repository of a work tree. It shares the packs of the cache as hard links, so
+// that neither depends on the other.
 func begin(ctx context.Context, m Manifest, cache gitrun.Git, dir string) (gitrun.Git, error) {
 	g := gitrun.Git{Admin: filepath.Join(dir, ".git"), Tree: dir, Vars: plain()}
 	if err := create(ctx, gitrun.Git{Dir: dir, Vars: plain()}, m.Format, dir); err != nil {
@@ -225,9 +225,13 @@ func checkout(ctx context.Context, m Manifest, g gitrun.Git) (string, error) {
 		}
 	}
 	work := filepath.Join(g.Tree, m.Subdir)
-	info, err := os.Lstat(work)
-	if err != nil || !info.IsDir() {
+	f, err := saferoot.Dir(g.Tree).Folder(work)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("the folder %q of the task has no file that is tracked or chosen (start from the top)", m.Subdir)
+	case err != nil:
+		return "", fmt.Errorf("the folder %q of the task: %w", m.Subdir, err)
 	}
+	f.Close()
 	return work, nil
 }
