@@ -104,8 +104,10 @@ func (c *Cache) git(repo string, held *os.File) gitrun.Git {
 }
 
 // plain keeps the configuration of this machine out of work for another: its filters would change
-// files.
-func plain() []string { return []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"} }
+// files. Refs are files, whatever later versions of git prefer, since [Cache.Collect] reads them.
+func plain() []string {
+	return []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_DEFAULT_REF_FORMAT=files"}
+}
 
 // Have lists commits of a repository that the cache has, the newest first; none if it does not know
 // the repository.

@@ -184,7 +184,8 @@ func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 
 // refOf reads what a ref has.
 func refOf(root *os.Root, ref string) (string, error) {
-	if !strings.HasPrefix(ref, "refs/") || !filepath.IsLocal(ref) {
+	// A repository with refs in another form has the branch .invalid there.
+	if !strings.HasPrefix(ref, "refs/") || !filepath.IsLocal(ref) || ref == "refs/heads/.invalid" {
 		return "", fmt.Errorf("HEAD is the ref %.100q", ref)
 	}
 	data, err := untrusted.Read(root, ref, 4<<10)

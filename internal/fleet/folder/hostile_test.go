@@ -89,6 +89,7 @@ func rawObject(kind byte, claimed uint64, before, content []byte) []byte {
 
 // What a stranger sends is refused by name, on both sides, and nothing of it stays.
 func TestHostileObjects(t *testing.T) {
+	t.Parallel()
 	limits := Limits{PackedBytes: 1 << 20, UnpackedBytes: 1 << 20, Files: 1000}
 	for name, c := range map[string]struct {
 		make  func(t *testing.T, evil string) (commit string, pack []byte)
@@ -240,6 +241,7 @@ func names(list string) string {
 
 // Parts that are missing or changed are refused by name.
 func TestHostileParts(t *testing.T) {
+	t.Parallel()
 	home, s := newRepository(t), newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, s)
 	must(t, err)
@@ -266,6 +268,7 @@ func TestHostileParts(t *testing.T) {
 
 // Manifests that nobody of ours makes are refused before anything is done.
 func TestHostileManifest(t *testing.T) {
+	t.Parallel()
 	home := newRepository(t)
 	good, err := Pack(t.Context(), home, Choice{}, newMemory())
 	must(t, err)
@@ -333,6 +336,7 @@ func TestHostileManifest(t *testing.T) {
 
 // A return that belongs to something else is refused.
 func TestHostileReturn(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	dirty(t, home)
 	m, dir := there(t, home, c, Choice{}, s)
@@ -383,6 +387,7 @@ func TestHostileReturn(t *testing.T) {
 // Whatever a task does to the repository in its folder, its files come back, and none of its
 // programs runs.
 func TestTampered(t *testing.T) {
+	t.Parallel()
 	for name, do := range map[string]func(t *testing.T, dir string){
 		"removed": func(t *testing.T, dir string) { must(t, os.RemoveAll(filepath.Join(dir, ".git"))) },
 		"new": func(t *testing.T, dir string) {
@@ -434,6 +439,7 @@ func swap(t *testing.T, dir string) {
 
 // What a task left that is too large is refused by name, and the folder stays as it is.
 func TestLeftTooMuch(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, dir := there(t, home, c, Choice{}, s)
 	write(t, dir, "out/core", random(2<<20, 1))
@@ -448,6 +454,7 @@ func TestLeftTooMuch(t *testing.T) {
 
 // A failure behind the checkout leaves an empty folder too.
 func TestNowhere(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, s)
 	must(t, err)
@@ -462,6 +469,7 @@ func TestNowhere(t *testing.T) {
 
 // The folder of the task is no way out of the work tree.
 func TestSubdirOut(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	out := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(out, "secret"), 0o755))
@@ -478,6 +486,7 @@ func TestSubdirOut(t *testing.T) {
 
 // A folder with something in it is not written to.
 func TestOccupied(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, s)
 	must(t, err)

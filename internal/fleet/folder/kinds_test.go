@@ -17,6 +17,7 @@ func hasNote(notes []string, words string) bool {
 // Kinds of checkouts that travel: on the worker git shows the same, and what the task
 // adds comes back.
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]struct {
 		make  func(t *testing.T, home string) string // returns the folder of the task
 		note  string
@@ -201,6 +202,7 @@ func trap(t testing.TB, dir string) {
 
 // Checkouts that cannot travel are refused by name, and nothing is sent.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		make  func(t *testing.T, home string) string
 		pick  Choice
@@ -276,6 +278,7 @@ func TestRefused(t *testing.T) {
 
 // A partial clone travels when it has all that is needed.
 func TestPartial(t *testing.T) {
+	t.Parallel()
 	home := newRepository(t)
 	sh(t, home, "config", "uploadpack.allowFilter", "true")
 	dir := filepath.Join(t.TempDir(), "clone")
@@ -290,6 +293,7 @@ func TestPartial(t *testing.T) {
 
 // Chosen patterns are relative to the folder, and one that matches nothing is told.
 func TestPatterns(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	for _, f := range []string{"sub/x.env", "sub/deep/y.env", "top.env", "sub/other", "sub/data/1", "sub/data/2.o"} {
 		write(t, home, f, f+"\n")
@@ -306,6 +310,7 @@ func TestPatterns(t *testing.T) {
 
 // A history that is larger than the limit stays at home; the next trip builds on what the worker has.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	write(t, home, "big", random(600<<10, 1))
 	sh(t, home, "add", "big")
@@ -339,6 +344,7 @@ func TestHistory(t *testing.T) {
 
 // A submodule travels as the commit that was added, whatever is checked out in it.
 func TestSubmodule(t *testing.T) {
+	t.Parallel()
 	home, module := newRepository(t), newRepository(t)
 	sh(t, home, "submodule", "add", "-q", module, "module")
 	sh(t, home, "commit", "-qm", "module")

@@ -70,6 +70,7 @@ func newPlain(t testing.TB) string {
 
 // A folder without git arrives as it is, and what was changed comes back into a new folder.
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	home, c, s := newPlain(t), newCache(t), newMemory()
 	before := tree(t, home)
 	p, err := PackPlain(t.Context(), home, PlainChoice{}, s)
@@ -117,6 +118,7 @@ func TestPlain(t *testing.T) {
 
 // A second trip sends and fetches the parts of what has changed, and a cut one only the rest.
 func TestPlainSecond(t *testing.T) {
+	t.Parallel()
 	home, c, s := newPlain(t), newCache(t), newMemory()
 	s.fail = failAt("put", 3)
 	if _, err := PackPlain(t.Context(), home, PlainChoice{}, s); !errors.Is(err, errCut) {
@@ -158,6 +160,7 @@ func TestPlainSecond(t *testing.T) {
 
 // What cannot travel of a folder is left out and told.
 func TestPlainNotes(t *testing.T) {
+	t.Parallel()
 	home, c, s := newPlain(t), newCache(t), newMemory()
 	sh(t, filepath.Join(home, "hollow"), "init", "-q")
 	must(t, os.Symlink("/etc/passwd", filepath.Join(home, "src", "absolute")))
@@ -187,6 +190,7 @@ func TestPlainNotes(t *testing.T) {
 }
 
 func TestPlainLimits(t *testing.T) {
+	t.Parallel()
 	home := newPlain(t)
 	for want, l := range map[string]Limits{
 		"more than 10 files":        {Files: 10},
@@ -228,6 +232,7 @@ func fileOf(path, content string, pieces int) entryOf {
 
 // Lists that lead anywhere are refused by name, and nothing is written.
 func TestHostilePlain(t *testing.T) {
+	t.Parallel()
 	x := []byte("x")
 	one := func(path string) listing { return listing{Entries: []entryOf{fileOf(path, "x", 1)}} }
 	link := func(path, target string) listing {

@@ -17,6 +17,7 @@ import (
 func large(t testing.TB) string {
 	t.Helper()
 	home := newRepository(t)
+	write(t, home, ".gitattributes", "large* -delta\n") // saves git the search for what is not there
 	for i := range 3 {
 		write(t, home, fmt.Sprintf("large%d", i), random(3<<20, i))
 	}
@@ -28,6 +29,7 @@ func large(t testing.TB) string {
 
 // Wherever a transfer is cut, the next attempt sends and fetches only the rest.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	home := large(t)
 	whole := newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, whole)
@@ -70,6 +72,7 @@ func TestResume(t *testing.T) {
 
 // The way back is resumed as well.
 func TestResumeBack(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, dir := there(t, home, c, Choice{}, s)
 	write(t, dir, "made", random(10<<20, 1))
@@ -107,6 +110,7 @@ func TestResumeBack(t *testing.T) {
 
 // Tasks of one repository pack, unpack and come back at the same time.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	home, c, s := large(t), newCache(t), newMemory()
 	before := state(t, home)
 	var wg sync.WaitGroup
@@ -155,6 +159,7 @@ func trip(ctx context.Context, home, dir, ref string, c *Cache, s Store) error {
 
 // A cache that was trimmed says so, and the manifest is made anew. Work trees outlive it.
 func TestTrim(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, dir := there(t, home, c, Choice{}, s)
 	id := m.Repo
@@ -187,6 +192,7 @@ func TestTrim(t *testing.T) {
 
 // The cache names a bounded number of commits and keeps its packs few, whatever comes.
 func TestManyTrips(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	for i := range maxPacks*2 + 5 {
 		write(t, home, "a.txt", fmt.Sprintf("%d\n", i))
@@ -210,6 +216,7 @@ func TestManyTrips(t *testing.T) {
 
 // A repository in the cache that a crash left half made is made anew.
 func TestHalfMade(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, s)
 	must(t, err)
@@ -222,6 +229,7 @@ func TestHalfMade(t *testing.T) {
 
 // A manifest cannot cut a history that is in the cache.
 func TestShallowKept(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	m, _ := there(t, home, c, Choice{}, s)
 	m.Shallow, m.Parts = []string{m.Commit}, nil

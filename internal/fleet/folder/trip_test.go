@@ -28,6 +28,7 @@ func statusOf(t testing.TB, dir string) string {
 // On the worker git shows what it showed at home: staged, unstaged, untracked; and at home
 // nothing is other than before.
 func TestThere(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	dirty(t, home)
 	_ = statusOf(t, home) // it may write the index
@@ -70,6 +71,7 @@ func TestThere(t *testing.T) {
 
 // What the task changed comes back under the ref, alone, and nothing else at home changes.
 func TestBack(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	dirty(t, home)
 	m, dir := there(t, home, c, Choice{}, s)
@@ -101,6 +103,7 @@ func TestBack(t *testing.T) {
 // Without changes of the user, the commits of the task come back as a straight line on top of
 // HEAD, and what it left uncommitted is one more commit.
 func TestCommits(t *testing.T) {
+	t.Parallel()
 	for _, left := range []bool{false, true} {
 		home, c, s := newRepository(t), newCache(t), newMemory()
 		m, dir := there(t, home, c, Choice{}, s)
@@ -123,6 +126,7 @@ func TestCommits(t *testing.T) {
 // A commit of the task has the user's changes in it if it was made with git add -A; the one that comes
 // back tells the two apart all the same.
 func TestMixed(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	dirty(t, home)
 	m, dir := there(t, home, c, Choice{}, s)
@@ -142,6 +146,7 @@ func TestMixed(t *testing.T) {
 }
 
 func TestNothing(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	dirty(t, home)
 	m, dir := there(t, home, c, Choice{AllUntracked: true}, s)
@@ -155,6 +160,7 @@ func TestNothing(t *testing.T) {
 
 // The second task receives what is new and no more, and the one after it nothing.
 func TestSecond(t *testing.T) {
+	t.Parallel()
 	home, c, s := newRepository(t), newCache(t), newMemory()
 	write(t, home, "large", strings.Repeat("0123456789abcdef\n", 10)+random(3<<20, 1))
 	sh(t, home, "add", "large")
