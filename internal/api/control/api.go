@@ -215,6 +215,11 @@ type StartRequest struct {
 	// this machine. EnvNames are the variables of Env that travel there: no others do.
 	On       string   `json:"on,omitempty"`
 	EnvNames []string `json:"env_names,omitempty"`
+	// NoFolder leaves the folder here. Otherwise a checkout of git travels with the task: its commit, what is
+	// not committed, and those untracked files that match Untracked; what is changed there comes back as
+	// the ref refs/drover/tasks/ID.
+	NoFolder  bool     `json:"no_folder,omitempty"`
+	Untracked []string `json:"untracked,omitempty"`
 
 	Schedule string `json:"-"` // that starts the task; set by the session itself
 }

@@ -15,6 +15,11 @@ type Want struct {
 	On  string // a worker or a label; auto: any worker
 	Job wire.Job
 	Tee io.Writer // gets the output too; nil: nobody does
+
+	// Folder is the checkout that travels with the task, absolute; empty: none does. Untracked are
+	// patterns of files that are not tracked and travel all the same.
+	Folder    string
+	Untracked []string
 }
 
 // Auto is the On that any worker fits.
@@ -45,7 +50,7 @@ func (d *Driver) Launches() {}
 
 // Check refuses what the driver of this machine would refuse.
 func (d *Driver) Check(input json.RawMessage) error {
-	if d.want != nil && len(d.want.Job.Args) == 0 && d.want.Job.Line == "" && !d.want.Job.Hands {
+	if d.want != nil && len(d.want.Job.Args) == 0 && d.want.Job.Line == "" {
 		return errors.New("read command: it is empty")
 	}
 	return d.here.Check(input)

@@ -306,7 +306,16 @@ func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 	}
 	defer func() { _ = keys.Stop() }()
 	var out []wire.Worker
-	for k := range keys.Keys() {
+	for more := true; more; {
+		var k string
+		select {
+		case k, more = <-keys.Keys():
+		case <-ctx.Done(): // the list alone does not look at that
+			return nil, fmt.Errorf("list workers: %w", context.Cause(ctx))
+		}
+		if !more {
+			break
+		}
 		entry, err := kv.Get(ctx, k)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
@@ -59,9 +60,12 @@ type work struct {
 	book    Book      // guarded by mu; changed by the one goroutine
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
 
-	offer string // that is open; empty: none
-	base  int64  // of the output of the attempt
-	told  string // for people
+	offer string          // that is open; empty: none
+	repo  string          // of the folder
+	has   []string        // commits of it that the worker has
+	sent  folder.Manifest // the folder as it went there
+	base  int64           // of the output of the attempt
+	told  string          // for people
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
@@ -149,6 +153,9 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 			if err := w.place(ctx, l); err != nil {
 				return task.Result{}, err
 			}
+			if err := w.sendFolder(ctx, l); err != nil {
+				return w.abandon(ctx, l, err)
+			}
 		}
 		taken = false
 		res, err := w.follow(ctx, l)
@@ -194,13 +201,21 @@ func (w *work) retry(ctx context.Context, h task.Retrier, res task.Result) error
 
 // place offers the task and returns when a worker has it.
 func (w *work) place(ctx context.Context, l *link.Link) error {
+	if w.want.Folder != "" && w.repo == "" {
+		repo, err := folder.Identify(ctx, w.want.Folder)
+		if err != nil {
+			return &task.FailError{Reason: task.ReasonStart, Err: err}
+		}
+		w.repo = repo
+	}
 	w.offer, w.base = rand.Text(), w.h.Output().Size()
 	defer func() { w.offer = "" }()
 	to := wire.OfferLabel(w.rec.On)
 	if w.rec.On == Auto {
 		to = wire.OfferAny
 	}
-	data, err := wire.Encode(wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer}, nil)
+	data, err := wire.Encode(wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
+		Repo: w.repo}, nil)
 	if err == nil {
 		err = l.Publish(ctx, to, w.offer, data)
 	}
@@ -280,6 +295,7 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 		answer(c.msg, wire.Grant{Refused: err.Error()})
 		return false, nil
 	}
+	w.has = c.Has
 	if fresh {
 		state, err := b.encode()
 		if err != nil {
@@ -296,7 +312,7 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 		w.book, w.renewal = b, time.Now()
 		w.mu.Unlock()
 	}
-	answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.want.Job})
+	answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 	return true, nil
 }
 
@@ -323,7 +339,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			return w.silent(ctx, "it has not said in time that it was stopped")
 		case c := <-w.claims: // an answer was lost
 			if b, fresh, err := w.book.Grant("", c.Offer, c.Worker, c.Instance); err == nil && !fresh && w.want != nil {
-				answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.want.Job})
+				answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 			} else {
 				answer(c.msg, wire.Grant{Refused: errOther.Error()})
 			}
@@ -442,6 +458,7 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		}
 		w.set(w.book.End())
 		res, err := w.result(ctx, *t.End)
+		res.Leave = w.leave(l, *t.End)
 		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, it is told again
 		return res, true, err
 	}

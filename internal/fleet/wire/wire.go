@@ -36,12 +36,8 @@ const (
 
 // Bounds.
 const (
-	MaxMessage  = 4 << 20   // bytes of any message
-	MaxChunk    = 256 << 10 // bytes of output in one message
-	MaxAhead    = 16 << 20  // bytes of output that the session has not said to have
-	MaxPart     = 4 << 20   // bytes of a part of a folder
-	MaxLabels   = 16        // of a worker
-	MaxRepos    = 64        // that a worker names
+	MaxMessage  = 4<<20 + 64<<10 // bytes of any message: a part of a folder is the largest
+	MaxChunk    = 256 << 10      // bytes of output in one message
 	OfferWait   = 30 * time.Second
 	HeartBeat   = 5 * time.Second
 	WorkerGone  = 3 * HeartBeat // without a sign of life a worker is not listed any more
@@ -78,9 +74,6 @@ func CommandTo(worker string, session, id task.ID) string {
 	return "drover.worker." + worker + "." + string(session) + "." + string(id)
 }
 
-// CallOf is where a worker is asked for one call of a tool in the folder of a task.
-func CallOf(worker string, id task.ID) string { return "drover.call." + worker + "." + string(id) }
-
 // names are of workers, labels and projects.
 //
 //rules:constant never changed after this line
@@ -105,7 +98,6 @@ type Worker struct {
 	Labels   []string `json:"labels,omitempty"`
 	Capacity int      `json:"capacity"` // tasks at the same time
 	Load     float64  `json:"load"`     // of the machine, per processor; negative: not known
-	Repos    []string `json:"repositories,omitempty"`
 	Tasks    []Doing  `json:"tasks,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
 }
@@ -138,7 +130,8 @@ type Offer struct {
 	Newest  int     `json:"protocol_newest"`
 	Session task.ID `json:"session_id"`
 	Task    task.ID `json:"task_id"`
-	Offer   string  `json:"offer"` // a claim names it
+	Offer   string  `json:"offer"`                // a claim names it
+	Repo    string  `json:"repository,omitempty"` // of its folder: a claim says what the worker has of it
 }
 
 // Claim asks for an offered task.
@@ -149,7 +142,7 @@ type Claim struct {
 	Offer    string  `json:"offer"`
 	Worker   string  `json:"worker"`
 	Instance string  `json:"instance"`
-	// Has are commits of the repository that the worker has; asked with the offer's repository.
+	// Has are commits that the worker has of the repository of the offer.
 	Has []string `json:"has,omitempty"`
 }
 
@@ -161,18 +154,16 @@ type Grant struct {
 	Job     Job           `json:"job,omitzero"`
 }
 
-// Job is the work: a command, or a folder in which tools of an agent are called.
+// Job is the work: a command.
 type Job struct {
-	Name        string          `json:"name,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Args        []string        `json:"args,omitempty"`
-	Line        string          `json:"line,omitempty"`
-	TTY         bool            `json:"tty,omitempty"`
-	Sandbox     bool            `json:"sandbox,omitempty"`
-	Env         []string        `json:"env,omitempty"` // those named to travel; the rest is the worker's
-	Folder      json.RawMessage `json:"folder,omitempty"`
-	FolderOf    task.ID         `json:"folder_of,omitempty"` // works in the folder of this task there
-	Hands       bool            `json:"hands,omitempty"`     // no command: calls of tools
+	Name        string   `json:"name,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Args        []string `json:"args,omitempty"`
+	Line        string   `json:"line,omitempty"`
+	TTY         bool     `json:"tty,omitempty"`
+	Sandbox     bool     `json:"sandbox,omitempty"`
+	Env         []string `json:"env,omitempty"`    // those named to travel; the rest is the worker's
+	Folder      bool     `json:"folder,omitempty"` // [FolderReady] follows, which says what to unpack
 }
 
 // Renewal asks for a longer lease of all tasks that a worker does for a session.
@@ -249,6 +240,9 @@ const (
 	Type   CommandKind = "type"   // Text is typed into its terminal
 	Resend CommandKind = "resend" // output from Offset on
 	Drain  CommandKind = "drain"  // of no task: take nothing new
+
+	// FolderReady has the manifest of the folder as its data.
+	FolderReady CommandKind = "folder"
 )
 
 // Command is what a session tells the worker of a task.

@@ -116,7 +116,8 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 // told does what one message says, if it is about a claim that the worker has.
 func (w *Worker) told(m jetstream.Msg) {
 	var cmd wire.Command
-	if _, err := wire.Decode(m.Data(), &cmd); err != nil {
+	data, err := wire.Decode(m.Data(), &cmd)
+	if err != nil {
 		w.cfg.Log.Warn("a command cannot be read", "error", err)
 		return
 	}
@@ -136,10 +137,14 @@ func (w *Worker) told(m jetstream.Msg) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
 	defer cancel()
-	var err error
 	switch cmd.Kind {
 	case wire.Stop:
 		w.stop(c, cmd)
+	case wire.FolderReady:
+		select {
+		case c.folders <- data:
+		default: // it has been told already
+		}
 	case wire.Pause:
 		_, err = w.cfg.API.Pause(ctx, []string{local})
 	case wire.Resume:

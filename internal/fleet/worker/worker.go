@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -37,11 +38,13 @@ type Config struct {
 	Capacity int // tasks at the same time; 0: the processors of the machine
 	Version  string
 
-	Link *link.Link
-	API  control.API // the session that does the work
-	Dir  string      // in which tasks work that bring no folder
-	Env  []string    // of tasks
-	Log  *slog.Logger
+	Link    *link.Link
+	API     control.API // the session that does the work
+	Dir     string      // in which tasks work that bring no folder
+	Home    home.Root   // whose state directory has the folders of tasks
+	Project string      // of the hub, whose tasks share what is kept of their repositories
+	Env     []string    // of tasks
+	Log     *slog.Logger
 }
 
 // Worker is a running worker.
@@ -69,8 +72,9 @@ type claim struct {
 	job     wire.Job
 	since   time.Time
 	drop    context.CancelCauseFunc
-	resend  chan int64 // capacity 1: output from there on is told again
-	free    func()     // gives the place back
+	folders chan []byte // capacity 1: manifest of the folder
+	resend  chan int64  // capacity 1: output from there on is told again
+	free    func()      // gives the place back
 
 	mu      sync.Mutex
 	local   task.ID       // in the worker's session; guarded by mu
@@ -364,12 +368,18 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 		return
 	}
 	var g wire.Grant
+	var has []string
+	if o.Repo != "" {
+		if has, err = w.cache().Have(ctx, o.Repo); err != nil {
+			w.cfg.Log.Warn("what is kept of a repository cannot be read: all of it is sent again", "error", err)
+		}
+	}
 	asked := time.Now()
 	for try := 1; ; try++ {
 		one, cancel := context.WithTimeout(ctx, claimTime)
 		asked = time.Now()
 		_, err = w.cfg.Link.Ask(one, wire.Ask(o.Session, wire.AskClaim, w.cfg.Name), wire.Claim{Oldest: wire.Oldest, Newest: wire.Version,
-			Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance}, &g)
+			Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance, Has: has}, &g)
 		cancel()
 		if err == nil || try == claimTries || ctx.Err() != nil {
 			break
@@ -396,7 +406,7 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 	life, drop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer drop(nil)
 	c := &claim{session: o.Session, id: o.Task, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(), drop: drop,
-		resend: make(chan int64, 1), free: free}
+		resend: make(chan int64, 1), folders: make(chan []byte, 1), free: free}
 	c.expires = time.AfterFunc(time.Until(asked.Add(g.Lease)), func() { drop(errLease) })
 	defer c.expires.Stop()
 	w.mu.Lock()
@@ -408,7 +418,15 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 		old.drop(errTaken)
 	}
 	defer w.forget(c)
-	rec, err := w.start(life, c)
+	place, err := w.unpack(life, c)
+	if err != nil && life.Err() != nil {
+		return
+	}
+	defer place.remove()
+	var rec task.Record
+	if err == nil {
+		rec, err = w.start(life, c, place.dir)
+	}
 	if err != nil {
 		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}, Error: err.Error()})
 		return
@@ -416,7 +434,10 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
 	size, err := w.follow(life, c, rec)
 	if err == nil {
-		w.end(life, c, size, w.ended(life, c, size))
+		e := w.ended(life, c, size)
+		place.collect(life, c, &e)
+		place.remove() // what was changed is on its way
+		w.end(life, c, size, e)
 	}
 }
 
@@ -430,9 +451,9 @@ func (w *Worker) forget(c *claim) {
 }
 
 // start starts the task in the worker's session.
-func (w *Worker) start(ctx context.Context, c *claim) (task.Record, error) {
+func (w *Worker) start(ctx context.Context, c *claim, dir string) (task.Record, error) {
 	req := control.StartRequest{
-		Name: c.job.Name, Description: c.job.Description, Cwd: w.cfg.Dir, Env: slices.Concat(w.cfg.Env, c.job.Env),
+		Name: c.job.Name, Description: c.job.Description, Cwd: dir, Env: slices.Concat(w.cfg.Env, c.job.Env),
 		Shell: &control.ShellRequest{Args: c.job.Args, Line: c.job.Line, TTY: c.job.TTY, Sandbox: c.job.Sandbox},
 	}
 	out, err := w.cfg.API.Start(ctx, []control.StartRequest{req})

@@ -51,7 +51,9 @@ of the last end only, --timeout counts for all attempts, and its record lists th
 
 With --on a worker on another machine runs the command: the one of that name, one with that
 label, or with "auto" any. It has the environment of the worker, and of yours only the
-variables that --env names. See "drover hub".
+variables that --env names. A checkout of git travels with it: the commit, what is not
+committed, and untracked files by --untracked. What the command changes comes back as the
+commit refs/drover/tasks/ID, and not into your files. See "drover hub".
 
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
@@ -72,9 +74,11 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	batch := f.String("batch", "", "read tasks from `FILE`, or - for stdin (implies -d)")
 	on := f.String("on", "", "run the command on another machine: a worker, a label, or auto")
 	env := f.StringSlice("env", nil, "with --on: name of a variable whose value travels there")
+	bare := f.Bool("no-folder", false, "with --on: leave the folder here; the command starts in the folder of the worker")
+	untracked := f.StringSlice("untracked", nil, "with --on: pattern of untracked files that travel with the folder")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd, On: *on, EnvNames: *env}
+		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd, On: *on, EnvNames: *env, NoFolder: *bare, Untracked: *untracked}
 		if f.Changed("timeout") {
 			var err error
 			if model.Timeout, err = duration("--timeout", *timeout, 1e6); err != nil {
@@ -93,8 +97,8 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			return usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
 		case f.Changed("batch") && *retries != 0:
 			return usage("--retry and --batch are mutually exclusive", "set retry in the JSON objects of the batch")
-		case len(*env) > 0 && *on == "":
-			return usage("--env needs --on: a command on this machine has your whole environment", "leave --env out")
+		case (len(*env) > 0 || *bare || len(*untracked) > 0) && *on == "":
+			return usage("--env, --no-folder and --untracked need --on: a command here has your environment and folder", "leave them out")
 		case *retries < 0 || *retries > task.MaxRetries:
 			return usage(fmt.Sprintf("--retry is %d", *retries), fmt.Sprintf("give a number from 0 to %d", task.MaxRetries))
 		case *retries > 0 && (*keep || *terminal):
@@ -130,6 +134,9 @@ func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSO
 	r, err := a.RunForeground(ctx, f)
 	if err != nil {
 		return own(ctx, fmt.Errorf("run command: %w", err))
+	}
+	if w := r.Worktree; w != nil && r.Worker != "" && !asJSON && (w.Rescue != "" || !w.Removed) {
+		a.note("%s", w.Text)
 	}
 	if asJSON {
 		if err := printJSON(a.Stdout, r); err != nil {

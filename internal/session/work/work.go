@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,6 +119,9 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	if client.Tee != nil {
 		want.Tee = client.Tee.Stdout
 	}
+	if !r.NoFolder && inGit(r.Cwd) {
+		want.Folder, want.Untracked = r.Cwd, r.Untracked
+	}
 	made := w.cfg.Kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
 	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
@@ -128,6 +132,20 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 	}
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, w.Banned(r, spec.Command)
+}
+
+// inGit reports whether a folder is in a checkout of git.
+func inGit(dir string) bool {
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return true
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return false
+		}
+		dir = up
+	}
 }
 
 func lookup(env []string, name string) (string, bool) {

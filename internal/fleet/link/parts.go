@@ -1,0 +1,64 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/drover-dev/drover/internal/fleet/folder"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+)
+
+// parts are those of folders in the bucket of a project. A part is found by its digest only, and
+// cannot be listed by workers: who knows the digest was told of the part.
+type parts struct {
+	link *Link
+
+	mu  sync.Mutex
+	put map[string]bool // by this process; guarded by mu
+}
+
+// Parts is the store of folders.
+func (l *Link) Parts() folder.Store { return &parts{link: l, put: map[string]bool{}} }
+
+func partSubject(digest string) string { return "$KV." + wire.Parts + "." + digest }
+
+// Has asks nobody: what this process has not put is put again, which is no error.
+func (p *parts) Has(_ context.Context, digest string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.put[digest], nil
+}
+
+// Put publishes a part.
+func (p *parts) Put(ctx context.Context, digest string, part []byte) error {
+	if err := p.link.Publish(ctx, partSubject(digest), "", part); err != nil {
+		return fmt.Errorf("store part: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put[digest] = true
+	return nil
+}
+
+// Get reads a part by a direct get of JetStream.
+func (p *parts) Get(ctx context.Context, digest string) ([]byte, error) {
+	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET.KV_"+wire.Parts+"."+partSubject(digest), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, folder.ErrMissing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get part: %w", err)
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return m.Data, nil
+	case "404":
+		return nil, folder.ErrMissing
+	default:
+		return nil, fmt.Errorf("get part: the hub answers %.20q %.100q", status, m.Header.Get("Description"))
+	}
+}
