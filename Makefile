@@ -118,6 +118,11 @@ conformance: ## the conformance suite of MCP against Drover, in both revisions; 
 vendors: ## drive real agents of other vendors against a model on loopback: make vendors [VENDOR=codex]; needs npm, Linux on x64
 	VENDORS=1 go test ./test/vendors -count=1 -v -timeout 30m -run 'TestVendors/$(VENDOR)'
 
+# Faults of workers, hubs and links; see docs/machines.md.
+.PHONY: machines
+machines: ## break what tasks on other machines depend on: make machines [RUN=TestHubKilled]
+	@go test ./test/machines -run '$(or $(RUN),.)' -count 1 -v -timeout 10m
+
 # The page in a real browser; see docs/web.md.
 .PHONY: browser
 browser: ## try the page of drover serve in Chromium; needs the program chromium: make browser [RUN=TestAnswers]
