@@ -18,38 +18,11 @@ import (
 
 // ServePage serves the page to browsers that are paired.
 func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
-	host, _, err := net.SplitHostPort(o.Listen)
+	hosts, err := publicHosts(o.Listen, o.URL, o.Hosts)
 	if err != nil {
-		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
-			Fix: "give an address and a port, as in 127.0.0.1:0"}
+		return err
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", o.Listen),
-			Fix:     "listen at 127.0.0.1, behind a tunnel with TLS, and name that with --url"}
-	}
-	hosts := o.Hosts
-	if o.URL != "" {
-		at, err := url.Parse(o.URL)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-			return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the address %.100q is not one of a page", o.URL),
-				Fix: "give one as in https://name.example"}
-		}
-		hosts = append(hosts, at.Hostname())
-	}
-	for i, h := range hosts {
-		hosts[i] = strings.ToLower(h)
-	}
-	file := o.TokenFile
-	if file == "" {
-		if err := b.root.Ensure(); err != nil {
-			return err
-		}
-		file = filepath.Join(b.root.Dir(), "page-token")
-	} else if !filepath.IsAbs(file) {
-		file = filepath.Join(b.cwd, file)
-	}
-	token, err := tokenOf(file)
+	token, file, err := b.tokenFile(o.TokenFile, "page-token")
 	if err != nil {
 		return err
 	}
@@ -79,6 +52,46 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 		return errors.Join(err, l.Close())
 	}
 	return p.Serve(ctx)
+}
+
+// publicHosts are the names by which a server of this machine may be reached. It refuses to listen elsewhere.
+func publicHosts(listen, address string, hosts []string) ([]string, error) {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", listen, err),
+			Fix: "give an address and a port, as in 127.0.0.1:0"}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, &control.Error{Code: control.Invalid,
+			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", listen),
+			Fix:     "listen at 127.0.0.1, behind a tunnel with TLS, and name that with --url"}
+	}
+	if address != "" {
+		at, err := url.Parse(address)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
+			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the address %.100q is not one of a server", address),
+				Fix: "give one as in https://name.example"}
+		}
+		hosts = append(hosts, at.Hostname())
+	}
+	for i, h := range hosts {
+		hosts[i] = strings.ToLower(h)
+	}
+	return hosts, nil
+}
+
+// tokenFile is the token of a file, and its path; without one that of a file of the user.
+func (b *backend) tokenFile(file, usual string) (token, path string, err error) {
+	if file == "" {
+		if err := b.root.Ensure(); err != nil {
+			return "", "", err
+		}
+		file = filepath.Join(b.root.Dir(), usual)
+	} else if !filepath.IsAbs(file) {
+		file = filepath.Join(b.cwd, file)
+	}
+	token, err = tokenOf(file)
+	return token, file, err
 }
 
 // pageSessions are the sessions of all projects.

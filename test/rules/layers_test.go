@@ -56,7 +56,7 @@ func readPackages() (map[string][]string, error) {
 	return out, nil
 }
 
-var packageRow = regexp.MustCompile("^\\| `([a-z/]+)` \\| .* \\| ([^|]+) \\|$")
+var packageRow = regexp.MustCompile("^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]+) \\|$")
 
 // fullName turns a name of the tables into a folder of the module.
 func fullName(short string) string {

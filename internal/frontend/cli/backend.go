@@ -32,6 +32,8 @@ type Backend interface {
 	ServeACP(ctx context.Context, o ACP) error
 	// ServePage serves the page in a browser, and prints the link that opens it.
 	ServePage(ctx context.Context, o Page) error
+	// ServeA2A offers agents to others by the Agent2Agent protocol, and prints where.
+	ServeA2A(ctx context.Context, o A2A) error
 	// ServeRemote serves remote sessions, to whoever has the token.
 	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.

@@ -423,6 +423,7 @@ func (w *world) ServeACP(context.Context, ACP) error { return errors.New("not he
 func (w *world) Record(context.Context, *Prompt, io.Writer) error { return errors.New("not here") }
 func (w *world) Replay(context.Context, Replay) error             { return errors.New("not here") }
 func (w *world) ServePage(context.Context, Page) error            { return errors.New("not here") }
+func (w *world) ServeA2A(context.Context, A2A) error              { return errors.New("not here") }
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 

@@ -119,7 +119,7 @@ func examples() map[string][]string {
 			"drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'",
 			"drover permissions check --deny 'Read(./.env)' Read .env"},
 		"mcp":        {"drover mcp list", "claude mcp add drover -- drover mcp serve"},
-		"serve":      {"drover serve", "drover serve --url https://drover.example --read-only"},
+		"serve":      {"drover serve", "drover serve --url https://drover.example --read-only", "drover serve --a2a"},
 		"hub":        {"drover hub", "drover hub --listen 0.0.0.0:7484 --address build.example:7484"},
 		"hub join":   {"drover hub join", "drover hub join --project web --address build.example:7484"},
 		"hub status": {"drover hub status", "drover hub status --json"},

@@ -1,0 +1,244 @@
+// Package a2aserver offers the agents of a project to others by the Agent2Agent protocol, version
+// 1.0, over JSON-RPC and server-sent events.
+//
+// A task of the protocol is a task of kind local_agent in the project's background session; what it
+// asks is the state input-required, its result is its artifact, and a message to it is a message to
+// the agent. The package keeps a file for each task, with its messages and where news of it is sent,
+// and starts no work that is not in its file before. Whoever has no token learns that the server is
+// there, and nothing of the project. It sees sessions through api/control only.
+package a2aserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/home"
+)
+
+// Agent is one agent that is offered.
+type Agent struct{ Name, Description string }
+
+// Config is what a server is made of. All but Hosts, URL and Env are required.
+type Config struct {
+	// Connect reaches the session in which agents run, and starts it if need be. The function lets go
+	// of it.
+	Connect func(ctx context.Context) (control.API, func(), error)
+	// Agents returns the agents that are offered now.
+	Agents  func(ctx context.Context) ([]Agent, error)
+	Usual   string // the agent of the server's own card
+	Root    home.Root
+	Dir     string   // below the root, of the files of tasks
+	Token   string   // that every request bears, except for the server's own card
+	Hosts   []string // by which requests may name the server, beside this machine
+	URL     string   // by which clients reach the server; empty: the address that it listens at
+	Cwd     string   // where agents work; absolute
+	Env     []string // of agents
+	Version string   // of this program
+}
+
+const (
+	headerTime  = 10 * time.Second
+	bodyTime    = time.Minute
+	keepTime    = 2 * time.Minute
+	writeTime   = 30 * time.Second // for each piece of an answer
+	drainTime   = 5 * time.Second
+	heartbeat   = 15 * time.Second
+	mostHeader  = 64 << 10
+	mostBody    = 2 << 20
+	mostStreams = 64 // requests that wait for news of a task
+)
+
+// Server answers requests. Its methods may be called by several goroutines.
+type Server struct {
+	cfg     Config
+	base    string // URL without a slash at the end
+	link    *link
+	store   *store
+	streams chan struct{} // a place for each request that waits for news
+
+	life   context.Context // of deliveries
+	end    context.CancelFunc
+	pushes sync.WaitGroup // one per task with deliveries
+}
+
+// New returns a server at an address. It reads the tasks of earlier servers.
+func New(cfg Config, at net.Addr) (*Server, error) {
+	st, err := openStore(cfg.Root, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	base := strings.TrimRight(cfg.URL, "/")
+	if base == "" {
+		base = "http://" + at.String()
+	}
+	s := &Server{cfg: cfg, base: base, store: st, link: &link{connect: cfg.Connect}, streams: make(chan struct{}, mostStreams)}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Serve answers on l until ctx ends, and closes it. Work of agents goes on without the server.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	srv := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: keepTime,
+		MaxHeaderBytes: mostHeader, ErrorLog: log.New(io.Discard, "", 0), // what a client is told is in its answer
+		BaseContext: func(net.Listener) context.Context { return requests },
+	}
+	for _, one := range s.store.all() {
+		s.deliver(one)
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }() // ends with Close or Shutdown below
+	var err error
+	select {
+	case failed := <-served:
+		err = fmt.Errorf("serve a2a: %w", failed)
+		_ = srv.Close()
+	case <-ctx.Done():
+		cancel(errors.New("the server is closing"))
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		if srv.Shutdown(last) != nil {
+			_ = srv.Close()
+		}
+		done()
+		<-served //nolint:errcheck // it says that the server was closed
+	}
+	s.Close()
+	return err
+}
+
+// Close ends deliveries, which the next server goes on with, and lets go of the session.
+func (s *Server) Close() {
+	s.end()
+	s.pushes.Wait()
+	s.link.close()
+}
+
+// guard refuses requests that name another host or come from the page of another site.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if why := s.foreign(r); why != "" {
+			refuse(w, http.StatusForbidden, nil, refusal(codeRequest, "%s", why))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// foreign says why a request is not for this server; empty: it is.
+func (s *Server) foreign(r *http.Request) string {
+	if !s.known(r.Host) {
+		return fmt.Sprintf("the host %.100q is not this server (use the address that it prints, or add --host)", r.Host)
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host != r.Host {
+			return fmt.Sprintf("the origin %.100q is not this server", origin)
+		}
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return "the request comes from a page of another site"
+	}
+	return ""
+}
+
+func (s *Server) known(hostport string) bool {
+	host := hostport
+	if name, _, err := net.SplitHostPort(hostport); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.cfg.Hosts, host)
+}
+
+// admitted reports whether a request bears the token.
+func (s *Server) admitted(r *http.Request) bool {
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.cfg.Token))
+	return strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// link is the way to the session: made at the first request, and again when the session has ended.
+type link struct {
+	connect func(context.Context) (control.API, func(), error)
+
+	mu      sync.Mutex // held while connecting, so that all callers share one connection
+	api     control.API
+	release func()
+}
+
+func (l *link) get(ctx context.Context) (control.API, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.api != nil {
+		return l.api, nil
+	}
+	api, release, err := l.connect(ctx)
+	if err == nil {
+		l.api, l.release = api, release
+	}
+	return api, err
+}
+
+// drop forgets a connection that is of no use, unless another goroutine has already.
+func (l *link) drop(api control.API) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.api == api && api != nil {
+		l.release()
+		l.api = nil
+	}
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.api != nil {
+		l.release()
+		l.api = nil
+	}
+}
+
+// ask calls the session, once more if it turns out to have ended. It is for calls that may be made
+// twice.
+func ask[T any](ctx context.Context, l *link, call func(control.API) (T, error)) (T, error) {
+	api, err := l.get(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	out, err := call(api)
+	if !gone(err) || ctx.Err() != nil {
+		return out, err
+	}
+	l.drop(api)
+	if api, again := l.get(ctx); again == nil {
+		return call(api)
+	}
+	return out, err
+}
+
+func gone(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.Unavailable
+}
