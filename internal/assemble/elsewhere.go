@@ -25,7 +25,7 @@ func elsewhere(c Config, tell func(string, ...any)) services.Config {
 			tell("remote service %s: %v", name, err)
 			continue
 		}
-		r.Services[name] = services.Service{URL: one.URL, TokenEnv: one.TokenEnv}
+		r.Services[name] = services.Service{URL: one.URL, TokenEnv: one.TokenEnv, A2A: one.Protocol == "a2a"}
 	}
 	if _, ok := r.Services[r.Usual]; !ok {
 		r.Usual = ""

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +25,7 @@ import (
 )
 
 // patience is how long one program may take.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // programs installs the library and builds the binary, once.
 var programs = sync.OnceValues(func() (dir string, err error) {
@@ -34,7 +33,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs", "server.mjs"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return dir, err
@@ -116,8 +115,11 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// end ends the hosts of the sessions of this place.
-func (p *place) end() {
+// end ends the hosts of the sessions of this place, and returns when they have ended.
+func (p *place) end() { p.kill(syscall.SIGTERM) }
+
+func (p *place) kill(how syscall.Signal) {
+	p.t.Helper()
 	out, _ := p.drover("sessions", "--json")
 	var sessions []struct {
 		PID  int  `json:"pid"`
@@ -130,7 +132,7 @@ func (p *place) end() {
 		if !s.Live || s.PID == 0 {
 			continue
 		}
-		if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil {
+		if err := syscall.Kill(s.PID, how); err != nil {
 			continue // it has ended meanwhile
 		}
 		if !waittest.Until(patience, func() bool { return syscall.Kill(s.PID, 0) != nil }) {
@@ -171,8 +173,9 @@ func (p *place) drover(words ...string) (string, int) {
 	return p.run(append([]string{filepath.Join(p.dir, "drover")}, words...)...)
 }
 
-// begin starts a program that goes on until the test ends, and returns the first lines that it prints.
-func (p *place) begin(lines int, words ...string) []string {
+// begin starts a program that goes on until the test ends, and returns the first lines that it prints and a function
+// that says how often it has printed a line so far.
+func (p *place) begin(lines int, words ...string) ([]string, func(line string) int) {
 	p.t.Helper()
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = p.folder, p.env, os.Stderr
@@ -183,27 +186,49 @@ func (p *place) begin(lines int, words ...string) []string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	var mu sync.Mutex
+	var got []string
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		read := bufio.NewScanner(out)
+		for read.Scan() {
+			mu.Lock()
+			if got = append(got, read.Text()); len(got) == lines {
+				close(begun)
+			}
+			mu.Unlock()
+		}
+	}()
 	p.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_, _ = io.Copy(io.Discard, out)
+		<-ended
 		_ = cmd.Wait()
 	})
-	read := bufio.NewScanner(out)
-	var got []string
-	for len(got) < lines && read.Scan() {
-		got = append(got, read.Text())
-	}
-	if len(got) < lines {
+	select {
+	case <-begun:
+	case <-ended:
 		p.t.Fatalf("%q printed %q", words, got)
 	}
-	return got
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(got[:lines]), func(line string) (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, l := range got {
+			if l == line {
+				n++
+			}
+		}
+		return n
+	}
 }
 
 // serve starts the server, and returns where it is and its token.
 func (p *place) serve(more ...string) (at, token string) {
 	p.t.Helper()
 	words := append([]string{filepath.Join(p.dir, "drover"), "serve", "--a2a", "--listen", "127.0.0.1:0"}, more...)
-	got := p.begin(2, words...)
+	got, _ := p.begin(2, words...)
 	data, err := os.ReadFile(strings.TrimPrefix(got[1], "token: "))
 	if err != nil {
 		p.t.Fatal(err)
@@ -269,6 +294,101 @@ func TestClient(t *testing.T) {
 			p := newPlace(t)
 			at, token := p.serve()
 			told(t, p.client(name, at, token), want...)
+		})
+	}
+}
+
+// painter starts the agent of the library, as the service painter of the settings.
+func (p *place) painter(mode ...string) (at string, printed func(string) int) {
+	p.t.Helper()
+	lines, printed := p.begin(1, append([]string{"node", filepath.Join(p.dir, "server.mjs"), "0"}, mode...)...)
+	p.env = append(p.env, "PAINTER_TOKEN=painter-token")
+	p.write(filepath.Join(p.home, "drover", "settings.json"), `{"remote": {"services": {"painter": {
+		"url": "`+lines[0]+`/.well-known/agent-card.json", "tokenEnv": "PAINTER_TOKEN"}}}}`)
+	return lines[0], printed
+}
+
+// until gives a command until it prints what the test waits for.
+func (p *place) until(part string, words ...string) {
+	p.t.Helper()
+	out := ""
+	if !waittest.Until(patience, func() bool {
+		out, _ = p.drover(words...)
+		return strings.Contains(out, part)
+	}) {
+		p.t.Fatalf("%q never prints %s: %s", words, part, out)
+	}
+}
+
+func (p *place) detached(prompt string) string {
+	p.t.Helper()
+	out, code := p.drover("remote", "run", "-d", prompt)
+	if code != 0 {
+		p.t.Fatal("not started")
+	}
+	return strings.TrimSpace(out)
+}
+
+func (p *place) wants(want string, words ...string) {
+	p.t.Helper()
+	if out, _ := p.drover(words...); out != want {
+		p.t.Errorf("%q: %q, want %q", words, out, want)
+	}
+}
+
+// TestServer: an agent of the official library does the work of remote_agent tasks.
+func TestServer(t *testing.T) {
+	for _, mode := range []string{"stream", "nostream"} {
+		t.Run(mode, func(t *testing.T) {
+			p := newPlace(t)
+			at, printed := p.painter(mode)
+			p.wants("first second\nthird\n", "remote", "run", "work")
+			p.wants("only a message\n", "remote", "run", "just say")
+			for prompt, why := range map[string]string{"fail": "it broke", "refuse": "the agent refused the task: not my work"} {
+				id := p.detached(prompt)
+				p.drover("wait", id)
+				p.until(why, "inspect", id)
+			}
+
+			// What it asks is shown, and a message answers it.
+			id := p.detached("ask")
+			p.until(`"phase": "needs_input"`, "inspect", id)
+			p.until(`"message": "Which colour?"`, "inspect", id)
+			p.drover("send", id, "blue")
+			p.drover("wait", id)
+			p.wants("painted blue\n", "result", id)
+			p.wants("painted blue\n", "logs", id)
+
+			// A stop cancels the task there.
+			id = p.detached("wait")
+			p.until("before", "logs", id)
+			if out, code := p.drover("stop", id); code != 0 || strings.Contains(out, "left running") {
+				t.Errorf("stopped: %s", out)
+			}
+			p.until(`"status": "killed"`, "inspect", id)
+			if n := printed("method CancelTask"); n != 1 {
+				t.Errorf("%d cancels", n)
+			}
+
+			// The next host takes up the work of one that was killed: nothing is printed twice, and none is begun anew.
+			id = p.detached("wait")
+			p.until("before", "logs", id)
+			begun := printed(`asked "wait" new`)
+			p.kill(syscall.SIGKILL)
+			p.drover("remote", "run", "-d", "work") // starts a host
+			p.until(`"status": "running"`, "inspect", id)
+			if resp, err := http.Get(at + "/go"); err != nil || resp.Body.Close() != nil {
+				t.Fatal(err)
+			}
+			p.drover("wait", id)
+			p.wants("before\nafter\n", "logs", id)
+			p.wants("before\nafter\n", "result", id)
+			if printed(`asked "wait" new`) != begun {
+				t.Error("the work was begun anew")
+			}
+			if streamed := printed("method SubscribeToTask") > 0; streamed != (mode == "stream") {
+				t.Errorf("streamed: %v", streamed)
+			}
 		})
 	}
 }

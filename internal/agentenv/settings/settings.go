@@ -365,6 +365,7 @@ type Remote struct {
 type RemoteService struct {
 	URL      string `json:"url" jsonschema:"https, or http on this machine"`
 	TokenEnv string `json:"tokenEnv,omitempty" jsonschema:"name of the environment variable that holds its token"`
+	Protocol string `json:"protocol,omitempty" jsonschema:"drover, or a2a for an agent by the address of its card; not set: a2a if the address ends in /agent-card.json" set:"words=drover|a2a"`
 }
 
 // Usual is the name of the service that is meant where none is named, or empty.

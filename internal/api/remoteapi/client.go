@@ -71,9 +71,24 @@ func Dial(s Service) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, errors.New("the token of the service holds blanks, or characters that no token has")
+	if err := CheckToken(s.Token); err != nil {
+		return nil, err
 	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return &Client{base: u, token: s.Token, http: NewHTTP(u)}, nil
+}
+
+// CheckToken refuses a token that cannot be sent.
+func CheckToken(token string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return errors.New("the token of the service holds blanks, or characters that no token has")
+	}
+	return nil
+}
+
+// NewHTTP returns a client for one address that [CheckURL] has accepted. It follows no redirects; http leads to
+// this machine only.
+func NewHTTP(u *url.URL) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	t := &http.Transport{
 		DialContext:            d.DialContext,
@@ -88,9 +103,8 @@ func Dial(s Service) (*Client, error) {
 		// A host name such as localhost may be configured to mean another machine.
 		t.Proxy, d.Control = nil, onlyLocal
 	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	return &Client{base: u, token: s.Token, http: &http.Client{Transport: t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	return &http.Client{Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func onlyLocal(_, address string, _ syscall.RawConn) error {
@@ -214,7 +228,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 		_ = resp.Body.Close()
 	}()
 	if resp.StatusCode/100 != 2 {
-		return refused(resp)
+		return Refused(resp)
 	}
 	switch {
 	case k.raw != nil:
@@ -324,11 +338,18 @@ type FormError struct{ Err error }
 func (e *FormError) Error() string { return e.Err.Error() }
 func (e *FormError) Unwrap() error { return e.Err }
 
+// RefusedError is an answer that another try does not change.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 type timeError struct{ after time.Duration }
 
 func (e *timeError) Error() string { return fmt.Sprintf("no answer within %s", e.after) }
 
-func refused(resp *http.Response) error {
+// Refused is the error of an answer with an error status.
+func Refused(resp *http.Response) *StatusError {
 	e := &StatusError{Code: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	var said struct {
 		Error struct {
@@ -363,5 +384,6 @@ func Passing(err error) bool {
 		}
 		return status.Code >= 500 || status.Code/100 == 3
 	}
-	return err != nil && !errors.Is(err, errTooLarge)
+	var final *RefusedError
+	return err != nil && !errors.Is(err, errTooLarge) && !errors.As(err, &final)
 }

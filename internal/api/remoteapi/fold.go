@@ -14,7 +14,8 @@ type Fold struct {
 	Tools  int
 	Tokens int64
 	Phase  string
-	Latest Event // the tool that was used last
+	Note   string // the newest one
+	Latest Event  // the tool that was used last
 	Recent []Event
 
 	hook, said stream
@@ -38,6 +39,8 @@ func (f *Fold) Add(e Event) {
 		f.Tokens = max(f.Tokens, e.Tokens)
 	case PhaseEvent:
 		f.Phase = e.Text
+	case NoteEvent:
+		f.Note = e.Text
 	case HookEvent:
 		f.hook.add(e.Text)
 	case AssistantEvent:

@@ -67,9 +67,10 @@ func (s Status) Known() bool {
 // Done reports whether the status is final.
 func (s Status) Done() bool { return s == Completed || s == Failed || s == Archived }
 
-// The known phases of an ultraplan.
+// The known phases, in which a session waits for somebody.
 const (
 	NeedsInput = "needs_input"
+	NeedsAuth  = "needs_authentication"
 	PlanReady  = "plan_ready"
 )
 
@@ -77,7 +78,11 @@ const (
 type Request struct {
 	// Key makes the request idempotent: the same key gives the same session. It is sent in the
 	// header Idempotency-Key.
-	Key       string          `json:"-"`
+	Key string `json:"-"`
+	// Again says that the request may have been sent before, so that a service without keys looks for its session
+	// first.
+	Again bool `json:"-"`
+
 	Type      Type            `json:"type"`
 	Prompt    string          `json:"prompt"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"` // an object defined by the type
@@ -88,7 +93,7 @@ type Request struct {
 // Event is an event of a session. Unknown types are ignored.
 type Event struct {
 	Type   string          `json:"type"`
-	Text   string          `json:"text,omitempty"`   // of assistant, hook_progress and phase
+	Text   string          `json:"text,omitempty"`   // of assistant, hook_progress, note and phase
 	Tool   string          `json:"tool,omitempty"`   // of tool
 	Input  json.RawMessage `json:"input,omitempty"`  // of tool
 	Tokens int64           `json:"tokens,omitempty"` // of usage: total so far
@@ -102,6 +107,7 @@ const (
 	ToolEvent      = "tool"          // use of a tool
 	UsageEvent     = "usage"         // tokens
 	PhaseEvent     = "phase"         // a further stage of the work
+	NoteEvent      = "note"          // what the session does now, in a line
 )
 
 // Page is the state of a session, with its events after a cursor. An empty cursor is the

@@ -35,6 +35,10 @@ type Service interface {
 	Archive(ctx context.Context, session string) error
 }
 
+// Follower is a service that keeps something for a session that is followed. Release lets go of it, and does not
+// change the session.
+type Follower interface{ Release(session string) }
+
 // Job is the input of a task.
 type Job struct {
 	Service  string          `json:"service"` // that [Config.Open] knows
@@ -207,6 +211,9 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	var text string
 	if err == nil {
 		text, err = w.follow(ctx)
+	}
+	if f, ok := w.service.(Follower); ok {
+		defer func() { f.Release(w.state.Session) }()
 	}
 	return w.end(ctx, text, err)
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -18,7 +19,7 @@ func (w *work) show(message string) {
 		ToolUseCount: w.fold.Tools,
 		TokenCount:   w.fold.Tokens,
 		Phase:        excerpt.Line(w.fold.Phase, 40),
-		Message:      brief(message),
+		Message:      brief(cmp.Or(message, w.fold.Note)),
 		Remote:       &task.RemoteSession{ID: w.state.Session, Type: string(w.state.Type), Host: w.service.Host()},
 	}
 	for _, e := range w.fold.Recent {
@@ -44,6 +45,7 @@ func (w *work) tell(ctx context.Context) {
 	w.phase = phase
 	text := map[string]string{
 		remoteapi.NeedsInput: "The remote session needs input before it can go on.",
+		remoteapi.NeedsAuth:  "The remote session needs its user to authenticate before it can go on.",
 		remoteapi.PlanReady:  "The remote session has a plan ready, and waits for approval.",
 	}[phase]
 	if text == "" {

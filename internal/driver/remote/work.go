@@ -42,6 +42,7 @@ type work struct {
 	phase    string            // that the owner was told of
 	unseen   []remoteapi.Event // that the checker has not been given
 	done     bool              // the session has ended by itself
+	again    bool              // the request for a session may have been sent before
 	attached chan struct{}
 	ended    chan struct{}
 }
@@ -65,6 +66,7 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 		if p := w.rec.Progress; p != nil {
 			w.phase = p.Phase
 		}
+		w.again = true
 		return nil
 	}
 	if w.job, err = parse(w.h.Input()); err == nil {
@@ -98,7 +100,7 @@ func (w *work) save(ctx context.Context) error {
 // request is the same for every try, so that the service makes one session.
 func (w *work) request() remoteapi.Request {
 	return remoteapi.Request{Key: string(w.rec.Run), Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata,
-		AgentType: w.rec.AgentType, Model: w.rec.Model}
+		Again: w.again, AgentType: w.rec.AgentType, Model: w.rec.Model}
 }
 
 // attach makes sure that there is a session, and that the checkpoint and the
@@ -136,6 +138,7 @@ func (w *work) create(ctx context.Context) error {
 	}
 	for {
 		session, err := w.service.Create(ctx, w.request())
+		w.again = true
 		_ = failpoint.Hit("remote/sent")
 		if err == nil {
 			w.state.Session = session

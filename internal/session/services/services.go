@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/driver/remote"
@@ -32,19 +33,34 @@ type Config struct {
 }
 
 // Service is one configured service.
-type Service struct{ URL, TokenEnv string }
+type Service struct {
+	URL, TokenEnv string
+	A2A           bool // the URL is that of an agent card, whatever its path
+}
+
+// connection is a connection to a service.
+type connection interface {
+	remote.Service
+	Close() error
+}
+
+// target is what a connection is for.
+type target struct {
+	remoteapi.Service
+	a2a bool
+}
 
 // Services are those of a session. Its methods may be called by several goroutines.
 type Services struct {
 	cfg Config
 
 	mu   sync.Mutex
-	open map[remoteapi.Service]*remoteapi.Client // guarded by mu
+	open map[target]connection // guarded by mu
 }
 
 // New returns the services of a session.
 func New(cfg Config) *Services {
-	return &Services{cfg: cfg, open: map[remoteapi.Service]*remoteapi.Client{}}
+	return &Services{cfg: cfg, open: map[target]connection{}}
 }
 
 // Open returns a function that finds a service by its name in the settings, or by its address.
@@ -58,7 +74,7 @@ func (s *Services) Open(env []string) func(name string) (remote.Service, error) 
 			}
 			one = Service{URL: name}
 		}
-		to := remoteapi.Service{URL: one.URL}
+		to := target{Service: remoteapi.Service{URL: one.URL}, a2a: one.A2A || a2a.IsCard(one.URL)}
 		if one.TokenEnv != "" {
 			if to.Token = home.Lookup(env)(one.TokenEnv); to.Token == "" && s.cfg.Token != nil {
 				to.Token = s.cfg.Token(one.TokenEnv)
@@ -71,17 +87,24 @@ func (s *Services) Open(env []string) func(name string) (remote.Service, error) 
 	}
 }
 
-func (s *Services) dial(to remoteapi.Service) (*remoteapi.Client, error) {
+func (s *Services) dial(to target) (remote.Service, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.open[to]; c != nil {
 		return c, nil
 	}
-	c, err := remoteapi.Dial(to)
-	if err == nil {
-		s.open[to] = c
+	var c connection
+	var err error
+	if to.a2a {
+		c, err = a2a.Dial(to.Service)
+	} else {
+		c, err = remoteapi.Dial(to.Service)
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	s.open[to] = c
+	return c, nil
 }
 
 // Close closes all connections, when nothing uses them any more.
