@@ -340,9 +340,8 @@ func TestInput(t *testing.T) {
 			h.steer <- answer
 			close(p.gate(answer))
 		}
-		all = append(all, <-h.told)
+		asked <- append(all, <-h.told)
 		close(p.gate("auth"))
-		asked <- all
 	}()
 	res, rec := p.run(waittest.Context(t, patience), h, time.Minute)
 	if rec.Status != task.Completed || res.Text != "painted" {
