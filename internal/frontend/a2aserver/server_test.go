@@ -43,8 +43,8 @@ agents:
   '*':
     - {when: {prompt_contains: fails}, error: {status: 400, message: "the model refuses"}}
     - {when: {prompt_contains: zippy}, text: "this is the answer", repeat: -1}
-    - {when: {prompt_contains: wait, last_contains: wait}, repeat: -1, tools: [{name: Read, input: {file_path: none}}], delay: 100ms}
     - {when: {prompt_contains: wait, last_contains: "that is all"}, text: "I have waited"}
+    - {when: {prompt_contains: wait, last_contains: wait}, repeat: -1, tools: [{name: Read, input: {file_path: none}}], delay: 100ms}
     - {when: {prompt_contains: wait}, repeat: -1, tools: [{name: Read, input: {file_path: "none{{turn}}"}}], delay: 300ms}
     - {when: {prompt_contains: asks, last_contains: asks}, delay: 300ms, repeat: -1, tools: [{name: Bash, input: {command: "touch made"}}]}
     - {when: {prompt_contains: asks}, text: "was told: {{last}}", repeat: -1}
@@ -548,12 +548,26 @@ func TestRestart(t *testing.T) {
 		t.Errorf("sent %q", bodies)
 	}
 	st.stop()
-	mu.Lock()
-	sent := len(bodies)
-	mu.Unlock()
-	st.open().stop() // what was sent is not owed any more
-	if len(bodies) != sent {
-		t.Errorf("sent again: %q", bodies[sent:])
+	count := func(id string) (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, b := range bodies {
+			if strings.Contains(b, id) {
+				n++
+			}
+		}
+		return n
+	}
+	sent := count(one.ID)
+	st.open() // what was sent is not owed any more
+	other := st.send(say("m2", "zippy", func(q *a2a.SendRequest) {
+		q.Configuration.Push = &a2a.PushConfig{URL: hook.URL, Token: "tok", Auth: &a2a.Auth{Scheme: "Bearer", Credentials: "cred"}}
+	}))
+	if !waittest.Until(patience, func() bool { return count(other.ID) > 0 }) {
+		t.Error("the other task is not told of")
+	}
+	if n := count(one.ID); n != sent {
+		t.Errorf("sent %d times again", n-sent)
 	}
 }
 
