@@ -69,8 +69,9 @@ func publicHosts(listen, address string, hosts []string) ([]string, error) {
 	if address != "" {
 		at, err := url.Parse(address)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("the address %.100q is not one of a server", address),
-				Fix: "give one as in https://name.example"}
+			return nil, &control.Error{Code: control.Invalid,
+				Message: fmt.Sprintf("the address %.100q is not one of a server", address),
+				Fix:     "give one as in https://name.example"}
 		}
 		hosts = append(hosts, at.Hostname())
 	}

@@ -26,7 +26,8 @@ const (
 	CardPath      = "/.well-known/agent-card.json" // section 8.2
 	JSONRPC       = "JSONRPC"                      // binding of an interface
 	PushType      = "application/a2a+json"         // media type of a push notification, section 4.3.3
-	TokenHeader   = "X-A2A-Notification-Token"     // with the token of a push configuration, as the official libraries send it
+	// TokenHeader has the token of a push configuration, as the official libraries send it.
+	TokenHeader = "X-A2A-Notification-Token"
 )
 
 // The methods of section 9.4.

@@ -156,7 +156,9 @@ func origin(u *url.URL) string {
 }
 
 // exchange sends one request and reads its answer, which must be JSON.
-func (c *Client) exchange(ctx context.Context, method, to string, body []byte, most int64, read func([]byte) error) error {
+func (c *Client) exchange(
+	ctx context.Context, method, to string, body []byte, most int64, read func([]byte) error,
+) error {
 	own, done := context.WithTimeoutCause(ctx, exchange, fmt.Errorf("no answer within %s", exchange))
 	defer done()
 	resp, err := c.open(own, method, to, body, "application/json")
@@ -279,7 +281,8 @@ func (c *Client) request(method string, params any) ([]byte, int64, error) {
 	case err != nil:
 		return nil, 0, fmt.Errorf("encode request: %w", err)
 	case len(data) > remoteapi.MaxBody:
-		return nil, 0, &remoteapi.RefusedError{Err: fmt.Errorf("the request has %d bytes, %d are possible", len(data), remoteapi.MaxBody)}
+		return nil, 0, &remoteapi.RefusedError{
+			Err: fmt.Errorf("the request has %d bytes, %d are possible", len(data), remoteapi.MaxBody)}
 	}
 	return data, id, nil
 }

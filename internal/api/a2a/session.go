@@ -180,9 +180,14 @@ func (s *session) become(context string, st Status) error {
 		s.context = context
 	}
 	s.hear(st.Message)
-	phase := map[State]string{Submitted: phaseQueued, InputRequired: remoteapi.NeedsInput, AuthRequired: remoteapi.NeedsAuth}[st.State]
-	if phase == "" {
-		phase = phaseWorking
+	phase := phaseWorking
+	switch st.State {
+	case Submitted:
+		phase = phaseQueued
+	case InputRequired:
+		phase = remoteapi.NeedsInput
+	case AuthRequired:
+		phase = remoteapi.NeedsAuth
 	}
 	asked := ""
 	if st.State.Interrupted() && st.Message != nil {
@@ -327,7 +332,8 @@ func (c *Client) Create(ctx context.Context, r remoteapi.Request) (string, error
 		m.Metadata = meta
 	}
 	var got Event
-	if err := c.call(ctx, a, SendMessage, SendRequest{Tenant: a.tenant, Message: m, Configuration: atOnce()}, &got); err != nil {
+	q := SendRequest{Tenant: a.tenant, Message: m, Configuration: atOnce()}
+	if err := c.call(ctx, a, SendMessage, q, &got); err != nil {
 		return "", err
 	}
 	switch {
@@ -412,7 +418,7 @@ func (c *Client) Poll(ctx context.Context, id, cursor string, hold time.Duration
 	late := time.NewTimer(hold)
 	defer late.Stop()
 	for wait := true; wait; {
-		ready, failed, changed := s.ready(cursor)
+		ready, changed, failed := s.ready(cursor)
 		if failed != nil {
 			return remoteapi.Page{}, failed
 		}
@@ -483,15 +489,16 @@ func (s *session) follow(c *Client, a agent) bool {
 	return true
 }
 
-// ready reports whether a poll has something to tell, takes the failure of the stream, and returns what is closed at the
-// next change.
-func (s *session) ready(cursor string) (bool, error, <-chan struct{}) {
+// ready reports whether a poll has something to tell, and returns what is closed at the next change. It takes the
+// failure of the stream.
+func (s *session) ready(cursor string) (bool, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := s.failed
 	s.failed = nil
-	news := !s.open || s.state.Terminal() || len(s.phases) > 0 || int64(len(s.out)) > s.given || s.dropped+len(s.events) > s.from(cursor)
-	return news, failed, s.changed
+	news := !s.open || s.state.Terminal() || len(s.phases) > 0 || int64(len(s.out)) > s.given ||
+		s.dropped+len(s.events) > s.from(cursor)
+	return news, s.changed, failed
 }
 
 // from is the event that a cursor is before. The caller holds mu.
@@ -509,23 +516,23 @@ func (s *session) page(cursor string) remoteapi.Page {
 	defer s.mu.Unlock()
 	all := s.dropped + len(s.events)
 	from := min(max(s.from(cursor)-s.dropped, 0), len(s.events))
-	p := remoteapi.Page{Events: slices.Clone(s.events[from:]), Cursor: strconv.Itoa(all), Phase: s.phase, OutputBytes: int64(len(s.out)),
-		Status: map[State]remoteapi.Status{Submitted: remoteapi.Queued, Completed: remoteapi.Completed, Failed: remoteapi.Failed,
-			Rejected: remoteapi.Failed, Canceled: remoteapi.Archived}[s.state]}
+	p := remoteapi.Page{Events: slices.Clone(s.events[from:]), Cursor: strconv.Itoa(all), Phase: s.phase,
+		OutputBytes: int64(len(s.out)), Status: remoteapi.Running}
 	s.given = p.OutputBytes
 	if len(s.phases) > 0 {
 		p.Phase, s.phases = s.phases[0], s.phases[1:]
 	}
-	switch s.state {
+	switch s.state { // the one table of states
+	case Submitted:
+		p.Status = remoteapi.Queued
 	case Completed:
-		p.Result = s.result()
+		p.Status, p.Result = remoteapi.Completed, s.result()
 	case Failed:
-		p.Error = s.why
+		p.Status, p.Error = remoteapi.Failed, s.why
 	case Rejected:
-		p.Error = strings.TrimSpace("the agent refused the task: " + s.why)
-	case Submitted, Canceled:
-	default:
-		p.Status = remoteapi.Running
+		p.Status, p.Error = remoteapi.Failed, strings.TrimSpace("the agent refused the task: "+s.why)
+	case Canceled:
+		p.Status = remoteapi.Archived
 	}
 	return p
 }
@@ -555,7 +562,8 @@ func (c *Client) Send(ctx context.Context, id, text string) error {
 	m := &Message{ID: rand.Text(), Role: RoleUser, Task: id, Context: s.context, Parts: []Part{TextPart(text)}}
 	s.mu.Unlock()
 	var got Event
-	if err := c.call(ctx, a, SendMessage, SendRequest{Tenant: a.tenant, Message: m, Configuration: atOnce()}, &got); err != nil {
+	q := SendRequest{Tenant: a.tenant, Message: m, Configuration: atOnce()}
+	if err := c.call(ctx, a, SendMessage, q, &got); err != nil {
 		return err
 	}
 	if got.Message != nil {

@@ -192,8 +192,9 @@ func (s *Server) pusher() *http.Client {
 		return nil
 	}}
 	return &http.Client{
-		Timeout:       pushTime,
-		Transport:     &http.Transport{DialContext: d.DialContext, TLSHandshakeTimeout: pushTime, MaxResponseHeaderBytes: 64 << 10},
+		Timeout: pushTime,
+		Transport: &http.Transport{DialContext: d.DialContext, TLSHandshakeTimeout: pushTime,
+			MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -96,7 +96,9 @@ func idOf(id json.RawMessage) json.RawMessage {
 // Handler routes requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+a2a.CardPath, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.publicCard()) })
+	mux.HandleFunc("GET "+a2a.CardPath, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, s.publicCard())
+	})
 	mux.HandleFunc("GET /agents/{agent}"+a2a.CardPath, s.agentCard)
 	mux.HandleFunc("POST "+rpcPath, s.call)
 	mux.HandleFunc("POST /agents/{agent}"+rpcPath, s.call)
@@ -137,7 +139,8 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(r.Body)
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
-		refuse(w, http.StatusRequestEntityTooLarge, nil, refusal(codeRequest, "the request is larger than %d bytes", mostBody))
+		refuse(w, http.StatusRequestEntityTooLarge, nil,
+			refusal(codeRequest, "the request is larger than %d bytes", mostBody))
 		return
 	} else if err != nil {
 		return // the client has gone

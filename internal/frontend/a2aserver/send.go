@@ -68,14 +68,12 @@ func (s *Server) accept(ctx context.Context, agent string, p a2a.SendRequest) (*
 		}
 		return one, err
 	}
-	one, isNew, err := s.store.create(agent, m, push, time.Now())
+	one, err := s.store.create(agent, m, push, time.Now())
+	if err == nil {
+		err = s.begin(work, one)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if isNew {
-		if err := s.start(work, one); err != nil {
-			return nil, err
-		}
 	}
 	s.deliver(one)
 	return one, nil
@@ -133,6 +131,26 @@ func (s *Server) find(agent, id string) (*entry, error) {
 		return nil, refusal(a2a.CodeTaskNotFound, "task %.80q is not known", id)
 	}
 	return one, nil
+}
+
+// begin makes sure that the agent of a task was started, once: one whose start was not noted any more is found by
+// its name, which is the ID of the task.
+func (s *Server) begin(ctx context.Context, one *entry) error {
+	one.starting.Lock()
+	defer one.starting.Unlock()
+	st := one.state()
+	if st.Task != "" || st.End != nil {
+		return nil
+	}
+	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, st.ID) })
+	var e *control.Error
+	switch {
+	case err == nil:
+		return one.change(func(sv *saved) { sv.Task = rec.ID })
+	case errors.As(err, &e) && e.Code == control.NotFound:
+		return s.start(ctx, one)
+	}
+	return err
 }
 
 // start starts the agent of a new task. One that is refused has ended as rejected.
@@ -228,6 +246,11 @@ func (s *Server) more(ctx context.Context, one *entry, m a2a.Message, text strin
 		return api.Send(ctx, control.SendRequest{Ref: string(v.saved.Task), Text: text, From: "a2a", Env: s.cfg.Env})
 	}); err != nil {
 		return err
+	} else if !v.idle.IsZero() {
+		said = append(said, *v.status.Message)
+		one.mu.Lock()
+		one.mailed = v.idle
+		one.mu.Unlock()
 	}
 	m.Task, m.Context = one.id, v.saved.Context
 	err = one.change(func(sv *saved) {
@@ -339,12 +362,8 @@ func (s *Server) cancel(ctx context.Context, agent string, p a2a.TaskRequest) (*
 		return nil, refusal(a2a.CodeNotCancelable, "task %s has ended (%s)", one.id, v.status.State)
 	}
 	work := context.WithoutCancel(ctx)
-	ref := v.saved.Task
-	if ref == "" {
-		ref = task.ID(one.id)
-	}
 	_, err = ask(work, s.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(work, control.StopRequest{Refs: []string{string(ref)}, Actor: task.ByClient, Detail: detail})
+		return api.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
 	})
 	if err != nil {
 		return nil, err

@@ -84,7 +84,8 @@ func New(cfg Config, at net.Addr) (*Server, error) {
 	if base == "" {
 		base = "http://" + at.String()
 	}
-	s := &Server{cfg: cfg, base: base, store: st, link: &link{connect: cfg.Connect}, streams: make(chan struct{}, mostStreams)}
+	s := &Server{cfg: cfg, base: base, store: st, link: &link{connect: cfg.Connect},
+		streams: make(chan struct{}, mostStreams)}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -99,6 +100,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	for _, one := range s.store.all() {
+		if st := one.state(); st.Task == "" && st.End == nil { // the server before this one ended meanwhile
+			if err := s.begin(ctx, one); err != nil {
+				return errors.Join(fmt.Errorf("start the agent of task %s: %w", st.ID, err), l.Close())
+			}
+		}
 		s.deliver(one)
 	}
 	served := make(chan error, 1)

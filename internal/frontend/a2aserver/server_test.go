@@ -42,6 +42,7 @@ const script = `version: 1
 agents:
   '*':
     - {when: {prompt_contains: fails}, error: {status: 400, message: "the model refuses"}}
+    - {when: {prompt_contains: zippy, last_contains: again}, delay: 100ms, text: "another answer", repeat: -1}
     - {when: {prompt_contains: zippy}, text: "this is the answer", repeat: -1}
     - {when: {prompt_contains: wait, last_contains: "that is all"}, text: "I have waited"}
     - {when: {prompt_contains: wait, last_contains: wait}, repeat: -1, tools: [{name: Read, input: {file_path: none}}], delay: 100ms}
@@ -49,6 +50,56 @@ agents:
     - {when: {prompt_contains: asks, last_contains: asks}, delay: 300ms, repeat: -1, tools: [{name: Bash, input: {command: "touch made"}}]}
     - {when: {prompt_contains: asks}, text: "was told: {{last}}", repeat: -1}
 `
+
+// An agent that waits for a message after its answer asks for one. What it said last is what it asks.
+func TestIdle(t *testing.T) {
+	st := newStation(t, func(c *assemble.Config) { c.Settings.Agents.MultiTurn = true }).open()
+	one := st.send(say("m1", "zippy"))
+	if one.Status.State != a2a.InputRequired || a2a.Text(one.Status.Message.Parts) != "this is the answer" {
+		t.Fatalf("%+v", one.Status)
+	}
+	two := st.send(say("m2", "again", to(one)))
+	if two.Status.State != a2a.InputRequired || len(two.History) != 3 || a2a.Text(two.Status.Message.Parts) != "another answer" {
+		t.Errorf("%+v", two)
+	}
+	var end a2a.Task
+	if err := st.call(a2a.CancelTask, a2a.TaskRequest{ID: one.ID}, &end); err != nil || end.Status.State != a2a.Canceled {
+		t.Errorf("%+v, %v", end.Status, err)
+	}
+}
+
+// A task that is in its file and was not started is started by the next server, once.
+func TestNotStarted(t *testing.T) {
+	st := newStation(t)
+	files, err := openStore(st.cfg.Root, st.cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.cfg.Root.Project(st.dir).Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	m := say("m1", "zippy").Message
+	one, err := files.create("general-purpose", *m, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.open()
+	if got := st.send(say("m1", "zippy")); got.ID != one.id || got.Status.State != a2a.Completed {
+		t.Errorf("%+v", got)
+	}
+	// The same, if the agent was started and that was not noted any more.
+	if err := one.change(func(sv *saved) { sv.Task = "" }); err != nil {
+		t.Fatal(err)
+	}
+	st.stop()
+	st.open()
+	if got := st.send(say("m1", "zippy")); got.ID != one.id || got.Status.State != a2a.Completed {
+		t.Errorf("%+v", got)
+	}
+	if page, err := st.s.List(t.Context(), control.ListRequest{All: true}); err != nil || len(page.Tasks) != 1 {
+		t.Errorf("%d tasks, %v", len(page.Tasks), err)
+	}
+}
 
 // station is a server on a session, which later servers share.
 type station struct {
@@ -61,7 +112,7 @@ type station struct {
 	stop func()
 }
 
-func newStation(t *testing.T) *station {
+func newStation(t *testing.T, change ...func(*assemble.Config)) *station {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "dv") // the path of a socket must be short
 	if err != nil {
@@ -75,6 +126,9 @@ func newStation(t *testing.T) *station {
 	root := home.At(filepath.Join(dir, "h"))
 	c := assemble.Config{Root: root, Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test",
 		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: env, AskWait: time.Minute}
+	for _, f := range change {
+		f(&c)
+	}
 	st := &station{t: t, dir: dir}
 	if st.s, err = assemble.Open(t.Context(), c); err != nil {
 		t.Fatal(err)

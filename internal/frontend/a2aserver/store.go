@@ -51,9 +51,12 @@ type entry struct {
 	id    string // never changes
 	store *store
 
-	mu    sync.Mutex
-	saved saved  // guarded by mu
-	asked string // the open question that clients were told of; guarded by mu
+	starting sync.Mutex // held while the agent is started, or looked for
+
+	mu     sync.Mutex
+	saved  saved     // guarded by mu
+	mailed time.Time // when the agent that was idle said what a message has replied to; guarded by mu
+	asked  string    // the open question that clients were told of; guarded by mu
 
 	delivers bool // news of it is being sent; guarded by mu
 }
@@ -145,18 +148,18 @@ func (st *store) find(id string) *entry {
 
 // create returns the task that a message begins, which is in its file then: the one that the same
 // message has begun already, or a new one.
-func (st *store) create(agent string, m a2a.Message, push []a2a.PushConfig, now time.Time) (one *entry, isNew bool, err error) {
+func (st *store) create(agent string, m a2a.Message, push []a2a.PushConfig, now time.Time) (*entry, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, one := range st.byID {
 		s := one.state()
 		if s.Agent == agent && s.History[0].ID == m.ID && (m.Context == "" || m.Context == s.Context) {
-			return one, false, nil
+			return one, nil
 		}
 	}
 	st.sweep(now)
 	if len(st.byID) >= maxTasks {
-		return nil, false, refusal(a2a.CodeInternal, "%d tasks are kept already (try again when some have ended)", maxTasks)
+		return nil, refusal(a2a.CodeInternal, "%d tasks are kept already (try again when some have ended)", maxTasks)
 	}
 	s := saved{ID: newID(), Context: m.Context, Agent: agent, Created: now, Push: push}
 	if s.Context == "" {
@@ -168,11 +171,11 @@ func (st *store) create(agent string, m a2a.Message, push []a2a.PushConfig, now 
 	}
 	s.History = []a2a.Message{m}
 	if err := st.write(s); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	one = &entry{id: s.ID, store: st, saved: s}
+	one := &entry{id: s.ID, store: st, saved: s}
 	st.byID[s.ID] = one
-	return one, true, nil
+	return one, nil
 }
 
 // sweep forgets tasks that ended long ago and, if there are too many, the oldest that have ended. The

@@ -101,7 +101,8 @@ func changes(before, now *view) []a2a.Event {
 			Artifact: *now.artifact, Last: true}})
 	}
 	if before.status.State != now.status.State || said(before) != said(now) {
-		out = append(out, a2a.Event{Status: &a2a.StatusUpdate{Task: now.saved.ID, Context: now.saved.Context, Status: now.status}})
+		out = append(out, a2a.Event{
+			Status: &a2a.StatusUpdate{Task: now.saved.ID, Context: now.saved.Context, Status: now.status}})
 	}
 	return out
 }
@@ -231,7 +232,7 @@ func (s *Server) stream(c caller, one *entry, history *int, subscribed bool) err
 	cancel()
 	for range events { // until follow has noticed
 	}
-	<-followed
+	<-followed //nolint:errcheck // the client has gone
 	return errStreamed
 }
 

@@ -28,6 +28,7 @@ type view struct {
 	saved    saved
 	status   a2a.Status
 	question *task.Question // that is asked now
+	idle     time.Time      // when an agent that waits for a message spoke last; zero: it does not wait
 	artifact *a2a.Artifact  // of one that has completed
 }
 
@@ -62,22 +63,19 @@ func (s *Server) look(ctx context.Context, one *entry) (view, error) {
 	return v, nil
 }
 
-// record is the record of the agent. One that is gone has ended. One whose start was not noted any more is
-// found by its name, which is the ID of the task.
+// record is the record of the agent. One that is gone has ended.
 func (s *Server) record(ctx context.Context, one *entry) (task.Record, error) {
-	st := one.state()
-	ref := string(st.Task)
-	if ref == "" {
-		ref = st.ID
+	if err := s.begin(context.WithoutCancel(ctx), one); err != nil {
+		return task.Record{}, err
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, ref) })
+	st := one.state()
+	if st.End != nil {
+		return task.Record{}, nil
+	}
+	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(st.Task)) })
 	var e *control.Error
 	if errors.As(err, &e) && e.Code == control.NotFound {
-		now := time.Now()
-		why := &end{State: a2a.Failed, At: now, Why: "the session of the agent was removed"}
-		if st.Task == "" {
-			why = &end{State: a2a.Rejected, At: now, Why: "the agent was not started"}
-		}
+		why := &end{State: a2a.Failed, At: time.Now(), Why: "the session of the agent was removed"}
 		return rec, one.change(func(sv *saved) { sv.End = why })
 	}
 	return rec, err
@@ -129,10 +127,38 @@ func (s *Server) live(ctx context.Context, one *entry, rec task.Record, v *view)
 		one.mu.Unlock()
 		return nil
 	}
+	if rec.Idle { // it has answered, and waits for more
+		text, at, err := s.lastWords(ctx, rec.ID)
+		one.mu.Lock()
+		waits := !at.Equal(one.mailed) // else it is about to read the reply
+		one.mu.Unlock()
+		if err != nil || !waits {
+			return err
+		}
+		v.idle, v.status.State, v.status.Timestamp = at, a2a.InputRequired, a2a.At(at)
+		v.status.Message = v.say(fmt.Sprintf("answer-%d", at.UnixMilli()), a2a.TextPart(text))
+		return nil
+	}
 	if line := doing(rec); line != "" {
 		v.status.Message = v.say(fmt.Sprintf("progress-%d", rec.Progress.ToolUseCount), a2a.TextPart(line))
 	}
 	return nil
+}
+
+// lastWords is the last text of an agent, and when it said it.
+func (s *Server) lastWords(ctx context.Context, id task.ID) (text string, at time.Time, err error) {
+	m, err := ask(ctx, s.link, func(api control.API) (control.Messages, error) {
+		return api.Messages(ctx, control.MessagesRequest{Ref: string(id), Limit: 1})
+	})
+	for _, one := range m.List {
+		at = one.At
+		for _, p := range one.Parts {
+			if one.Role == "assistant" && p.Type == "text" {
+				text += p.Text
+			}
+		}
+	}
+	return text, at, err
 }
 
 // doing is what an agent does, as a line: the tool, and not what for.
@@ -151,7 +177,8 @@ func doing(rec task.Record) string {
 
 // say is a message of the agent about its task.
 func (v *view) say(id string, parts ...a2a.Part) *a2a.Message {
-	return &a2a.Message{ID: v.saved.ID + "." + id, Task: v.saved.ID, Context: v.saved.Context, Role: a2a.RoleAgent, Parts: parts}
+	return &a2a.Message{ID: v.saved.ID + "." + id, Task: v.saved.ID, Context: v.saved.Context, Role: a2a.RoleAgent,
+		Parts: parts}
 }
 
 // question is the oldest open question of a task or of one below it; nil: there is none.
