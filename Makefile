@@ -113,6 +113,11 @@ endif
 conformance: ## the conformance suite of MCP against Drover, in both revisions; needs npm
 	DROVER_CONFORMANCE=1 go test ./test/conformance -count=1 -v
 
+# The official JavaScript library of A2A, which the tests run too; see docs/a2a.md.
+.PHONY: a2a
+a2a: ## the official JavaScript library of A2A as client and as server; needs npm
+	go test ./test/a2a -count=1 -v
+
 # Agents of other vendors from npm as tasks; see docs/other-agents.md.
 .PHONY: vendors
 vendors: ## drive real agents of other vendors against a model on loopback: make vendors [VENDOR=codex]; needs npm, Linux on x64

@@ -57,8 +57,5 @@ func (b *backend) ServeA2A(ctx context.Context, o cli.A2A) error {
 	if _, err := fmt.Fprintf(os.Stdout, "%s%s\ntoken: %s\n", at, a2a.CardPath, file); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := srv.Serve(ctx, l); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
+	return srv.Serve(ctx, l)
 }
