@@ -46,6 +46,8 @@ type Client struct {
 	http  *http.Client
 	calls atomic.Int64 // IDs of requests
 
+	silence time.Duration // of a stream, after which the task is asked for: a connection may be dead
+
 	life    context.Context // of streams
 	end     context.CancelFunc
 	streams sync.WaitGroup // one per task that is followed
@@ -70,7 +72,8 @@ func Dial(to remoteapi.Service) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{card: u, token: to.Token, http: remoteapi.NewHTTP(u), followed: map[string]*session{}}
+	c := &Client{card: u, token: to.Token, http: remoteapi.NewHTTP(u), followed: map[string]*session{},
+		silence: time.Minute}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }

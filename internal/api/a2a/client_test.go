@@ -35,6 +35,7 @@ type peer struct {
 	at     string
 	card   string // in place of the usual one; AT is the address
 	noSSE  bool
+	deaf   bool // its connections die without a word
 	script map[string][]any
 
 	mu    sync.Mutex
@@ -181,7 +182,11 @@ func (p *peer) run(ctx context.Context, h task.Host, offline time.Duration) (tas
 		p.t.Fatal(err)
 	}
 	defer c.Close()
-	d := driver.New(driver.Config{Open: func(string) (driver.Service, error) { return c, nil },
+	hold := time.Duration(0)
+	if p.deaf {
+		hold, c.silence = 10*time.Millisecond, 20*time.Millisecond
+	}
+	d := driver.New(driver.Config{Open: func(string) (driver.Service, error) { return c, nil }, Hold: hold,
 		Base: time.Millisecond, Most: 4 * time.Millisecond, Offline: offline})
 	go func() { // ends with the test
 		for text := range steers(h) {
@@ -474,6 +479,19 @@ func TestMessage(t *testing.T) {
 	h := newHost(t)
 	if res, rec := p.run(waittest.Context(t, patience), h, time.Minute); rec.Status != task.Completed || res.Text != "at once" || h.Printed() != "at once\n" {
 		t.Errorf("%s %q %q", rec.Status, res.Text, h.Printed())
+	}
+}
+
+// A connection that dies without a word is noticed: the task is asked for.
+func TestSilentStream(t *testing.T) {
+	p := newPeer(t, map[string][]any{
+		SendMessage:     {made(Working)},
+		SubscribeToTask: {[]string{`{"task":` + taskIn(Working, "") + `}`, "wait:ever"}},
+		GetTask:         {taskIn(Working, ""), taskIn(Completed, `,"artifacts":[{"artifactId":"a","parts":[{"text":"done"}]}]`)},
+	})
+	p.deaf = true
+	if res, rec := p.run(waittest.Context(t, patience), newHost(t), time.Minute); rec.Status != task.Completed || res.Text != "done" {
+		t.Errorf("%s %q", rec.Status, res.Text)
 	}
 }
 

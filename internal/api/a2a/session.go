@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	silence    = time.Minute            // of a stream, after which the task is asked for: a connection may be dead
 	cancelPace = 200 * time.Millisecond // between two looks at a task that is being cancelled
 	listPages  = 10                     // in which a task is looked for that a lost answer may have made
 )
@@ -434,7 +433,7 @@ func (c *Client) Poll(ctx context.Context, id, cursor string, hold time.Duration
 		}
 	}
 	s.mu.Lock()
-	silent := time.Since(s.heard) > silence
+	silent := time.Since(s.heard) > c.silence
 	s.mu.Unlock()
 	if silent {
 		if err := c.refresh(ctx, a, s); err != nil {

@@ -182,6 +182,9 @@ func ofTask(f Facts, r task.Record, known map[task.ID]task.Record, now time.Time
 	case p.Phase == "needs_input":
 		i.Kind, i.Why = Question, line(cmp.Or(p.Message, "it needs your input"))
 		i.Answer = []string{"drover send " + string(r.ID) + " TEXT"}
+	case p.Phase == "needs_authentication": // its agent elsewhere wants its user to sign in there
+		i.Kind, i.Why = Question, line(cmp.Or(p.Message, "it needs you to authenticate"))
+		i.Answer = []string{"drover send " + string(r.ID) + " TEXT"}
 	case p.ParkedUntil != nil && p.ParkedUntil.After(now):
 		i.Kind, i.Why, i.Until = Parked, line(cmp.Or(p.Message, "a limit of the provider holds it")), *p.ParkedUntil
 		i.Answer = []string{"drover stop " + string(r.ID)}

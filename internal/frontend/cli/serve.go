@@ -68,7 +68,7 @@ func (a *app) serve() *cobra.Command {
 	var named []string
 	cmd := &cobra.Command{
 		Use:   "serve [--a2a] [--listen ADDR]",
-		Short: "Serve a page that shows and steers all sessions in a browser, or agents to others by A2A",
+		Short: "Serve a page of all sessions in a browser, or offer agents to others by A2A",
 		Long: "Serve a page that shows what needs you in all sessions of all projects, and every task with its state. Questions\n" +
 			"are answered there too: an answer counts once, wherever it is given. The printed link pairs one browser, once,\n" +
 			"within 10 minutes; further ones are made on the page, or pair with the token of the file. Whoever is paired to\n" +
