@@ -328,6 +328,39 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// A stop before the agent has answered begins no work there: what may have arrived is looked for, and cancelled.
+func TestStopBeforeAnswer(t *testing.T) {
+	h := newHost(t)
+	there := `{"tasks":[` + taskIn(Working, fmt.Sprintf(`,"history":[{"messageId":%q,"role":"ROLE_USER","parts":[]}]`, h.Record().Run)) + `]}`
+	for name, c := range map[string]struct {
+		list    any
+		cancels int
+		left    string
+	}{
+		"arrived":     {there, 1, ""},
+		"not arrived": {`{"tasks":[]}`, 0, ""},
+		"no lists":    {"!-32601 no such method", 0, "no such method"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancelCause(waittest.Context(t, patience))
+			p := newPeer(t, map[string][]any{ListTasks: {c.list}, CancelTask: {taskIn(Canceled, "")},
+				SendMessage: {func(http.ResponseWriter, *http.Request) {
+					stop(&task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}})
+					panic(http.ErrAbortHandler)
+				}}})
+			res, rec := p.run(ctx, h, time.Minute)
+			left := ""
+			for _, l := range res.Left {
+				left += l.Why
+			}
+			if rec.Status != task.Killed || p.called(SendMessage) != 1 || p.called(CancelTask) != c.cancels || (left == "") != (c.left == "") ||
+				!strings.Contains(left, c.left) {
+				t.Errorf("%s, left %q; calls %v", rec.Status, left, p.calls)
+			}
+		})
+	}
+}
+
 // What the task asks is told to the owner, each question once; messages answer it.
 func TestInput(t *testing.T) {
 	p := newPeer(t, map[string][]any{

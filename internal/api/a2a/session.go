@@ -311,6 +311,9 @@ func (c *Client) Create(ctx context.Context, r remoteapi.Request) (string, error
 	}
 	if r.Again {
 		id, err := c.made(ctx, a, r.Key)
+		if is(err, CodeMethod) || is(err, CodeUnsupported) { // it lists no tasks, but may look at the ID of the message
+			err = nil
+		}
 		if id != "" || err != nil {
 			return id, err
 		}
@@ -367,16 +370,22 @@ func (c *Client) begun(t Task) (string, error) {
 	return t.ID, nil
 }
 
-// made is the task that a message has made; empty: there is none, or the agent lists none.
+// Find is the task that a request has made; empty: there is none.
+func (c *Client) Find(ctx context.Context, r remoteapi.Request) (string, error) {
+	a, err := c.find(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.made(ctx, a, r.Key)
+}
+
+// made is the task that a message has made; empty: there is none.
 func (c *Client) made(ctx context.Context, a agent, message string) (string, error) {
 	size, history := 100, 100
 	q := ListRequest{Tenant: a.tenant, PageSize: &size, History: &history}
 	for range listPages {
 		var list List
 		if err := c.call(ctx, a, ListTasks, q, &list); err != nil {
-			if is(err, CodeMethod) || is(err, CodeUnsupported) {
-				return "", nil
-			}
 			return "", err
 		}
 		for _, t := range list.Tasks {

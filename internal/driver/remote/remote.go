@@ -39,6 +39,12 @@ type Service interface {
 // change the session.
 type Follower interface{ Release(session string) }
 
+// Finder is a service that can find the session that a request has made without making one; empty: there is none. For
+// others the same request is made again.
+type Finder interface {
+	Find(ctx context.Context, r remoteapi.Request) (session string, err error)
+}
+
 // Job is the input of a task.
 type Job struct {
 	Service  string          `json:"service"` // that [Config.Open] knows

@@ -439,7 +439,11 @@ func (w *work) archive(ctx context.Context, cause error) *task.Survivor {
 	defer done()
 	var err error
 	if w.state.Session == "" {
-		w.state.Session, err = w.service.Create(last, w.request())
+		if f, ok := w.service.(Finder); !ok {
+			w.state.Session, err = w.service.Create(last, w.request())
+		} else if w.state.Session, err = f.Find(last, w.request()); err == nil && w.state.Session == "" {
+			return nil
+		}
 	}
 	if err == nil {
 		err = w.service.Archive(last, w.state.Session)

@@ -219,7 +219,7 @@ func (s *Server) more(ctx context.Context, one *entry, m a2a.Message, text strin
 	one.mu.Lock()
 	asked := one.asked
 	one.mu.Unlock()
-	v, err := s.look(ctx, one)
+	v, err := s.glance(ctx, one)
 	if err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func (s *Server) list(ctx context.Context, agent string, p a2a.ListRequest) (*a2
 		if st.Agent != agent || p.Context != "" && st.Context != p.Context {
 			continue
 		}
-		v, err := s.look(ctx, one)
+		v, err := s.glance(ctx, one)
 		if err != nil {
 			return nil, err
 		}
@@ -418,11 +418,10 @@ func (s *Server) list(ctx context.Context, agent string, p a2a.ListRequest) (*a2
 			break
 		}
 		last = place(v)
-		t := v.task(p.History)
-		if !p.Artifacts {
-			t.Artifacts = nil
+		if p.Artifacts && v.status.State == a2a.Completed {
+			v.artifact = s.result(ctx, v.saved)
 		}
-		list.Tasks = append(list.Tasks, *t)
+		list.Tasks = append(list.Tasks, *v.task(p.History))
 	}
 	return list, nil
 }

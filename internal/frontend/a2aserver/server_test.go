@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -688,6 +689,76 @@ func TestGone(t *testing.T) {
 	if _, err := st.s.Stop(t.Context(), control.StopRequest{Refs: []string{one.ID}}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A stream goes on when the host of the session is gone: the next one is asked.
+func TestNextHost(t *testing.T) {
+	st := newStation(t)
+	var mu sync.Mutex
+	connects, lets := 0, 0
+	st.cfg.Connect = func(context.Context) (control.API, func(), error) {
+		mu.Lock()
+		defer mu.Unlock()
+		connects++
+		return &dying{API: st.s, dies: connects == 1}, func() { mu.Lock(); defer mu.Unlock(); lets++ }, nil
+	}
+	st.open()
+	got := st.stream(a2a.SendStreamingMessage, say("m1", "asks"), -1)
+	if last := got[len(got)-1]; last.Status == nil && len(got) > 1 || got[0].Task == nil {
+		t.Errorf("%+v", got)
+	}
+	one := st.until(*got[0].Task, a2a.InputRequired)
+	if done := st.send(say("m2", "deny", to(one))); done.Status.State != a2a.Completed {
+		t.Errorf("%+v", done.Status)
+	}
+	st.stop()
+	if connects < 2 || lets != connects {
+		t.Errorf("connected %d times, let go %d times", connects, lets)
+	}
+}
+
+// dying is a session whose events break off at once, after which it answers nothing.
+type dying struct {
+	control.API
+	dies bool
+
+	mu   sync.Mutex
+	dead bool
+}
+
+func (d *dying) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
+	if !d.dies {
+		return d.API.Events(ctx, after)
+	}
+	return func(yield func(task.Event, error) bool) {
+		d.mu.Lock()
+		d.dead = true
+		d.mu.Unlock()
+		yield(task.Event{}, errors.New("the connection was reset"))
+	}
+}
+
+func (d *dying) gone() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return &control.Error{Code: control.Unavailable, Message: "the host is gone"}
+	}
+	return nil
+}
+
+func (d *dying) Get(ctx context.Context, ref string) (task.Record, error) {
+	if err := d.gone(); err != nil {
+		return task.Record{}, err
+	}
+	return d.API.Get(ctx, ref)
+}
+
+func (d *dying) State(ctx context.Context, r control.StateRequest) (control.State, error) {
+	if err := d.gone(); err != nil {
+		return control.State{}, err
+	}
+	return d.API.State(ctx, r)
 }
 
 // refusing is a session that starts nothing, or has lost its tasks.

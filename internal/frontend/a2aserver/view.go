@@ -32,8 +32,17 @@ type view struct {
 	artifact *a2a.Artifact  // of one that has completed
 }
 
-// look is the state of a task now. An end that it sees is noted, and stays.
+// look is the state of a task now, with its artifact.
 func (s *Server) look(ctx context.Context, one *entry) (view, error) {
+	v, err := s.glance(ctx, one)
+	if err == nil && v.status.State == a2a.Completed {
+		v.artifact = s.result(ctx, v.saved)
+	}
+	return v, err
+}
+
+// glance is the state of a task now, without its artifact. An end that it sees is noted, and stays.
+func (s *Server) glance(ctx context.Context, one *entry) (view, error) {
 	v := view{saved: one.state()}
 	if v.saved.End == nil {
 		rec, err := s.record(ctx, one)
@@ -56,9 +65,6 @@ func (s *Server) look(ctx context.Context, one *entry) (view, error) {
 	v.status = a2a.Status{State: e.State, Timestamp: a2a.At(e.At)}
 	if e.Why != "" {
 		v.status.Message = v.say("end", a2a.TextPart(e.Why))
-	}
-	if e.State == a2a.Completed {
-		v.artifact = s.result(ctx, v.saved)
 	}
 	return v, nil
 }
