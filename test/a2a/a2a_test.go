@@ -239,7 +239,13 @@ func (p *place) serve(more ...string) (at, token string) {
 // client runs a case of the library as client, and returns what it was told.
 func (p *place) client(name, at, token string) []string {
 	p.t.Helper()
-	goOn := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { p.write(filepath.Join(p.folder, "go"), "") }))
+	goOn := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/kill" {
+			p.kill(syscall.SIGKILL)
+			return
+		}
+		p.write(filepath.Join(p.folder, "go"), "")
+	}))
 	defer goOn.Close()
 	p.env = append(p.env, "GO_ON="+goOn.URL)
 	out, code := p.run("node", filepath.Join(p.dir, "client.mjs"), name, at, token)
@@ -282,6 +288,8 @@ func TestClient(t *testing.T) {
 		"stream": {`first true`, `last two ["artifact worked","status COMPLETED"]`},
 		"resubscribe": {`at once true`, `subscribed true`, `last two ["artifact waited","status COMPLETED"]`,
 			`ended "UnsupportedOperationError…`},
+		// The host dies while a stream is open: the next one knows that the agent has ended.
+		"host":   {`last "status FAILED"`, `next {"state":"COMPLETED","result":"hello from general-purpose","says":""}`},
 		"cancel": {`canceled "CANCELED"`, `stays "CANCELED"`, `too late "TaskNotCancelableError…`},
 		"input": {`asks {"state":"INPUT_REQUIRED",…command: touch made`, `unclear "RequestMalformedError…answer allow or deny`,
 			`allowed {"state":"COMPLETED",…`, `denied {"state":"COMPLETED",…not today`, `stream ends "INPUT_REQUIRED"`},

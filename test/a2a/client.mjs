@@ -96,6 +96,17 @@ const cases = {
     say("last two", seen.slice(-2));
     await refused("ended", async () => { for await (const _ of client.resubscribeTask(id(task))); });
   },
+  async host() {
+    const task = await client.sendMessage(ask("wait for the file", {}, immediately));
+    await until(task, "WORKING");
+    const seen = [];
+    for await (const e of client.resubscribeTask(id(task))) {
+      if (seen.length === 0) await fetch(process.env.GO_ON + "/kill", { method: "POST" });
+      seen.push(event(e));
+    }
+    say("last", seen.at(-1));
+    say("next", told(await client.sendMessage(ask("say hello"))));
+  },
   async cancel() {
     const task = await client.sendMessage(ask("wait for the file", {}, immediately));
     await until(task, "WORKING");

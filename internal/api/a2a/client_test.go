@@ -330,20 +330,19 @@ func TestLostAnswer(t *testing.T) {
 
 // A stop before the agent has answered begins no work there: what may have arrived is looked for, and cancelled.
 func TestStopBeforeAnswer(t *testing.T) {
-	h := newHost(t)
-	there := `{"tasks":[` + taskIn(Working, fmt.Sprintf(`,"history":[{"messageId":%q,"role":"ROLE_USER","parts":[]}]`, h.Record().Run)) + `]}`
 	for name, c := range map[string]struct {
-		list    any
+		list    string
 		cancels int
 		left    string
 	}{
-		"arrived":     {there, 1, ""},
+		"arrived":     {`{"tasks":[` + taskIn(Working, `,"history":[{"messageId":"RUN","role":"ROLE_USER","parts":[]}]`) + `]}`, 1, ""},
 		"not arrived": {`{"tasks":[]}`, 0, ""},
 		"no lists":    {"!-32601 no such method", 0, "no such method"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithCancelCause(waittest.Context(t, patience))
-			p := newPeer(t, map[string][]any{ListTasks: {c.list}, CancelTask: {taskIn(Canceled, "")},
+			h := newHost(t)
+			p := newPeer(t, map[string][]any{ListTasks: {strings.ReplaceAll(c.list, "RUN", string(h.Record().Run))}, CancelTask: {taskIn(Canceled, "")},
 				SendMessage: {func(http.ResponseWriter, *http.Request) {
 					stop(&task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}})
 					panic(http.ErrAbortHandler)
