@@ -487,6 +487,11 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
 	c.Report = s.report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
+	if w := s.cfg.Agents.Worktrees; w != nil {
+		if err := w.Ensure(); err != nil { // what is not there when the first command starts is not shown
+			s.report.Say(s.cfg.Info.Session, err.Error())
+		}
+	}
 		// It needs nothing else, and who is inside could try to read what it has.
 		c.Env = append(c.Env, process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
 	}

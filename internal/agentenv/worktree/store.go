@@ -225,6 +225,9 @@ func (s *Store) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(s.root))
 // folder opens that of a task. The caller closes it.
 func (s *Store) folder(id task.ID) (*os.Root, error) { return s.below().Root(s.dir(id)) }
 
+// Ensure makes the folder of the store, if it is not there.
+func (s *Store) Ensure() error { return s.open() }
+
 // open makes the folder of the store and checks that it is this user's alone.
 func (s *Store) open() error {
 	if !filepath.IsAbs(s.root) {
