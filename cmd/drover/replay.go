@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/api/teleport"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -28,7 +30,8 @@ type tape struct {
 	play    *player.Player     // nil: nothing is played
 	model   string             // of the main agent, of a recording
 	quiet   bool
-	live    bool // the run goes on behind what is played
+	live    bool    // the run goes on behind what is played
+	hidden  *hidden // what no recording contains; nil: nothing is left out
 }
 
 func (t *tape) plays() bool  { return t != nil && t.play != nil }
@@ -40,6 +43,7 @@ func (t *tape) setUp(c *assemble.Config) {
 		return
 	}
 	c.Session, c.Tape = t.session, t
+	t.hidden.of(*c)
 	if !t.plays() {
 		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
 			func(o assemble.Observer) bool { return o == nil }))
@@ -53,7 +57,7 @@ func (t *tape) setUp(c *assemble.Config) {
 	c.Observer, c.Own, c.Model, c.Instead = t.observer(), t.play.Models(), t.model, nil
 	set := &c.Settings // what the user has set up runs nothing in a replay
 	set.DisableHook, set.Sandbox.Mode, set.MaxBudget, set.Plugins = true, "off", 0, nil
-	c.GivenMCP, c.MCP, c.QuietPlugins = true, nil, nil
+	c.GivenMCP, c.MCP, c.QuietPlugins, c.Played = true, nil, nil, true
 }
 
 // Model implements [assemble.Tape].
@@ -83,6 +87,80 @@ func (t *tape) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
 		return t.play.Work(d, spec)
 	}
 	return d, ""
+}
+
+// Text implements [assemble.Tape].
+func (t *tape) Text(id task.ID, what string, get func() (string, error)) (string, error) {
+	text := get
+	if t.play != nil {
+		text = func() (string, error) {
+			have, err := get()
+			return t.play.Text(id, what, have, err)
+		}
+	}
+	if t.rec != nil {
+		return t.rec.Text(id, what, text)
+	}
+	return text()
+}
+
+// Command implements [assemble.Tape].
+func (t *tape) Command(run func(agent.Call), expand func() (*string, []agent.Call, error)) (*string, error) {
+	one := expand
+	if t.play != nil {
+		one = func() (*string, []agent.Call, error) {
+			text, recorded, err := t.play.Command(run)
+			if recorded {
+				return text, nil, err
+			}
+			return expand()
+		}
+	}
+	if t.rec != nil {
+		return t.rec.Command(one)
+	}
+	text, _, err := one()
+	return text, err
+}
+
+// Checkout implements [assemble.Tape].
+func (t *tape) Checkout(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
+) (*worktree.Tree, error) {
+	var tree *worktree.Tree
+	if t.play != nil {
+		was, real, err := t.play.Checkout(id)
+		if err != nil {
+			return nil, err
+		}
+		if !real {
+			tree = &worktree.Tree{Task: id, Path: was.Path, Dir: was.Dir, Branch: was.Branch, Repo: was.Repo, Common: was.Common}
+		}
+	}
+	if tree == nil {
+		var err error
+		if tree, err = open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if t.rec != nil {
+		t.rec.Checkout(id, recording.Tree{Path: tree.Path, Dir: tree.Dir, Branch: tree.Branch, Repo: tree.Repo, Common: tree.Common})
+	}
+	return tree, nil
+}
+
+// Left implements [assemble.Tape].
+func (t *tape) Left(id task.ID, leave func() *task.Worktree) *task.Worktree {
+	var w *task.Worktree
+	if t.play != nil {
+		w = t.play.Left(id)
+	}
+	if w == nil {
+		w = leave()
+	}
+	if t.rec != nil {
+		t.rec.Left(id, w)
+	}
+	return w
 }
 
 // Told implements [assemble.Tape].
@@ -120,6 +198,7 @@ func (taped) Close() {}
 func (b *backend) head(p *cli.Prompt, id task.ID) (recording.Head, error) {
 	kept := *p
 	kept.Settings, kept.MCP = "", nil // they may hold keys
+	kept.Agents = withoutServers(kept.Agents)
 	raw, err := json.Marshal(kept)
 	return recording.Head{Drover: b.version, Created: time.Now().UTC(), Session: id, Folder: b.cwd,
 		State: b.root.Project(b.cwd).Session(id).Dir(), Prompt: raw}, err
@@ -135,7 +214,9 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 	if err != nil {
 		return &cli.RecordError{Err: err}
 	}
-	t := &tape{session: id, rec: recorder.New(w, h)}
+	t := &tape{session: id, hidden: &hidden{}}
+	t.hidden.add(teleport.Secrets(b.env)...)
+	t.rec = recorder.New(w, h, t.hidden.text)
 	answer := b.answerOn(ctx, p, id, t)
 	if err := t.rec.Close(); err != nil {
 		return &cli.RecordError{Err: errors.Join(err, answer)}
@@ -171,7 +252,7 @@ func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
 		return errors.Join(b.answerOn(ctx, p, id, t), t.missing(ctx))
 	}
 	var again bytes.Buffer
-	t.rec = recorder.New(&again, h)
+	t.rec = recorder.New(&again, h, nil)
 	err = b.answerOn(ctx, p, id, t)
 	if diverged := t.play.Err(); diverged != nil {
 		return diverged

@@ -29,6 +29,7 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/webtool"
+	"github.com/drover-dev/drover/subagent"
 )
 
 // agents is what the agents of the session are made of, by settings and files.
@@ -53,7 +54,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.Foreign = set.Permissions.Foreign
 	if c.Tape != nil {
-		a.Wrap, a.Work, a.Told = c.Tape.Loop, c.Tape.Work, c.Tape.Told
+		a.Wrap, a.Work, a.Told, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
@@ -121,12 +122,25 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if set.Todos.Enabled {
 		a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
 	}
-	a.Worktrees = worktree.Open(c.Root.Worktrees())
+	if a.Worktrees = worktree.Open(c.Root.Worktrees()); c.Played {
+		a.Worktrees, a.Catalog = nil, played(a.Catalog)
+	}
 	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	if a.MCP, err = s.servers(c, tell); err != nil {
 		return a, err
 	}
 	return a, nil
+}
+
+// played is a catalog whose agents start nothing outside of the session.
+func played(c func() subagent.Catalog) func() subagent.Catalog {
+	return func() subagent.Catalog {
+		defs := c().All()
+		for i := range defs {
+			defs[i].Hooks, defs[i].MCPServers = nil, nil
+		}
+		return subagent.NewCatalog(defs...)
+	}
 }
 
 // found is what the user and the folder have for agents: definitions, skills,

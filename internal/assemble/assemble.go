@@ -32,6 +32,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/ended"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -108,6 +109,9 @@ type Config struct {
 
 	// Tape stands between the session and all that is outside of it; nil: nothing does.
 	Tape Tape
+	// Played says that the session plays a recording to its end: it starts no process and uses no network. It
+	// has no hooks, MCP servers, worktrees and lists of other servers, also where definitions of agents name some.
+	Played bool
 
 	// TrustNoted says that the user has been told that files of the folder wait for
 	// trust, so that Tell need not say it of each.
@@ -125,6 +129,8 @@ type Tape interface {
 	Work(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is called with every message of a task to its owner.
 	Told(m task.Message)
+
+	environment.Tape
 }
 
 // Observer follows a session without a part in it. None of its methods fails or holds the session up, but

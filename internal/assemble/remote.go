@@ -41,6 +41,12 @@ func (s *Session) remoteAgents(files *catalog.Files, c Config, tell func(string,
 		}
 	}
 	old := server.Cached()
+	if c.Played {
+		if old != nil {
+			files.Replace(old)
+		}
+		return
+	}
 	if old == nil {
 		fetch(context.Background())
 		return

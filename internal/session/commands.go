@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/api/control"
@@ -62,28 +63,80 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	if !ok {
 		return "", "", false, nil
 	}
+	c, err := h.s.cfg.Agents.commands().Find(name)
+	if err == nil && c.Sort == command.Program {
+		answer, instead, err = h.program(c.Name, args)
+		return answer, instead, err == nil, err
+	}
+	text, err := h.becomes(ctx, name, args)
+	if text == nil || err != nil {
+		return "", "", false, err
+	}
+	return "", *text, true, nil
+}
+
+// becomes returns the prompt that a command becomes, as the tape has it; nil: it is no command.
+func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, error) {
+	tools := h.environment().Config.Tools
+	tape := h.s.cfg.Agents.Tape
+	if tape == nil {
+		return h.look(ctx, name, args, tools)
+	}
+	return tape.Command(func(c agent.Call) {
+		for _, t := range tools {
+			if t.Spec().Name == c.Name {
+				_, _ = t.Call(ctx, c) // what it prints is in the recorded prompt
+			}
+		}
+	}, func() (*string, []agent.Call, error) {
+		run := []agent.Call{}
+		text, err := h.look(ctx, name, args, noting(tools, &run))
+		return text, run, err
+	})
+}
+
+// look looks for a command and expands it. Shell lines and files are read by the tools.
+func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.Tool) (*string, error) {
 	if strings.HasPrefix(strings.ToLower(name), mcptool.Prefix) {
 		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
 		switch {
 		case err != nil:
-			return "", "", false, &control.Error{Code: control.Invalid, Message: err.Error()}
+			return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
 		case found:
-			return "", instead, true, nil
+			return &instead, nil
 		}
 	}
 	c, err := h.s.cfg.Agents.commands().Find(name)
 	var unknown *command.UnknownError
 	switch {
 	case errors.As(err, &unknown) && isFile("/"+name):
-		return "", "", false, nil
+		return nil, nil
 	case err != nil:
-		return "", "", false, &control.Error{Code: control.Invalid, Message: err.Error()}
-	case c.Sort == command.Program:
-		answer, instead, err = h.program(c.Name, args)
-	default:
-		instead, err = h.expand(ctx, c, args)
+		return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
-	return answer, instead, err == nil, err
+	text, err := h.expand(ctx, c, args, tools)
+	return &text, err
+}
+
+// noting returns the tools with a shell that notes its calls.
+func noting(tools []agent.Tool, calls *[]agent.Call) []agent.Tool {
+	out := slices.Clone(tools)
+	for i, t := range out {
+		if t.Spec().Name == "Bash" {
+			out[i] = noted{t, calls}
+		}
+	}
+	return out
+}
+
+type noted struct {
+	agent.Tool
+	calls *[]agent.Call
+}
+
+func (n noted) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
+	*n.calls = append(*n.calls, c)
+	return n.Tool.Call(ctx, c)
 }
 
 // isFile reports whether a path of one element is that of a file or folder.
@@ -124,7 +177,7 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 }
 
 // expand returns the prompt of a command, and applies its permission rules.
-func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (string, error) {
+func (h mainHooks) expand(ctx context.Context, c command.Command, args string, tools []agent.Tool) (string, error) {
 	k := h.environment()
 	values, report, err := h.values(c, args)
 	if err != nil {
@@ -134,7 +187,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string) (
 	if c.Trusted {
 		k.Granted.Set(fill(c.Allow), nil)
 	}
-	who := expansion.Agent{Gate: k.Config.Gate, Tools: k.Config.Tools, Folder: k.Me.Cwd,
+	who := expansion.Agent{Gate: k.Config.Gate, Tools: tools, Folder: k.Me.Cwd,
 		Home: home.Lookup(k.Me.Env)("HOME")}
 	included, err := expansion.Include(ctx, who, c, values)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/dreams"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/work"
@@ -223,7 +224,11 @@ func (h mainHooks) Start(ctx context.Context) string {
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.learnings.Prompted()
 	h.s.mail.Worked(h.environment().Me.ID)
-	return h.environment().Runner.UserPromptSubmit(ctx, prompt)
+	said := func() (string, error) { return h.environment().Runner.UserPromptSubmit(ctx, prompt) }
+	if tape := h.s.cfg.Agents.Tape; tape != nil {
+		return tape.Text(h.environment().Me.ID, environment.PromptText, said)
+	}
+	return said()
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {

@@ -182,6 +182,8 @@ type Agents struct {
 	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is that of [supervise.Config].
 	Told func(task.Message)
+	// Tape stands between the agents and what is outside of the session; nil: nothing does.
+	Tape environment.Tape
 
 	// Foreign are those of the rules that were written for another program. One
 	// that is not understood bans its whole tool, and stops nobody.
@@ -383,6 +385,7 @@ func (s *Session) assemble() {
 	edits := &environment.Edits{}
 	s.checkouts = environment.NewCheckouts(
 		cfg.Agents.Worktrees,
+		cfg.Agents.Tape,
 		edits,
 		func(about task.ID, text string) { s.report.Say(about, text) },
 	)
@@ -484,14 +487,14 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 		c.Hidden = append(c.Hidden, filepath.Dir(s.cfg.Info.Socket))
 	}
 	c.Scratch = place.Scratch()
-	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
-	c.Report = s.report.Once
-	if self, err := process.Identify(os.Getpid()); err == nil {
 	if w := s.cfg.Agents.Worktrees; w != nil {
 		if err := w.Ensure(); err != nil { // what is not there when the first command starts is not shown
 			s.report.Say(s.cfg.Info.Session, err.Error())
 		}
 	}
+	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
+	c.Report = s.report.Once
+	if self, err := process.Identify(os.Getpid()); err == nil {
 		// It needs nothing else, and who is inside could try to read what it has.
 		c.Env = append(c.Env, process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
 	}
@@ -543,7 +546,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
 		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share,
-		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap,
+		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap, Tape: a.Tape,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {

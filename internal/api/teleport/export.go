@@ -72,12 +72,12 @@ func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manife
 		return m, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	e := &exporter{src: src, dir: dir, red: newRedactor(opt.Secrets)}
+	e := &exporter{src: src, dir: dir, red: NewRedactor(opt.Secrets)}
 	if err := e.all(ctx); err != nil {
 		return m, err
 	}
 	for name, value := range opt.Env {
-		if IsSecret(name) || !bytes.Equal(newRedactor(opt.Secrets).text([]byte(value)), []byte(value)) {
+		if IsSecret(name) || !bytes.Equal(NewRedactor(opt.Secrets).Text([]byte(value)), []byte(value)) {
 			return m, fmt.Errorf("the variable %s holds a secret, and cannot travel", name)
 		}
 	}
@@ -87,7 +87,7 @@ func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manife
 		Created:    time.Now().UTC().Truncate(time.Second),
 		Source:     string(src.Place.ID()),
 		Agent:      "main",
-		Title:      string(e.red.text([]byte(src.Info.Title))),
+		Title:      string(e.red.Text([]byte(src.Info.Title))),
 		Env:        opt.Env,
 		Transcript: transcriptName,
 		Secrets:    e.red.n,
@@ -105,7 +105,7 @@ func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manife
 type exporter struct {
 	src   Source
 	dir   string
-	red   *redactor
+	red   *Redactor
 	names []string
 }
 

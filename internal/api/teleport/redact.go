@@ -44,15 +44,16 @@ func Secrets(env []string, more ...string) []Secret {
 	return out
 }
 
-// redactor replaces secrets by marks. Its zero value replaces none.
-type redactor struct {
+// Redactor replaces secrets by marks. Its zero value replaces none.
+type Redactor struct {
 	find [][]byte // longest first
 	mark [][]byte
 	n    int // number of replacements
 }
 
-func newRedactor(secrets []Secret) *redactor {
-	r := &redactor{}
+// NewRedactor returns what replaces the values of secrets that have at least 8 bytes.
+func NewRedactor(secrets []Secret) *Redactor {
+	r := &Redactor{}
 	type pair struct{ find, mark []byte }
 	var pairs []pair
 	for _, s := range secrets {
@@ -96,8 +97,8 @@ func quoted(text string, html bool) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
 
-// text replaces secrets in a whole text.
-func (r *redactor) text(data []byte) []byte {
+// Text replaces secrets in a whole text, also where they are in JSON, or in JSON within JSON.
+func (r *Redactor) Text(data []byte) []byte {
 	for i, find := range r.find {
 		if n := bytes.Count(data, find); n > 0 {
 			r.n += n
@@ -111,7 +112,7 @@ func (r *redactor) text(data []byte) []byte {
 const copyPart = 1 << 20
 
 // copy replaces secrets in a stream, including those that lie across two reads.
-func (r *redactor) copy(w io.Writer, in io.Reader) error {
+func (r *Redactor) copy(w io.Writer, in io.Reader) error {
 	if len(r.find) == 0 {
 		_, err := io.Copy(w, in)
 		return err
@@ -139,7 +140,7 @@ func (r *redactor) copy(w io.Writer, in io.Reader) error {
 
 // cut replaces secrets in the beginning of the buffer, up to where an incomplete secret may
 // begin. It returns that beginning, and its original length.
-func (r *redactor) cut(held []byte, longest int, last bool) ([]byte, int) {
+func (r *Redactor) cut(held []byte, longest int, last bool) ([]byte, int) {
 	until := len(held)
 	if !last {
 		until = max(0, len(held)-longest+1)

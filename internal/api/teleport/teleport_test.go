@@ -317,7 +317,7 @@ func TestRefused(t *testing.T) {
 
 // A secret is found wherever a read begins.
 func TestRedact(t *testing.T) {
-	r := newRedactor([]Secret{{"A", "0123456789"}, {"B", "0123456789abc"}, {"C", "short"}})
+	r := NewRedactor([]Secret{{"A", "0123456789"}, {"B", "0123456789abc"}, {"C", "short"}})
 	for _, at := range []int{0, 1, copyPart - 5, copyPart - 1, copyPart, 2*copyPart - 12} {
 		for value, mark := range map[string]string{"0123456789": "[left out: A]", "0123456789abc": "[left out: B]"} {
 			before, after := strings.Repeat("x", at), strings.Repeat("y", 30)+"short"
@@ -357,7 +357,7 @@ func TestRedactWritten(t *testing.T) {
 	}
 	for _, text := range []string{value, plain(value), string(escaped), plain(plain(value)), plain(string(escaped))} {
 		var out bytes.Buffer
-		r := newRedactor([]Secret{{"A", value}})
+		r := NewRedactor([]Secret{{"A", value}})
 		if err := r.copy(&out, strings.NewReader(text)); err != nil || r.n != 1 || strings.Trim(out.String(), `"\`) != "[left out: A]" {
 			t.Errorf("%s: %s, %v", text, out.String(), err)
 		}

@@ -36,7 +36,7 @@ func (p *Player) Loop(id task.ID, c *agent.Config) {
 		return
 	}
 	who := speaker{p, a, id}
-	c.Tools = who.tools(c.Tools)
+	c.Tools, c.Deferred = who.tools(c.Tools), a.deferred
 	c.Gate = gate{who, c.Gate}
 	c.Hooks = hooks{who, c.Hooks}
 	if c.Reminders != nil {

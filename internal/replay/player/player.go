@@ -54,10 +54,14 @@ type Player struct {
 	byAgent map[task.ID]*part           // never changes
 	ends    map[task.ID][]*end          // by task, one for each run; never changes
 	made    map[string]task.ID          // tasks by parent and call
+	begun   map[task.ID]bool            // others have ended without; never changes
 	told    map[task.ID][]said          // by task; never changes
 	outputs map[task.ID]recording.Entry // never changes
 
+	commands []recording.Entry // never changes
+
 	mu       sync.Mutex
+	command  int     // of commands, that is next
 	order    []*turn // what is let through, in this order
 	next     int     // of order
 	passed   chan struct{}
@@ -79,15 +83,20 @@ type part struct {
 	calls     []recording.Entry
 	turns     []*turn // of the calls; nil: it was interrupted
 	tools     []agent.ToolSpec
+	deferred  []string
 	gates     map[string]recording.Entry
 	results   map[string]recording.Entry
 	mail      []recording.Entry
 	reminders []recording.Entry
 	stops     []recording.Entry
 	batches   []recording.Entry
+	texts     map[string][]recording.Entry // by what they are
+	trees     []recording.Entry
+	left      []recording.Entry
 
 	// Guarded by the player's mu.
-	called, messages, reminded, stopped, batched int
+	called, messages, reminded, stopped, batched, opened, ended int
+	read                                                        map[string]int // of texts
 
 	begun  int  // turns
 	inTurn bool // the last of them has not ended
@@ -119,7 +128,7 @@ type end struct {
 func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
-		told:   map[task.ID][]said{},
+		told: map[task.ID][]said{}, begun: map[task.ID]bool{},
 		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
 	type placed struct {
 		after task.Seq
@@ -138,7 +147,7 @@ func New(c Config) *Player {
 		a := p.part(e.Agent)
 		switch e.Kind {
 		case recording.Agent:
-			a.tools = e.Tools
+			a.tools, a.deferred = e.Tools, e.Deferred
 		case recording.Call:
 			for len(a.calls) < e.Call { // calls that overlap end in any order
 				a.calls, a.turns = append(a.calls, recording.Entry{}), append(a.turns, nil)
@@ -168,12 +177,25 @@ func New(c Config) *Player {
 			t := &turn{ms: e.MS, what: fmt.Sprintf("a message of task %s", e.Task)}
 			p.told[e.Task] = append(p.told[e.Task], said{*e.Message, t})
 			all = append(all, placed{e.Message.Seq, false, t})
+		case recording.Text:
+			a.texts[e.What] = append(a.texts[e.What], e)
+		case recording.Command:
+			p.commands = append(p.commands, e)
+		case recording.Worktree:
+			if e.Tree != nil {
+				a.trees = append(a.trees, e)
+			} else {
+				a.left = append(a.left, e)
+			}
 		case recording.Output:
 			p.outputs[e.Task] = e
 		case recording.Event:
 			r := e.Event.Task
 			if e.Event.Verb == task.Create {
 				p.made[startKey(starts, p.main(r.Parent), r.Kind, r.ToolUseID, r.Key)] = r.ID
+			}
+			if e.Event.Verb == task.Begin {
+				p.begun[r.ID] = true
 			}
 			if !r.Status.Terminal() || !played(r.Kind) || e.Event.Verb == task.MarkSeen {
 				continue
@@ -208,7 +230,8 @@ func (p *Player) part(id task.ID) *part {
 	id = p.main(id)
 	a := p.byAgent[id]
 	if a == nil {
-		a = &part{sure: map[int64]int{}, gates: map[string]recording.Entry{}, results: map[string]recording.Entry{}}
+		a = &part{sure: map[int64]int{}, gates: map[string]recording.Entry{}, results: map[string]recording.Entry{},
+			texts: map[string][]recording.Entry{}, read: map[string]int{}}
 		p.byAgent[id] = a
 	}
 	return a

@@ -29,8 +29,17 @@ func (p *Player) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
 	if p.live && (id == "" || len(p.ends[id]) == 0) {
 		return d, id // it had not ended, or not begun, by then: it runs
 	}
+	if !p.begun[id] {
+		return &unbegun{driver{p, d}}, id
+	}
 	return &driver{p, d}, id
 }
+
+// unbegun is work that could not be started, and has ended without having begun.
+type unbegun struct{ driver }
+
+// Launches implements [task.Launcher].
+func (*unbegun) Launches() {}
 
 // driver prints what was recorded, and ends as recorded.
 type driver struct {

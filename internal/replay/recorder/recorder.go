@@ -31,6 +31,7 @@ type Recorder struct {
 	begin time.Time
 	main  task.ID
 	names recording.Names
+	hide  func([]byte) []byte // nil: nothing is hidden
 
 	mu     sync.Mutex
 	w      *recording.Writer
@@ -46,10 +47,10 @@ type speaker struct {
 	messages int // of the last request that was no summary
 }
 
-// New writes the head of a recording to w.
-func New(w io.Writer, h recording.Head) *Recorder {
-	return &Recorder{begin: time.Now(), main: h.Session, names: recording.NamesOf(h), w: recording.NewWriter(w, h),
-		agents: map[task.ID]*speaker{}}
+// New writes the head of a recording to w. hide replaces secrets in a text or line; nil: there are none.
+func New(w io.Writer, h recording.Head, hide func([]byte) []byte) *Recorder {
+	return &Recorder{begin: time.Now(), main: h.Session, names: recording.NamesOf(h).Hiding(hide), hide: hide,
+		w: recording.NewWriter(w, h, hide), agents: map[task.ID]*speaker{}}
 }
 
 // Open gives the recorder the log of the session.
@@ -149,7 +150,7 @@ func failure(ctx context.Context, err error) *recording.Failure {
 
 // Loop stands around the loop of an agent.
 func (r *Recorder) Loop(id task.ID, c *agent.Config) {
-	e := recording.Entry{Kind: recording.Agent, Agent: id}
+	e := recording.Entry{Kind: recording.Agent, Agent: id, Deferred: c.Deferred}
 	for _, t := range c.Tools {
 		e.Tools = append(e.Tools, t.Spec())
 	}
@@ -256,6 +257,41 @@ func (m reminders) Due(ctx context.Context, start bool) []string {
 
 func (m reminders) Forgotten() { m.next.Forgotten() }
 
+// Text records what an agent reads from outside.
+func (r *Recorder) Text(id task.ID, what string, get func() (string, error)) (string, error) {
+	text, err := get()
+	e := recording.Entry{Kind: recording.Text, Agent: id, What: what}
+	if e.Texts = []string{text}; err != nil {
+		e.Texts, e.Failure = nil, &recording.Failure{Text: err.Error()}
+	}
+	r.note(e)
+	return text, err
+}
+
+// Command records what a prompt has become; nil: its first word is no command.
+func (r *Recorder) Command(expand func() (*string, []agent.Call, error)) (*string, error) {
+	text, calls, err := expand()
+	e := recording.Entry{Kind: recording.Command, Agent: r.main, Calls: calls}
+	switch {
+	case err != nil:
+		e.Failure = &recording.Failure{Text: err.Error()}
+	case text != nil:
+		e.Texts = []string{*text}
+	}
+	r.note(e)
+	return text, err
+}
+
+// Checkout records the worktree of an agent.
+func (r *Recorder) Checkout(id task.ID, t recording.Tree) {
+	r.note(recording.Entry{Kind: recording.Worktree, Agent: id, Tree: &t})
+}
+
+// Left records what is left of a worktree.
+func (r *Recorder) Left(id task.ID, w *task.Worktree) {
+	r.note(recording.Entry{Kind: recording.Worktree, Agent: id, Left: w})
+}
+
 // Told records a message of a task to its owner.
 func (r *Recorder) Told(m task.Message) {
 	r.note(recording.Entry{Kind: recording.Told, Task: task.ID(m.From), Message: &m})
@@ -299,9 +335,13 @@ func (r *Recorder) Ended(last task.Seq) {
 	}
 	for _, id := range order {
 		e := recording.Entry{Kind: recording.Output, Task: id}
-		if e.Data, e.Cut = read(files[id]); len(e.Data) > 0 {
-			r.add(e)
+		if e.Data, e.Cut = read(files[id]); len(e.Data) == 0 {
+			continue
 		}
+		if r.hide != nil { // in the file it is in base64
+			e.Data = r.hide(e.Data)
+		}
+		r.add(e)
 	}
 }
 

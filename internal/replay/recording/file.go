@@ -16,15 +16,16 @@ import (
 // Writer writes a recording. It is used by one goroutine at a time, and keeps its first error.
 type Writer struct {
 	w     io.Writer
+	hide  func([]byte) []byte
 	sum   hash.Hash
 	lines int
 	bytes int64
 	err   error
 }
 
-// NewWriter writes the first line.
-func NewWriter(w io.Writer, h Head) *Writer {
-	out := &Writer{w: w, sum: sha256.New()}
+// NewWriter writes the first line. hide replaces what no line may contain; nil: nothing.
+func NewWriter(w io.Writer, h Head, hide func([]byte) []byte) *Writer {
+	out := &Writer{w: w, hide: hide, sum: sha256.New()}
 	h.Format, h.V, h.About = Format, Version, About
 	out.line(h)
 	return out
@@ -41,6 +42,9 @@ func (w *Writer) line(v any) {
 		return
 	}
 	raw, err := json.Marshal(v)
+	if err == nil && w.hide != nil {
+		raw = w.hide(raw)
+	}
 	switch {
 	case err != nil:
 		w.err = err
@@ -132,6 +136,10 @@ func (e Entry) whole() bool {
 		return e.Event != nil
 	case Told:
 		return e.Message != nil
+	case Text:
+		return len(e.Texts) == 1 || e.Failure != nil
+	case Worktree:
+		return e.Tree != nil || e.Left != nil
 	}
 	return true
 }

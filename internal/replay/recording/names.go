@@ -12,7 +12,10 @@ import (
 )
 
 // Names are what differs between two runs of the same: it is replaced before they are compared.
-type Names struct{ pairs []string }
+type Names struct {
+	pairs []string
+	hide  func([]byte) []byte // nil: nothing is hidden
+}
 
 // NamesOf returns the names of a run.
 func NamesOf(h Head) Names {
@@ -31,6 +34,12 @@ func NamesOf(h Head) Names {
 	return n
 }
 
+// Hiding returns names that also replace what a file does not contain; see [NewWriter].
+func (n Names) Hiding(hide func([]byte) []byte) Names {
+	n.hide = hide
+	return n
+}
+
 var (
 	clock    = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d{4}-\d\d-\d\d\b`)
 	duration = regexp.MustCompile(`\b(\d+(\.\d+)?(ns|µs|ms|s|m|h))+\b`)
@@ -40,6 +49,9 @@ var (
 
 // Text replaces names, times, durations and process IDs.
 func (n Names) Text(s string) string {
+	if n.hide != nil {
+		s = string(n.hide([]byte(s)))
+	}
 	s = strings.NewReplacer(n.pairs...).Replace(s)
 	s = clock.ReplaceAllString(s, "<time>")
 	s = spent.ReplaceAllString(s, "${1}<duration>")

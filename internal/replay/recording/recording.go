@@ -56,7 +56,7 @@ type Kind string
 
 // The kinds of entries.
 const (
-	Agent    Kind = "agent"    // an agent begins: Tools
+	Agent    Kind = "agent"    // an agent begins: Tools, Deferred
 	Call     Kind = "call"     // a model was called: Reply or Failure
 	Gate     Kind = "gate"     // a call of a tool was decided: Tool, Decision
 	Tool     Kind = "tool"     // a call of a tool has ended: Tool, Output
@@ -67,6 +67,9 @@ const (
 	Told     Kind = "told"     // a task has told its owner something: Task, Message
 	Event    Kind = "event"    // a change of a task: Event
 	Output   Kind = "output"   // what a task has printed: Task, Data
+	Text     Kind = "text"     // what an agent reads from outside: What, Texts or Failure
+	Command  Kind = "command"  // what a prompt with the name of a command has become: Texts or Failure; Calls were run
+	Worktree Kind = "worktree" // an agent works in a worktree of its own: Tree; or that is over: Left
 )
 
 // Entry is a line between the first and the last.
@@ -80,6 +83,7 @@ type Entry struct {
 	Turn  int      `json:"turn,omitempty"`  // of mail: in which turn of the agent, from 1
 
 	Tools    []agent.ToolSpec `json:"tools,omitempty"`
+	Deferred []string         `json:"deferred,omitempty"` // of Tools, those that requests leave out
 	Request  *Request         `json:"request,omitempty"`
 	Chunks   []Chunk          `json:"chunks,omitempty"`
 	Reply    *agent.Reply     `json:"reply,omitempty"`
@@ -93,6 +97,19 @@ type Entry struct {
 	Task     task.ID          `json:"task,omitempty"`
 	Data     []byte           `json:"data,omitempty"`
 	Cut      bool             `json:"cut,omitempty"` // the end of an output was not kept
+	What     string           `json:"what,omitempty"`
+	Calls    []agent.Call     `json:"calls,omitempty"`
+	Tree     *Tree            `json:"tree,omitempty"`
+	Left     *task.Worktree   `json:"left,omitempty"`
+}
+
+// Tree is the worktree of an agent. All but the branch are absolute.
+type Tree struct {
+	Path   string `json:"path"`
+	Dir    string `json:"dir"` // in which the agent works
+	Branch string `json:"branch"`
+	Repo   string `json:"repo"`
+	Common string `json:"common"`
 }
 
 // Request is what is kept of a call of a model.

@@ -15,7 +15,7 @@ import (
 func written(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w := NewWriter(&out, Head{Session: "s1", Folder: "/work/here", State: "/state/s1", Prompt: []byte(`{}`)})
+	w := NewWriter(&out, Head{Session: "s1", Folder: "/work/here", State: "/state/s1", Prompt: []byte(`{}`)}, nil)
 	for _, e := range entries {
 		w.Add(e)
 	}

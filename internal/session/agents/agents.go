@@ -107,6 +107,8 @@ type Config struct {
 	OnHook   func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
 	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
 	Wrap func(id task.ID, c *agent.Config)
+	// Tape stands between the agents and what is outside of the session; nil: nothing does.
+	Tape environment.Tape
 }
 
 // Parts are the parts of a session that its agents use.

@@ -27,7 +27,8 @@ const undoTime = time.Minute
 
 // Checkouts are the worktrees of the isolated agents of a session.
 type Checkouts struct {
-	store  *worktree.Store // nil: agents cannot be isolated
+	store  *worktree.Store // nil: no checkout is made
+	tape   Tape            // nil: none
 	edits  *Edits
 	report func(about task.ID, text string)
 
@@ -36,9 +37,10 @@ type Checkouts struct {
 	swept    chan struct{}  // closed when leftovers of crashes were processed
 }
 
-// NewCheckouts returns the checkouts of a session. report tells the user about a task.
-func NewCheckouts(store *worktree.Store, edits *Edits, report func(about task.ID, text string)) *Checkouts {
-	return &Checkouts{store: store, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
+// NewCheckouts returns the checkouts of a session. report tells the user about a task. Without a store
+// agents are isolated only as the tape has them.
+func NewCheckouts(store *worktree.Store, tape Tape, edits *Edits, report func(about task.ID, text string)) *Checkouts {
+	return &Checkouts{store: store, tape: tape, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
 // Start processes what crashes have left of checkouts, except those of live tasks, until ctx
@@ -77,14 +79,27 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
 			Fix:     "use worktree, or leave it out",
 		}
-	case c.store == nil:
-		return "", &control.Error{
-			Code:    control.Unavailable,
-			Message: "this session has no place for worktrees, so no agent can be isolated",
-			Fix:     "leave the isolation out",
-		}
+	case c.store == nil && c.tape == nil:
+		return "", errNoStore()
 	}
 	return wanted, nil
+}
+
+func errNoStore() error {
+	return &control.Error{
+		Code:    control.Unavailable,
+		Message: "this session has no place for worktrees, so no agent can be isolated",
+		Fix:     "leave the isolation out",
+	}
+}
+
+// taped opens a checkout, or returns the one that was recorded.
+func (c *Checkouts) taped(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
+) (*worktree.Tree, error) {
+	if c.tape == nil {
+		return open(ctx)
+	}
+	return c.tape.Checkout(ctx, id, open)
 }
 
 // Checkout is the place of an isolated agent.
@@ -100,7 +115,15 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
 		return nil, err
 	}
-	t, fresh, err := c.tree(ctx, h.Record(), cwd, again)
+	fresh := false
+	open := func(ctx context.Context) (t *worktree.Tree, err error) {
+		if c.store == nil {
+			return nil, errNoStore()
+		}
+		t, fresh, err = c.tree(ctx, h.Record(), cwd, again)
+		return t, err
+	}
+	t, err := c.taped(ctx, h.Record().ID, open)
 	if err != nil {
 		return nil, err
 	}
@@ -184,13 +207,23 @@ func (c *Checkouts) tree(
 // Leave releases the checkout when nothing runs in it any more.
 func (o *Checkout) Leave(ctx context.Context) *task.Worktree {
 	o.c.edits.DropCheckout(o.tree)
+	var w *task.Worktree
+	if leave := func() *task.Worktree { return o.finish(ctx) }; o.c.tape != nil {
+		w = o.c.tape.Left(o.tree.Task, leave)
+	} else {
+		w = leave()
+	}
+	if Left(w) != "" {
+		o.c.report(o.tree.Task, w.Text)
+	}
+	return w
+}
+
+func (o *Checkout) finish(ctx context.Context) *task.Worktree {
 	got, err := o.c.store.Finish(ctx, o.tree)
 	w := &task.Worktree{Path: got.Path, Branch: got.Branch, Rescue: got.Rescue, Text: got.Text, Removed: got.Removed}
 	if err != nil && w.Text == "" {
 		w.Path, w.Branch, w.Text = o.tree.Path, o.tree.Branch, err.Error()
-	}
-	if Left(w) != "" {
-		o.c.report(o.tree.Task, w.Text)
 	}
 	return w
 }
