@@ -141,6 +141,9 @@ func failure(ctx context.Context, err error) *recording.Failure {
 	var told *agent.ModelError
 	if errors.As(err, &cut) {
 		f.Cut, f.Whole, f.Usage = true, cut.Whole, cut.Usage
+		if cut.Err != nil { // a replay says again that the answer was cut off
+			f.Text = cut.Err.Error()
+		}
 	}
 	if errors.As(err, &told) {
 		f.Status, f.Kind, f.Text, f.Until = told.Status, told.Kind, told.Text, told.Until
