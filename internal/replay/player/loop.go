@@ -37,6 +37,13 @@ func (p *Player) Loop(id task.ID, c *agent.Config) {
 	}
 	who := speaker{p, a, id}
 	c.Tools, c.Deferred = who.tools(c.Tools), a.deferred
+	if c.Compaction != nil && a.window != nil { // as it was, also where the settings of today have another
+		c.Compaction = recording.Compacting(c.Compaction, func(what string, get func() (string, error)) (string, error) {
+			have, err := get()
+			return p.Text(id, what, have, err)
+		})
+		c.Compaction.Window, c.Compaction.Share = a.window.Tokens, a.window.Share
+	}
 	c.Gate = gate{who, c.Gate}
 	c.Hooks = hooks{who, c.Hooks}
 	if c.Reminders != nil {
@@ -113,7 +120,7 @@ func (t answered) Parallel() bool       { return t.parallel }
 func (t answered) Aliases() []string    { return t.aliases }
 
 func (t answered) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	e, recorded := t.a.results[c.ID]
+	e, recorded := t.first(t.a.results, c.ID, false)
 	switch {
 	case !t.p.live:
 	case !recorded && t.next == nil:
@@ -134,7 +141,7 @@ func edits(tool string) bool { return tool == "Write" || tool == "Edit" }
 
 // result is what a call has handed back.
 func (s speaker) result(c agent.Call) (agent.Output, error) {
-	e, ok := s.a.results[c.ID]
+	e, ok := s.first(s.a.results, c.ID, false)
 	if !ok {
 		err := s.p.diverge("agent %s has run %s (%s), and that was not recorded", s.p.called(s.id), c.Name, c.ID)
 		return agent.Refuse(err.Error()), nil
@@ -149,7 +156,7 @@ type gate struct {
 }
 
 func (g gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
-	e, ok := g.a.gates[c.ID]
+	e, ok := g.first(g.a.gates, c.ID, true)
 	if !ok && g.p.live && g.next != nil {
 		return g.next.Check(ctx, c)
 	}
@@ -171,7 +178,7 @@ type hooks struct {
 }
 
 func (h hooks) Called(ctx context.Context, c agent.Call, out agent.Output, took time.Duration) agent.Output {
-	e, ok := h.a.results[c.ID]
+	e, ok := h.first(h.a.results, c.ID, true)
 	if h.next != nil && !(ok && h.p.live) { // hooks that are live ran when it was recorded
 		said := h.next.Called(ctx, c, out, took)
 		if h.p.live {

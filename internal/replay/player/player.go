@@ -84,8 +84,9 @@ type part struct {
 	turns     []*turn // of the calls; nil: it was interrupted
 	tools     []agent.ToolSpec
 	deferred  []string
-	gates     map[string]recording.Entry
-	results   map[string]recording.Entry
+	window    *recording.Window // nil: not recorded
+	gates     byCall            // decisions
+	results   byCall            // of tools
 	mail      []recording.Entry
 	reminders []recording.Entry
 	stops     []recording.Entry
@@ -102,6 +103,25 @@ type part struct {
 	inTurn bool // the last of them has not ended
 
 	sure map[int64]int // which recorded message each message is; only of its mailbox
+}
+
+// byCall are entries of calls of tools by their IDs, of which some providers use one again.
+type byCall map[string][]recording.Entry
+
+func (r byCall) add(e recording.Entry) { r[e.Tool.ID] = append(r[e.Tool.ID], e) }
+
+// first is the entry of a call; done says that it is over, and the next one with its ID is another.
+func (s speaker) first(r byCall, id string, done bool) (recording.Entry, bool) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	all := r[id]
+	if len(all) == 0 {
+		return recording.Entry{}, false
+	}
+	if done && len(all) > 1 {
+		r[id] = all[1:]
+	}
+	return all[0], true
 }
 
 // turn is something that is let through when everything before it was.
@@ -147,7 +167,7 @@ func New(c Config) *Player {
 		a := p.part(e.Agent)
 		switch e.Kind {
 		case recording.Agent:
-			a.tools, a.deferred = e.Tools, e.Deferred
+			a.tools, a.deferred, a.window = e.Tools, e.Deferred, e.Window
 		case recording.Call:
 			for len(a.calls) < e.Call { // calls that overlap end in any order
 				a.calls, a.turns = append(a.calls, recording.Entry{}), append(a.turns, nil)
@@ -159,9 +179,9 @@ func New(c Config) *Player {
 				all = append(all, placed{e.After, true, t})
 			}
 		case recording.Gate:
-			a.gates[e.Tool.ID] = e
+			a.gates.add(e)
 		case recording.Tool:
-			a.results[e.Tool.ID] = e
+			a.results.add(e)
 		case recording.Mail:
 			a.mail = append(a.mail, e)
 		case recording.Reminder:
@@ -230,7 +250,7 @@ func (p *Player) part(id task.ID) *part {
 	id = p.main(id)
 	a := p.byAgent[id]
 	if a == nil {
-		a = &part{sure: map[int64]int{}, gates: map[string]recording.Entry{}, results: map[string]recording.Entry{},
+		a = &part{sure: map[int64]int{}, gates: byCall{}, results: byCall{},
 			texts: map[string][]recording.Entry{}, read: map[string]int{}}
 		p.byAgent[id] = a
 	}

@@ -157,6 +157,12 @@ func (r *Recorder) Loop(id task.ID, c *agent.Config) {
 	for _, t := range c.Tools {
 		e.Tools = append(e.Tools, t.Spec())
 	}
+	if c.Compaction != nil {
+		e.Window = &recording.Window{Tokens: c.Compaction.Window, Share: c.Compaction.Share}
+		c.Compaction = recording.Compacting(c.Compaction, func(what string, get func() (string, error)) (string, error) {
+			return r.Text(id, what, get)
+		})
+	}
 	r.note(e)
 	around := around{r, id}
 	if c.Gate != nil {

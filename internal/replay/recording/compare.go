@@ -60,7 +60,7 @@ func lanes(r *Recording) map[string][]string {
 		}
 		return "agent " + string(id)
 	}
-	tools := map[string][]string{}
+	tools, steps := map[string][]string{}, map[task.ID]bool{}
 	for _, e := range r.Entries {
 		switch e.Kind {
 		case Call:
@@ -86,10 +86,16 @@ func lanes(r *Recording) map[string][]string {
 		case Told:
 			add("task "+string(e.Task)+" messages", "%s: %s", e.Message.Kind, names.Text(e.Message.Text))
 		case Event:
+			steps[e.Event.Task.ID] = e.Event.Task.Kind.Traits().Work == task.BySteps
 			event(add, names, e.Event)
 		case Output:
-			add("task "+string(e.Task)+" output", "%d bytes, %s", len(e.Data),
-				names.Text(string(e.Data)))
+			text := names.Text(string(e.Data))
+			if steps[e.Task] { // steps that run side by side are told of in any order
+				lines := strings.SplitAfter(text, "\n")
+				slices.Sort(lines)
+				text = strings.Join(lines, "")
+			}
+			add("task "+string(e.Task)+" output", "%d bytes, %s", len(text), text)
 		}
 	}
 	for who, lines := range tools { // calls that run side by side end in any order

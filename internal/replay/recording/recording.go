@@ -56,7 +56,7 @@ type Kind string
 
 // The kinds of entries.
 const (
-	Agent    Kind = "agent"    // an agent begins: Tools, Deferred
+	Agent    Kind = "agent"    // an agent begins: Tools, Deferred, Window
 	Call     Kind = "call"     // a model was called: Reply or Failure
 	Gate     Kind = "gate"     // a call of a tool was decided: Tool, Decision
 	Tool     Kind = "tool"     // a call of a tool has ended: Tool, Output
@@ -84,6 +84,7 @@ type Entry struct {
 
 	Tools    []agent.ToolSpec `json:"tools,omitempty"`
 	Deferred []string         `json:"deferred,omitempty"` // of Tools, those that requests leave out
+	Window   *Window          `json:"window,omitempty"`   // of an agent whose conversation is compacted
 	Request  *Request         `json:"request,omitempty"`
 	Chunks   []Chunk          `json:"chunks,omitempty"`
 	Reply    *agent.Reply     `json:"reply,omitempty"`
@@ -101,6 +102,12 @@ type Entry struct {
 	Calls    []agent.Call     `json:"calls,omitempty"`
 	Tree     *Tree            `json:"tree,omitempty"`
 	Left     *task.Worktree   `json:"left,omitempty"`
+}
+
+// Window is when a conversation is compacted, as in [agent.Compaction].
+type Window struct {
+	Tokens int64   `json:"tokens"`
+	Share  float64 `json:"share"`
 }
 
 // Tree is the worktree of an agent. All but the branch are absolute.
