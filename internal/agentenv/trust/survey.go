@@ -170,7 +170,7 @@ type reading func(data []byte) (what, commands []string, err error)
 func (s *survey) file(name string, read reading) {
 	data, err := untrusted.Read(s.root, name, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := s.root.Lstat(name); err == nil {
+		if info, err := s.root.Lstat(name); err == nil && !info.IsDir() {
 			s.unseen(name, "it is a link to nothing")
 		}
 		return

@@ -378,6 +378,12 @@ func changes() map[string]func(file string) error {
 // marks are attempts that change what is known of a file, and not its content. Landlock does not
 // govern them; read-only mounts do.
 func marks() map[string]func(file string) error {
+	all := oldMarks()
+	maps.Copy(all, freshMarks())
+	return all
+}
+
+func oldMarks() map[string]func(file string) error {
 	return map[string]func(string) error{
 		"chmod": func(file string) error { return unix.Chmod(file, 0o777) },
 		"fchmod": func(file string) error {
@@ -828,6 +834,12 @@ func connections() map[string]func(tcp, tcp6, udp, abstract, hidden string) erro
 
 // signals are attempts to end the bystander.
 func signals() map[string]func(pid int) error {
+	all := oldSignals()
+	maps.Copy(all, freshSignals())
+	return all
+}
+
+func oldSignals() map[string]func(pid int) error {
 	return map[string]func(int) error{
 		"kill":           func(pid int) error { return unix.Kill(pid, unix.SIGTERM) },
 		"kill its group": func(pid int) error { return unix.Kill(-pid, unix.SIGTERM) },
@@ -936,6 +948,12 @@ func signals() map[string]func(pid int) error {
 // calls are system calls that are refused whatever they are asked. They are made so that they have
 // no effect where they are not.
 func calls() map[string]func(pid int) error {
+	all := oldCalls()
+	maps.Copy(all, freshCalls())
+	return all
+}
+
+func oldCalls() map[string]func(pid int) error {
 	call := func(n uintptr, args ...uintptr) func(int) error {
 		return func(int) error {
 			var a [6]uintptr
@@ -1126,6 +1144,8 @@ func escape(args []string) error {
 		err = changes()[name](rest[0])
 	case "mark":
 		err = marks()[name](rest[0])
+	case "make":
+		err = makes()[name](rest[0])
 	case "read":
 		var b []byte
 		if b, err = reads()[name](rest[0]); err == nil && !strings.Contains(string(b), "content of") {
@@ -1171,6 +1191,9 @@ func attempts() (all []attempt) {
 		if !slices.Contains(besides, name) {
 			all = append(all, attempt{"protected", "mark", name, false})
 		}
+	}
+	for name := range makes() {
+		all = append(all, attempt{"protected", "make", name, false})
 	}
 	for name := range reads() {
 		all = append(all, attempt{"read", "read", name, true})
@@ -1441,8 +1464,11 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 	if a.bound == "protected" {
 		target = p.work + "/.git/config"
 	}
-	if a.kind == "read" {
+	switch a.kind {
+	case "read":
 		target = p.secret + "/key"
+	case "make":
+		target = p.work + "/.drover/settings.json"
 	}
 	m.restore(t)
 	key, err := os.Open(p.secret + "/key")
@@ -1523,6 +1549,9 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 		case <-time.After(moment): // nothing happens, and nothing says so
 			return false
 		}
+	case a.kind == "make":
+		data, err := os.ReadFile(target)
+		return err == nil && string(data) == evil
 	case a.bound == "protected": // what is beside the file may change
 		return !maps.Equal(only(before, ".git/config", ".git/hooks"), only(m.state(), ".git/config", ".git/hooks"))
 	}
@@ -1567,7 +1596,7 @@ func (m *matrix) restore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"link", "hard", "sym", "mine", "moved", "sent", ".git2", ".git/made"} {
+	for _, name := range []string{"link", "hard", "sym", "mine", "moved", "sent", ".git2", ".git/made", ".drover"} {
 		_ = os.RemoveAll(filepath.Join(p.work, name))
 	}
 	if _, err := os.Stat(p.work + "/.git/hooks"); err != nil {

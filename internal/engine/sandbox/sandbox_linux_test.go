@@ -68,7 +68,8 @@ func newPlace(t *testing.T) place {
 			t.Fatal(err)
 		}
 	}
-	p.bounds = Bounds{Write: []string{p.work}, Fixed: []string{p.work + "/.git/config", p.work + "/.git/hooks"}}
+	p.bounds = Bounds{Write: []string{p.work}, Fixed: []string{p.work + "/.git/config", p.work + "/.git/hooks"},
+		Absent: []Absent{{Path: p.work + "/.drover"}, {Path: p.work + "/.git/commondir", Content: ".\n"}}}
 	return p
 }
 

@@ -55,6 +55,8 @@ func Read(root *os.Root, name string, most int64) ([]byte, error) {
 
 func check(info fs.FileInfo, most int64) error {
 	switch {
+	case info.IsDir() && info.Mode()&fs.ModeSticky != 0:
+		return fs.ErrNotExist // a sandbox has put it where no command may make a file
 	case !info.Mode().IsRegular():
 		return ErrKind
 	case info.Size() > most:

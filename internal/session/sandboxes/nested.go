@@ -15,16 +15,22 @@ const (
 	maxNested   = 64   // repositories
 )
 
-// nested returns the protected files of the repositories below a folder, as they are when the first command starts
-// there: those that commands make later are theirs.
-func (s *Sandboxes) nested(folder string) []string {
+// nested are the repositories in a folder and below.
+type nested struct {
+	protected    []string // files and folders of those below
+	repositories []string // folders of git
+}
+
+// nested returns the repositories in a folder and below, as they are when the first command starts there: those
+// that commands make later are theirs.
+func (s *Sandboxes) nested(folder string) nested {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.below[folder]
 	if !ok {
 		found = search(folder)
 		if s.below == nil {
-			s.below = map[string][]string{}
+			s.below = map[string]nested{}
 		}
 		s.below[folder] = found
 	}
@@ -32,15 +38,14 @@ func (s *Sandboxes) nested(folder string) []string {
 }
 
 // search looks for repositories, those that are less deep first.
-func search(folder string) (paths []string) {
-	repositories := 0
+func search(folder string) (out nested) {
 	level := []string{folder}
 	searched := 0
 	for range maxDeep + 1 {
 		var next []string
 		for _, dir := range level {
-			if searched++; searched > maxSearched || repositories > maxNested {
-				return paths
+			if searched++; searched > maxSearched || len(out.repositories) > maxNested {
+				return out
 			}
 			entries, err := os.ReadDir(dir)
 			if err != nil {
@@ -50,8 +55,10 @@ func search(folder string) (paths []string) {
 				path := filepath.Join(dir, e.Name())
 				switch {
 				case e.Name() == ".git":
-					repositories++
-					paths = append(paths, ofRepository(dir, dir != folder, e.IsDir())...)
+					out.protected = append(out.protected, ofRepository(dir, dir != folder, e.IsDir())...)
+					if isRepository(path) {
+						out.repositories = append(out.repositories, path)
+					}
 				case e.IsDir() && !slices.Contains(passedOver, e.Name()):
 					next = append(next, path)
 				}
@@ -59,7 +66,13 @@ func search(folder string) (paths []string) {
 		}
 		level = next
 	}
-	return paths
+	return out
+}
+
+// isRepository reports whether a folder is one of git.
+func isRepository(git string) bool {
+	info, err := os.Lstat(filepath.Join(git, "HEAD"))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // passedOver are folders that programs fill, in which nobody works.

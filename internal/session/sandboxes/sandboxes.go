@@ -15,6 +15,7 @@ package sandboxes
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -102,7 +103,7 @@ type Sandboxes struct {
 	net    *network              // nil: not open
 	tried  bool
 	closed bool
-	below  map[string][]string // protected files of repositories below folders
+	below  map[string]nested // what is protected in repositories below folders
 
 	forwards forwards
 }
@@ -171,8 +172,8 @@ type Start struct {
 	made func() []string
 }
 
-// Made returns the protected files of the workspace that were not there when the command began. It cannot be
-// kept from making those.
+// Made returns the protected files of the workspace that were not there when the command began, and that it is not
+// kept from making; see [permission.Forbidden].
 func (s Start) Made() []string {
 	if s.made == nil {
 		return nil
@@ -186,7 +187,7 @@ func made(folders, allowed []string) func() []string {
 		for _, dir := range folders {
 			all = append(all, permission.Protected(dir)...)
 		}
-		return all
+		return slices.DeleteFunc(all, sandbox.IsPlaceholder)
 	}
 	before := append(list(), allowed...)
 	return func() []string {
@@ -231,6 +232,11 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	}
 	b := s.bounds(w.Folders)
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
+	b.Absent = slices.DeleteFunc(b.Absent, func(a sandbox.Absent) bool {
+		_, open := apart([]string{a.Path}, w.Opens)
+		b.Open = append(b.Open, open...)
+		return len(open) > 0
+	})
 	b.Ports = append(b.Ports, uint16(way.port))
 	fork, held, err := sandbox.In(room, s.offer(), b)
 	if err == nil {
@@ -412,10 +418,22 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		if err != nil {
 			continue
 		}
-		b.Fixed = slices.Concat(b.Fixed, permission.Protected(real), s.nested(real))
+		nested := s.nested(real)
+		b.Fixed = slices.Concat(b.Fixed, permission.Protected(real), nested.protected)
+		for _, path := range permission.Forbidden(real) {
+			b.Absent = append(b.Absent, sandbox.Absent{Path: path})
+		}
+		for _, git := range nested.repositories {
+			b.Fixed = append(b.Fixed, obeyed(git, filepath.Dir(git))...)
+			b.Absent = append(b.Absent, ofGit(git)...)
+		}
 		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
+			if g != "" && isRepository(g) && !slices.Contains(nested.repositories, g) && filepath.Base(filepath.Dir(g)) != "worktrees" {
+				b.Absent = append(b.Absent, ofGit(g)...)
+			}
 			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)
+			b.Fixed = append(b.Fixed, obeyed(g, real)...)
 		}
 		// A command writes what is in its folders. Only what is outside says something about them.
 		if git != "" && !within(git, b.Write) {
@@ -426,6 +444,15 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		}
 	}
 	return b
+}
+
+// ofGit is what must not come into being in the folder of a repository.
+func ofGit(git string) (all []sandbox.Absent) {
+	forbidden := permission.ForbiddenGit(git)
+	for _, path := range slices.Sorted(maps.Keys(forbidden)) {
+		all = append(all, sandbox.Absent{Path: path, Content: forbidden[path]})
+	}
+	return all
 }
 
 func (s *Sandboxes) findShared() []found {

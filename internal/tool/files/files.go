@@ -153,6 +153,9 @@ func regular(info fs.FileInfo) error {
 	switch m := info.Mode(); {
 	case m.IsRegular():
 		return nil
+	case m.IsDir() && m&fs.ModeSticky != 0:
+		return errors.New("as long as commands run in the sandbox, an empty folder is in its place, so that they do not make it; " +
+			"try again two seconds after the last has ended")
 	case m.IsDir():
 		return errors.New("it is a folder; use Glob to list files")
 	case m&fs.ModeNamedPipe != 0:
