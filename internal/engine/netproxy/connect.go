@@ -128,7 +128,15 @@ func (s *service) checkAddress(r Request, a netip.Addr) error {
 	if what != addresses.Metadata && s.cfg.Private(r) || s.cfg.Private(literal) {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to %s (a rule %s would allow it)", a, what, literal)
+	return fmt.Errorf("%s belongs to %s (%s)", a, what, s.cfg.remedy(literal))
+}
+
+// remedy says what would allow a request.
+func (c Config) remedy(r Request) string {
+	if c.Setting == "" {
+		return fmt.Sprintf("a rule %s would allow it", r)
+	}
+	return fmt.Sprintf("%s in the setting %s would allow it", r, c.Setting)
 }
 
 func ownAddresses() ([]netip.Addr, error) {
@@ -167,7 +175,7 @@ func (s *service) decide(ctx context.Context, r Request) error {
 		return nil
 	}
 	if s.cfg.Allow == nil {
-		return fmt.Errorf("no rule allows it (a rule %s would)", r)
+		return fmt.Errorf("no rule allows it (%s)", s.cfg.remedy(r))
 	}
 	q, err := s.question(r)
 	if err != nil {
@@ -202,14 +210,14 @@ func (s *service) question(r Request) (*question, error) {
 		}
 	}
 	if open >= s.cfg.Limits.Questions {
-		return nil, fmt.Errorf("%d questions about other hosts wait for an answer (answer them first)", open)
+		return nil, fmt.Errorf("%d questions about other hosts wait for an answer (answer them first; %s)", open, s.cfg.remedy(r))
 	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	q := &question{waiting: 1, cancel: cancel, done: make(chan struct{})}
 	s.questions[topic{s, r}] = q
 	s.running.Go(func() {
 		ctx, stop := context.WithTimeoutCause(ctx, s.cfg.Limits.Question,
-			fmt.Errorf("nobody answered within %v (a rule %s would allow it)", s.cfg.Limits.Question, r))
+			fmt.Errorf("nobody answered within %v (%s)", s.cfg.Limits.Question, s.cfg.remedy(r)))
 		defer stop()
 		err := s.cfg.Allow(ctx, r)
 		if err != nil && ctx.Err() != nil {

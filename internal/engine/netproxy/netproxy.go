@@ -31,6 +31,9 @@ type Config struct {
 	// allow it. nil func: refused.
 	Allow func(ctx context.Context, r Request) error
 
+	// Setting is where the rules are, for people: errors say that a host must be named there; empty: in rules.
+	Setting string
+
 	// Private reports whether a request that is allowed may lead to this machine or a private
 	// network. It is called for the host as asked for and for the address it resolved to.
 	// nil: as Match says.

@@ -294,7 +294,7 @@ func TestCurl(t *testing.T) {
 		{"socks5h", "socks5h", "http://good.example/a", plain.URL, "GET /a host=good.example"},
 		{"socks5h https", "socks5h", "https://good.example/a", secure.URL, "GET /a host=good.example"},
 		{"socks5 address", "socks5", "http://" + public + "/a", plain.URL, "GET /a host=" + public},
-		{"http refused", "http", "http://evil.example/", plain.URL, "connection to evil.example:80 refused: no rule allows it (a rule evil.example:80 would)"},
+		{"http refused", "http", "http://evil.example/", plain.URL, "connection to evil.example:80 refused: no rule allows it (a rule evil.example:80 would allow it)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server, _ := url.Parse(c.server)
@@ -412,6 +412,15 @@ func TestSmuggling(t *testing.T) {
 		"X\x00: 1\r\n",
 		"X: a\rb\r\n",
 		"Host: good.example\r\nHost: evil.example\r\n",
+		"Connection: Content-Length\r\nContent-Length: 60\r\n",
+		"Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n",
+		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+		"Transfer-Encoding: \x0bchunked\r\n",
+		"Transfer-Encoding: chunked, identity\r\n",
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+		"Expect: 100-continue\r\nContent-Length: 5\r\n",
+		"Content-Length: 0x10\r\n",
+		"Content-Length: 5, 5\r\n",
 	} {
 		c := w.dial()
 		c.send("POST http://good.example/first HTTP/1.1\r\nHost: good.example\r\n" + auth + head + "\r\n0\r\n\r\n" + inner)
@@ -573,6 +582,8 @@ func TestHostileTargets(t *testing.T) {
 		"127.0.0.1", "127.0.0.2", "0.0.0.0", "10.0.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "168.63.129.16",
 		"[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1]", "[fd00:ec2::254]", "[ff02::1]",
 		"[fe80::1%25lo]", "[::1%25lo]", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "0177.0.0.1", "127.1", "127.0.1", "127.0.0.01",
+		"0", "127.0.0.1.", "0.0.0.0.", "192.0.0.8", "240.0.0.1", "255.255.255.255", "[64:ff9b:1::7f00:1]", "[::ffff:0:7f00:1]",
+		"[2001:0:1::80ff:fffe]", "[100::1]", "[fec0::1]", "[0:0:0:0:0:ffff:127.0.0.1]", "[2002:a9fe:a9fe::1]",
 		"localhost", "LOCALHOST", "localhost.", "a.localhost", "%6cocalhost", "①②⑦.⓪.⓪.①", "１２７。０。０。１", "ⓛocalhost",
 		"rebound.example", "mapped.example", "zone.example", "good.example%00.evil.example", "good.example%0d%0aX:1", "good.example\\@127.0.0.1", "good.example@127.0.0.1",
 	} {
@@ -848,6 +859,70 @@ func TestQuestionTime(t *testing.T) {
 	c.send("GET http://new.example/ HTTP/1.1\r\nHost: x\r\n" + auth + "\r\n")
 	if resp, body := c.response(); resp.StatusCode != 403 || !strings.Contains(body, "nobody answered within 1ms") {
 		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// Whatever refuses a connection says what would allow it, in the header and in the body.
+func TestRemedies(t *testing.T) {
+	server := web(t)
+	hold := make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(hold) }))
+	via, err := url.Parse("http://192.0.2.7:3128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deny := func(c *Config) { c.Allow = nil }
+	wait := func(ctx context.Context, _ Request) error {
+		select {
+		case <-ctx.Done():
+		case <-hold:
+		}
+		return ctx.Err()
+	}
+	for name, c := range map[string]struct {
+		host, why, fix string
+		change         func(*Config)
+	}{
+		"no rule":            {"evil.example", "no rule allows it", "evil.example:80", deny},
+		"this machine":       {"home.example", "belongs to this machine", "127.0.0.1:80", nil},
+		"a private network":  {"corp.example", "belongs to a private network", "10.1.2.3:80", nil},
+		"metadata":           {"cloud.example", "169.254.169.254 belongs to", "169.254.169.254:80", nil},
+		"behind a proxy":     {"corp.example", "belongs to a private network", "10.1.2.3:80", func(c *Config) { c.Upstream = func(*url.URL) (*url.URL, error) { return via, nil } }},
+		"nobody answers":     {"evil.example", "nobody answered within", "evil.example:80", func(c *Config) { c.Limits.Question, c.Allow = time.Millisecond, wait }},
+		"too many questions": {"evil.example", "wait for an answer", "evil.example:80", func(c *Config) { c.Limits.Questions, c.Allow = 1, wait }},
+		"the answer of a user": {"evil.example", "the user said no", "and why", func(c *Config) {
+			c.Allow = func(context.Context, Request) error { return errors.New("the user said no (and why)") }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, server.Listener.Addr().String(), func(cfg *Config) {
+				cfg.Setting = "sandbox.domains"
+				cfg.Match = func(r Request) (bool, bool) { return r.Host != "evil.example" && r.Host != "first.example", false }
+				if c.change != nil {
+					c.change(cfg)
+				}
+			})
+			w.names["home.example"], w.names["corp.example"], w.names["cloud.example"] = []string{"127.0.0.1"}, []string{"10.1.2.3"}, []string{"169.254.169.254"}
+			if name == "too many questions" {
+				first := w.dial()
+				first.send("GET http://first.example/ HTTP/1.1\r\nHost: x\r\n" + auth + "\r\n")
+				if !waittest.Until(10*time.Second, func() bool { return w.waiting() == 1 }) {
+					t.Fatal("the first question is not asked")
+				}
+			}
+			conn := w.dial()
+			conn.send("GET http://" + c.host + "/ HTTP/1.1\r\nHost: x\r\n" + auth + "\r\n")
+			resp, body := conn.response()
+			for where, text := range map[string]string{"the header": resp.Header.Get(RefusedHeader), "the body": body} {
+				if !strings.Contains(text, c.why) || !strings.Contains(text, c.fix) ||
+					name != "the answer of a user" && !strings.Contains(text, "in the setting sandbox.domains would allow it") {
+					t.Errorf("%s says %q", where, text)
+				}
+			}
+			if resp.StatusCode != 403 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+		})
 	}
 }
 

@@ -29,7 +29,7 @@ var blocks = sync.OnceValue(func() []block {
 		{"the local link", "169.254.0.0/16 fe80::/10"},
 		{"multicast", "224.0.0.0/4 ff00::/8"},
 		// Some of these hold an address of the other family.
-		{"a reserved range", "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 ::/96 64:ff9b:1::/48 100::/64 2001::/23 " +
+		{"a reserved range", "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 ::/96 ::ffff:0:0:0/96 64:ff9b:1::/48 100::/64 2001::/23 " +
 			"2001:db8::/32 2002::/16 3fff::/20 5f00::/16"},
 	} {
 		for p := range strings.FieldsSeq(b.prefixes) {

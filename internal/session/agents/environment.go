@@ -385,7 +385,7 @@ func (k *Environment) ruled(host string, port int) (v permission.Verdict, done b
 		return v, true, nil
 	}
 	if v.Decision == permission.Deny {
-		return v, true, errors.New(v.Reason)
+		return v, true, fmt.Errorf("%s (without that rule it can be allowed)", v.Reason)
 	}
 	return v, false, nil
 }
