@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -187,4 +188,42 @@ func TestDiff(t *testing.T) {
 	b.does("send", chromedp.Click("#comments [type=submit]", chromedp.ByQuery))
 	b.until("refused", `document.getElementById("said").textContent.includes("has changed its files")`)
 	b.until("kept", `document.querySelector("#drafts textarea").value === "late"`)
+}
+
+// TestHugeOutput opens an output of 5 GB at its end, goes to the middle, finds a text, and goes back to the end.
+func TestHugeOutput(t *testing.T) {
+	const size, middle = 5 << 30, 5 << 29
+	s := serves(t)
+	s.Good("run", "--name", "huge", "--", "echo", "it begins")
+	var all []struct {
+		ID      string `json:"task_id"`
+		Session string `json:"session_id"`
+		Output  string `json:"output_file"`
+	}
+	s.Read(&all, "ps", "-a", "--json")
+	f, err := os.OpenFile(all[0].Output, os.O_RDWR, 0)
+	s.Must(err)
+	s.Must(f.Truncate(size))
+	for at, text := range map[int64]string{middle: "\nin the middle\n" + strings.Repeat("a line\n", 20_000), size - 200_000: "\na needle" + strings.Repeat("\nanother line", 10_000) + "\n", size - 15: "\nthe last line\n"} {
+		_, err := f.WriteAt([]byte(text), at)
+		s.Must(err)
+	}
+	s.Must(f.Close())
+	b := opens(t)
+	b.does("open the link", chromedp.Navigate(s.link))
+	b.until("paired", `document.getElementById("tree")`)
+	b.does("open the task", chromedp.Navigate(s.address+"/task/"+all[0].Session+"/"+all[0].ID))
+	b.until("its end", `document.getElementById("output")?.textContent.trimEnd().endsWith("the last line")`)
+	b.does("go to the middle", chromedp.Evaluate(fmt.Sprintf("load(%d, true)", int64(middle)), nil, awaited))
+	b.until("the middle", `document.getElementById("output").textContent.startsWith("\nin the middle\na line")`)
+	b.until("more as it is scrolled", `(document.getElementById("output").scrollTop = 1e9) && document.querySelectorAll("#output > div").length > 1`)
+	b.does("look for a text", chromedp.SetValue("#text", "needle", chromedp.ByQuery))
+	b.does("find", chromedp.Evaluate(fmt.Sprintf(`search(%d)`, int64(size-2<<20)), nil, awaited))
+	b.until("what was found", `document.querySelector("#found button").textContent.includes("a needle")`)
+	b.does("follow the end", chromedp.Click("#end", chromedp.ByQuery))
+	b.until("the end again", `document.getElementById("output").textContent.trimEnd().endsWith("the last line")`)
+	var took []string
+	b.does("measure", chromedp.Evaluate(`performance.getEntriesByType("resource").filter((e) => /output|search/.test(e.name)).map(
+		(e) => new URL(e.name).pathname.split("/")[1] + " " + Math.round(e.responseStart - e.requestStart))`, &took))
+	t.Logf("milliseconds to the first byte of each answer: %q", took)
 }

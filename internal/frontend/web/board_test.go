@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/web/webtest"
+	"github.com/drover-dev/drover/internal/platform/racetest"
 	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 )
@@ -241,19 +242,28 @@ func TestPages(t *testing.T) {
 		}()
 	}
 	cost := heap() - before
-	var late []time.Duration
-	for n := range 20 {
-		rec := f.Tasks[n]
-		rec.Paused = true
-		at := time.Now()
-		f.Change(rec)
-		for range pages {
-			late = append(late, (<-got).Sub(at))
+	// The readers are on this machine too, and so may others be: of several rounds the best counts.
+	const rounds, most = 5, 100 * time.Millisecond
+	best := time.Hour
+	for round := 0; round < rounds && best > most; round++ {
+		var late []time.Duration
+		for n := range 20 {
+			rec := f.Tasks[n]
+			rec.Paused = round%2 == 0
+			at := time.Now()
+			f.Change(rec)
+			for range pages {
+				late = append(late, (<-got).Sub(at))
+			}
 		}
+		slices.Sort(late)
+		t.Logf("%d pages with their readers: %d KiB; changes came after %s (median), %s (99 of 100), %s (last)", pages, cost>>10,
+			late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+		best = min(best, late[len(late)-1])
 	}
-	slices.Sort(late)
-	t.Logf("%d pages with their readers: %d KiB; changes came after %s (median), %s (99 of 100), %s (last)", pages, cost>>10,
-		late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	if best > most && racetest.Rounds(10) == 10 {
+		t.Errorf("a change came after %s, more than %s, in each of %d rounds", best, most, rounds)
+	}
 	if cost > 100<<20 {
 		t.Errorf("%d pages cost %d MiB", pages, cost>>20)
 	}

@@ -26,7 +26,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /session/{session}", s.paired(s.sessionPage))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
 	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js",
-		"session.js", "pair.js", "page.css", "icon.svg"} {
+		"session.js", "use.js", "pair.js", "page.css", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}
 	return a.guard(mux)

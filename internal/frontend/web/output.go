@@ -16,7 +16,8 @@ const (
 	tailLines  = 200      // with which a page begins
 	behind     = 1 << 20  // bytes; a page that is further behind goes on at the end
 	searchPart = 1 << 20
-	searchMost = 64 << 20 // bytes that a request looks through
+	searchMost = 64 << 20               // bytes that a request looks through
+	searchTime = 150 * time.Millisecond // after which it answers with what it has
 	mostFound  = 100
 	mostSought = 200 // bytes of a text that is looked for
 	outputPace = 100 * time.Millisecond
@@ -113,7 +114,10 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 func find(ctx context.Context, api control.API, ref string, sought []byte, from int64) (matches, error) {
 	m := matches{Found: []match{}, Next: from}
 	var rest []byte // the begin of a line
-	for end := from + searchMost; m.Next < end && len(m.Found) < mostFound; {
+	for begin, end := time.Now(), from+searchMost; m.Next < end && len(m.Found) < mostFound; {
+		if m.Next > from && time.Since(begin) > searchTime {
+			break
+		}
 		c, err := api.Output(ctx, control.OutputRequest{Ref: ref, Offset: m.Next, Max: searchPart})
 		if err != nil {
 			return m, err

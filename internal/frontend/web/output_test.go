@@ -3,13 +3,22 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"html"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/racetest"
+	"github.com/drover-dev/drover/task"
 )
 
 // printed is a session with one output.
@@ -101,5 +110,79 @@ func TestFind(t *testing.T) {
 	if more, err := find(t.Context(), printed{data: many}, "x", []byte("needle"), m.Next); err != nil ||
 		more.Found[0].Offset != int64(7*mostFound) {
 		t.Errorf("goes on at %+v, %v", more.Found[0], err)
+	}
+}
+
+// huge is a session with one task, of which only the output is asked for.
+type huge struct {
+	control.API
+	rec task.Record
+}
+
+// found is how the page finds it.
+type found struct{ huge }
+
+func (found) Info() control.Info { return control.Info{Session: "m1", Live: true} }
+func (f found) Open(context.Context) (control.API, func(), error) {
+	return f.huge, func() {}, nil
+}
+
+func (p huge) Get(context.Context, string) (task.Record, error) { return p.rec, nil }
+func (p huge) Output(_ context.Context, r control.OutputRequest) (control.Chunk, error) {
+	return archive.Output(p.rec, r)
+}
+
+// TestHugeOutput reads an output of 5 GB at its end, in the middle and at places that are found: each answer comes
+// at once, and none takes more memory than it shows.
+func TestHugeOutput(t *testing.T) {
+	const size, middle, most = 5 << 30, 5 << 29, 300 * time.Millisecond
+	file := filepath.Join(t.TempDir(), "huge")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Truncate(size)
+	for at, text := range map[int64]string{0: "it begins\n", middle: "\nin the middle\n", size - 60<<20: "\na needle\n", size - 20: "\nthe last line\n"} {
+		_, wrong := f.WriteAt([]byte(text), at)
+		err = errors.Join(err, wrong)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Skipf("SKIPPED: no file of 5 GB can be made here: %v", err)
+	}
+	s, url := page(t)
+	ended := s.Now()
+	one := found{huge{rec: task.Record{ID: "b00000001", Session: "m1", Kind: task.LocalBash, Status: task.Completed, OutputFile: file,
+		EndTime: &ended, StartTime: &ended, CreateTime: ended}}}
+	s.Sessions = func(context.Context, bool) ([]Session, error) { return []Session{one}, nil }
+	cookie := map[string]string{"Cookie": s.access.cookie + "=" + s.access.read}
+	for _, c := range []struct{ path, want string }{
+		{"/follow/m1/b00000001", "the last line"},
+		{fmt.Sprintf("/output/m1/b00000001?offset=%d", int64(middle)), "in the middle"},
+		{fmt.Sprintf("/output/m1/b00000001?offset=%d", int64(size-20)), `"ended":true`},
+		{fmt.Sprintf("/output/m1/b00000001?offset=%d", int64(2*size)), "is beyond the end"},
+		{fmt.Sprintf("/search/m1/b00000001?text=needle&offset=%d", int64(size-70<<20)), "a needle"},
+		{"/search/m1/b00000001?text=needle&offset=0", `"found":[]`}, // as far as one request looks
+	} {
+		var m, after runtime.MemStats
+		best, text := time.Hour, ""
+		for range 3 { // others may use this machine
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			begin := time.Now()
+			_, text, _ = asks(t, http.MethodGet, url+c.path, "", cookie)
+			best = min(best, time.Since(begin))
+			runtime.ReadMemStats(&after)
+		}
+		grown := int64(after.HeapInuse) - int64(m.HeapInuse)
+		t.Logf("%-60s %s, heap %+d KiB, %d bytes", c.path, best.Round(time.Millisecond), grown>>10, len(text))
+		if !strings.Contains(text, c.want) || len(text) > 2<<20 { // of 64 KiB of zeros, each is written out
+			t.Errorf("%s: %d bytes without %q: %.200s", c.path, len(text), c.want, text)
+		}
+		if grown > 32<<20 {
+			t.Errorf("%s: the heap grows by %d MiB", c.path, grown>>20)
+		}
+		if best > most && racetest.Rounds(10) == 10 {
+			t.Errorf("%s: the answer takes %s", c.path, best)
+		}
 	}
 }

@@ -75,8 +75,19 @@ func (b *board) since(number int64) (message []byte, now int64, next <-chan stru
 	return m, b.number, b.changed
 }
 
+// next is closed at the next change.
+func (b *board) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
 // stream sends a page what changes, from the change on that it has.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Has("charts") {
+		s.charts(w, r)
+		return
+	}
 	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	out, free := s.begin(w)
 	if out == nil {

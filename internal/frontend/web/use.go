@@ -3,8 +3,11 @@ package web
 import (
 	"cmp"
 	"context"
+	"html/template"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -60,22 +63,100 @@ func (s spentBy) OutputTokens() string { return grouped(float64(s.Output)) }
 // span is when a task ran.
 type span struct{ from, to time.Time }
 
-// use is the page of what models have used and how many tasks ran, over time.
-func (s *Server) use(w http.ResponseWriter, r *http.Request) {
+// periodOf is the one that a request asks for.
+func periodOf(name string) period {
 	all := periods()
-	p := all[1]
 	for _, one := range all {
-		if one.Name == r.URL.Query().Get("period") {
-			p = one
+		if one.Name == name {
+			return one
 		}
 	}
+	return all[1]
+}
+
+// use is the page of what models have used and how many tasks ran, over time.
+func (s *Server) use(w http.ResponseWriter, r *http.Request) {
+	p := periodOf(r.URL.Query().Get("period"))
+	_ = s.views.t.ExecuteTemplate(w, "use.html", map[string]any{ // a client that has gone needs no page
+		"Periods": periods(), "Period": p, "Zone": s.Now().Local().Format("MST"), "Used": template.HTML(s.used.now(r.Context(), s, p)),
+	})
+}
+
+// chartsEvery is how old charts may be: to draw them, the use of all sessions is read.
+const chartsEvery = 2 * time.Second
+
+// used keeps the charts of each period as long as they may be shown, for all pages.
+type used struct {
+	mu sync.Mutex // held while charts are drawn: pages that wait get the same
+	by map[string]*drawnUse
+}
+
+type drawnUse struct {
+	at   time.Time
+	html string
+}
+
+// now returns the charts of a period as HTML.
+func (u *used) now(ctx context.Context, s *Server, p period) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if was := u.by[p.Name]; was != nil && s.Now().Sub(was.at) < chartsEvery && s.Now().After(was.at) {
+		return was.html
+	}
+	var b strings.Builder
+	if err := s.views.t.ExecuteTemplate(&b, "used", s.uses(ctx, p)); err != nil || ctx.Err() != nil {
+		return b.String() // of a page that has gone
+	}
+	if u.by == nil {
+		u.by = map[string]*drawnUse{}
+	}
+	u.by[p.Name] = &drawnUse{s.Now(), b.String()}
+	return b.String()
+}
+
+// charts sends the charts of a period whenever they have changed.
+func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
+	out, free := s.begin(w)
+	if out == nil {
+		return
+	}
+	defer free()
+	p, shown := periodOf(r.URL.Query().Get("charts")), ""
+	again := time.NewTicker(time.Minute) // the time goes on
+	defer again.Stop()
+	for {
+		next := s.board.next()
+		if html := s.used.now(r.Context(), s, p); html != shown {
+			if out.send("", "use", html) != nil {
+				return
+			}
+			shown = html
+		} else if out.comment() != nil {
+			return
+		}
+		if !paces(r.Context(), chartsEvery) {
+			return
+		}
+		select {
+		case <-next:
+		case <-again.C:
+		case <-r.Context().Done():
+			return
+		case <-s.ended.Done():
+			return
+		}
+	}
+}
+
+// uses is what the charts of a period show.
+func (s *Server) uses(ctx context.Context, p period) map[string]any {
 	now := s.Now().Local()
 	begin := p.begin(now)
 	tokens, cost := make([]float64, p.parts), make([]float64, p.parts)
 	by := map[string]*spentBy{}
 	total := spentBy{Model: "all"}
 	problem := ""
-	if err := s.Used(r.Context(), begin, func(c Call) {
+	if err := s.Used(ctx, begin, func(c Call) {
 		n := p.part(begin, c.Time)
 		if n < 0 || n >= p.parts {
 			return
@@ -101,20 +182,20 @@ func (s *Server) use(w http.ResponseWriter, r *http.Request) {
 			cmp.Compare(x.Model, y.Model))
 	})
 	models = models[:min(len(models), mostNamed)]
-	spans, left, err := s.ran(r.Context(), begin, now)
+	spans, left, err := s.ran(ctx, begin, now)
 	if err != nil && problem == "" {
 		problem = err.Error()
 	}
 	count := measure{1, grouped, grouped}
 	large := measure{1, func(v float64) string { return short(int64(v)) }, grouped}
 	dollars := measure{0.0001, money, money}
-	_ = s.views.t.ExecuteTemplate(w, "use.html", map[string]any{ // a client that has gone needs no page
-		"Periods": all, "Period": p, "Problem": problem, "Left": left, "Models": models, "Total": total,
-		"Zone": now.Format("MST"), "Charts": []chart{
+	return map[string]any{
+		"Problem": problem, "Left": left, "Models": models, "Total": total, "Charts": []chart{
 			charted("tokens", "Tokens", p, begin, tokens, large),
 			charted("cost", "Cost in US dollars", p, begin, cost, dollars),
 			charted("tasks", "Tasks that ran at once", p, begin, atOnce(spans, p, begin), count),
-		}})
+		},
+	}
 }
 
 // ran returns when tasks ran since a time, and how many sessions were left out.

@@ -1,12 +1,18 @@
 package web
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/internal/frontend/web/webtest"
+	"github.com/drover-dev/drover/task"
 )
 
 // TestAtOnce counts the most tasks that ran at the same time.
@@ -90,6 +96,66 @@ func TestUse(t *testing.T) {
 		}
 		if strings.Contains(text, ">old<") || strings.Contains(text, "cannot be shown") {
 			t.Errorf("%s: %s", p.Name, text)
+		}
+	}
+}
+
+// TestCharts sends charts that have changed to a page that looks at them, and nothing else; pages share what is read
+// for them.
+func TestCharts(t *testing.T) {
+	f := webtest.New(3, task.LocalBash)
+	s, url := floods(t, f)
+	var calls, reads atomic.Int64
+	calls.Store(1)
+	s.Used = func(_ context.Context, _ time.Time, yield func(Call)) error {
+		reads.Add(1)
+		for range calls.Load() {
+			yield(Call{Time: s.Now(), Model: "m", Input: 1000})
+		}
+		return nil
+	}
+	opens := func() func() string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/stream?charts=hour", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.read})
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 16<<20)
+		return func() string {
+			for lines.Scan() {
+				if data, is := strings.CutPrefix(lines.Text(), "data: "); is {
+					var html string
+					if err := json.Unmarshal([]byte(data), &html); err != nil {
+						t.Fatalf("%v: %s", err, data)
+					}
+					return html
+				}
+			}
+			return ""
+		}
+	}
+	one, other := opens(), opens()
+	for _, next := range []func() string{one, other} {
+		if html := next(); !strings.Contains(html, "1,000") || !strings.Contains(html, "<svg") {
+			t.Fatalf("the page begins with %.300s", html)
+		}
+	}
+	if n := reads.Load(); n != 1 {
+		t.Errorf("for two pages the use was read %d times", n)
+	}
+	calls.Store(7)
+	changed := f.Tasks[1]
+	changed.Paused = true
+	f.Change(changed)
+	for _, next := range []func() string{one, other} {
+		if html := next(); !strings.Contains(html, "7,000") {
+			t.Errorf("after a change it shows %.300s", html)
 		}
 	}
 }

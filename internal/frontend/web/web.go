@@ -63,6 +63,7 @@ type Server struct {
 	board    *board
 	views    views
 	codes    codes
+	used     used
 	ended    context.Context // ends with the server, and with it every stream
 
 	streams chan struct{} // a place for each open stream

@@ -116,9 +116,19 @@ function follow() {
 // ── Search ──
 
 let next = 0;
+const once = 64 * 1024 * 1024; // bytes that are looked through before somebody asks for more
+
 async function search(from) {
   const text = $("text").value;
   if (!text) return;
+  const end = from + once;
+  do {
+    await searchPart(text, from);
+    from = next;
+  } while (text === $("text").value && !$("more").hidden && next < end && $("found").children.length === 0);
+}
+
+async function searchPart(text, from) {
   const m = await get(`/search/${at}?offset=${from}&text=${encodeURIComponent(text)}`);
   for (const f of m.found) {
     const li = document.createElement("li");
