@@ -122,7 +122,7 @@ func Builtin() Catalog {
 			Name:        "research",
 			Description: "Answers a question from many sources, here and on the web, with citations.",
 			Prompt:      prompt("research"),
-			Tools:       append(reading(), "WebFetch", "Agent", "TaskOutput", "TaskStop"),
+			Tools:       append(reading(), "WebFetch", "Agent(explore,general-purpose,research)", "TaskOutput", "TaskStop"),
 			MaxTurns:    60,
 		},
 		Definition{

@@ -26,7 +26,6 @@ func tokensOf(n int) int { return int(math.Ceil(float64(n) / usualBytes)) }
 // Bounds of what an agent reads before its prompt, in tokens.
 const (
 	maxFewTools = 2000
-	maxStarts   = 2500 // names few tools, and Agent among them, which brings the list of agents
 	maxGeneral  = 4000
 )
 
@@ -66,8 +65,6 @@ func TestAgentOverhead(t *testing.T) {
 			100*float64(len(s.tools)+len(s.system))/float64(len(s.all())))
 		most := maxFewTools
 		switch kind {
-		case "research":
-			most = maxStarts
 		case "general-purpose", "main":
 			most = maxGeneral
 		}

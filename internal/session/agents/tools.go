@@ -49,7 +49,8 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(
 		all,
 		tasktools.New(
-			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote},
+			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote,
+				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, usertools.NewIntent())

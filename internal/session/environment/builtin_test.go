@@ -11,7 +11,8 @@ import (
 func TestBuiltinTools(t *testing.T) {
 	known := append(allTools(), "context_board")
 	for _, d := range subagent.Builtin().All() {
-		for _, tool := range d.Tools {
+		names, _ := Spawnable(d.Tools)
+		for _, tool := range names {
 			if !slices.Contains(known, tool) {
 				t.Errorf("%s asks for the tool %s, which does not exist", d.Name, tool)
 			}

@@ -95,7 +95,35 @@ func same(name, value, alias, other string) (string, error) {
 	return cmp.Or(value, other), nil
 }
 
+// soloInput is the input for an agent that sends no messages. It is not told of what it hardly needs: nobody of a
+// team would hear of it, and it has few tools.
+type soloInput struct {
+	agentInput
+	Description    string `json:"description" input:"filled"`
+	Prompt         string `json:"prompt" input:"filled"`
+	Model          string `json:"model,omitempty"`
+	MaxTurns       int    `json:"max_turns,omitempty" input:"unlisted,minimum=1,maximum=1000"`
+	Name           string `json:"name,omitempty" input:"unlisted"`
+	TeamName       string `json:"team_name,omitempty" input:"unlisted"`
+	Isolation      string `json:"isolation,omitempty" input:"unlisted,enum=worktree"`
+	PermissionMode string `json:"permission_mode,omitempty" input:"unlisted,enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
+}
+
+//go:embed agentsolo.md
+var soloPrompt string
+
 func newAgent(c Config) agent.Tool {
+	if c.Solo && !c.Remote {
+		t := agentTool(func(ctx context.Context, call agent.Call, in soloInput) (agent.Output, error) {
+			in.agentInput.Description, in.agentInput.Prompt, in.agentInput.Model = in.Description, in.Prompt, in.Model
+			in.agentInput.MaxTurns = in.MaxTurns
+			in.agentInput.Name, in.agentInput.TeamName = in.Name, in.TeamName
+			in.agentInput.Isolation, in.agentInput.PermissionMode = in.Isolation, in.PermissionMode
+			return c.start(ctx, call, in.agentInput)
+		})
+		t.Description = soloPrompt
+		return toolkit.New(t)
+	}
 	if c.Remote {
 		return toolkit.New(agentTool(func(ctx context.Context, call agent.Call, in remoteInput) (agent.Output, error) {
 			in.agentInput.Isolation = in.Isolation

@@ -67,6 +67,7 @@ type Config struct {
 	Tasks       Tasks
 	OutputLimit int  // code points of output shown to the model; 0: [excerpt.DefaultLimit]
 	Remote      bool // agents can work elsewhere
+	Solo        bool // the caller sends no messages, so that it has no team
 }
 
 // New makes the tools Agent, TaskOutput and TaskStop, in this order. They keep

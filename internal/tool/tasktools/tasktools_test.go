@@ -454,3 +454,19 @@ func TestSpecs(t *testing.T) {
 		}
 	}
 }
+
+// An agent that sends no messages is told nothing of teams; what it gives all the same is understood.
+func TestSoloAgent(t *testing.T) {
+	for solo, told := range map[bool]bool{true: false, false: true} {
+		spec := New(Config{Solo: solo})[0].Spec()
+		schema, err := json.Marshal(spec.InputSchema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{spec.Description, string(schema)} {
+			if strings.Contains(text, "team_name") != told || !strings.Contains(text, "prompt") {
+				t.Errorf("solo %t: %s", solo, text)
+			}
+		}
+	}
+}

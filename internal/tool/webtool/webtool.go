@@ -21,8 +21,8 @@ const maxShown = 100_000
 var prompt string
 
 type input struct {
-	URL    string `json:"url" jsonschema:"Address of the page, with http or https" input:"filled"`
-	Prompt string `json:"prompt,omitempty" jsonschema:"What you want to know from the page"`
+	URL    string `json:"url" input:"filled"`
+	Prompt string `json:"prompt,omitempty" jsonschema:"What you want to know"`
 }
 
 // New makes the tool WebFetch. Many tools may share a fetcher.
