@@ -37,7 +37,7 @@ build: ## build the static binary bin/drover
 	$(STATIC) -o bin/drover ./cmd/drover
 
 .PHONY: check
-check: fmt rules vet lint darwin race repeat ## everything that CI asks
+check: fmt rules lint darwin race binary repeat ## everything that CI asks
 
 .PHONY: fmt
 fmt: ## refuse files that gofmt would change
@@ -63,10 +63,19 @@ test: ## all tests, without the race detector
 # At most six failed tests (a subtest and its test are two) run once more, alone, and the list of them is printed: a test
 # that then passes depends on the machine's speed, which is a defect of the test or of what
 # it tests. A data race is never tried again. Three packages run at once, also on two processors: their tests often wait.
+#
+# The suites of BINARY only drive the built program, which has no race detector there.
+BINARY := rules|acp|agentsdk|attack|bench|browser|conformance|crash|faults|knownfailures|machines|soak|vendors
+
+.PHONY: binary
+binary: $(TESTS) ## the suites that drive the built program
+	@$(TESTS) --format standard-quiet --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 6 \
+		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -v /test/rules$$)" -- -p 4 -timeout 20m
+
 .PHONY: race
-race: $(TESTS) ## all tests with the race detector
+race: $(TESTS) ## all tests with the race detector, but for the suites that drive the built program
 	@rm -f bin/unsteady; \
-	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -v /test/rules$$)" \
+	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -vE '/test/($(BINARY))$$')" \
 		--rerun-fails=1 --rerun-fails-max-failures 6 --rerun-fails-abort-on-data-race --rerun-fails-report bin/unsteady \
 		-- -race -p 3 -timeout 20m -parallel $(PARALLEL) || status=$$?; \
 	if [ -s bin/unsteady ]; then echo 'unsteady tests (each is a defect):'; cat bin/unsteady; fi; \
@@ -80,7 +89,7 @@ repeat: ## the tests that repeat something many times, in full, without the race
 .PHONY: darwin
 darwin: ## build and vet for macOS
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -trimpath ./...
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet -trimpath ./cmd/... ./internal/engine/... ./internal/driver/... ./internal/platform/...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet -trimpath ./cmd/drover ./internal/engine/process ./internal/engine/keeper ./internal/engine/tty
 
 .PHONY: docs
 docs: ## write the generated pages anew
