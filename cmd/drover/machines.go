@@ -30,7 +30,10 @@ const hubTime = 10 * time.Second
 // ServeHub is the user's hub until ctx ends.
 func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
 	name, _ := os.Hostname()
-	h, err := hub.Open(ctx, hub.Config{Root: b.root, Dir: assemble.HubDir(b.root), Name: name, Listen: o.Listen, Log: b.logger()})
+	h, err := hub.Open(
+		ctx,
+		hub.Config{Root: b.root, Dir: assemble.HubDir(b.root), Name: name, Listen: o.Listen, Log: b.logger()},
+	)
 	if err != nil {
 		return err
 	}
@@ -42,7 +45,12 @@ func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(os.Stdout, "hub at %s\nworkers join by: drover worker --hub '%s'\n", h.Address(), join); err != nil {
+	if _, err := fmt.Fprintf(
+		os.Stdout,
+		"hub at %s\nworkers join by: drover worker --hub '%s'\n",
+		h.Address(),
+		join,
+	); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -92,7 +100,12 @@ func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link
 // HubStatus is how the hub is.
 func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) error {
-		s = cli.HubStatus{Address: l.Conn.ConnectedAddr(), Project: o.Join.Project, TLS: o.Join.Pin != "", Server: l.Conn.ConnectedServerVersion()}
+		s = cli.HubStatus{
+			Address: l.Conn.ConnectedAddr(),
+			Project: o.Join.Project,
+			TLS:     o.Join.Pin != "",
+			Server:  l.Conn.ConnectedServerVersion(),
+		}
 		for name, n := range map[string]*uint64{wire.Offers: &s.Waiting, wire.Events: &s.Untaken, wire.Commands: nil} {
 			stream, err := l.JS.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -135,7 +148,11 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 			known = known || w.Name == name
 		}
 		if !known {
-			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("there is no worker %.80q", name), Fix: "`drover workers` lists them"}
+			return &control.Error{
+				Code:    control.NotFound,
+				Message: fmt.Sprintf("there is no worker %.80q", name),
+				Fix:     "`drover workers` lists them",
+			}
 		}
 		msg, err := wire.Encode(wire.Command{Kind: wire.Drain}, nil)
 		if err != nil {
@@ -184,8 +201,10 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
 		return err
 	}
 	defer l.Close()
-	w := worker.New(worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
-		Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger()})
+	w := worker.New(
+		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
+			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger()},
+	)
 	if _, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr()); err != nil {
 		return err
 	}

@@ -22,7 +22,9 @@ func (s *Session) newFleet() *placement.Fleet {
 			return nil, errors.New("this session has no hub")
 		}
 	}
-	f := placement.New(placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Task: s.sup.Get, Refused: s.refused})
+	f := placement.New(
+		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Task: s.sup.Get, Refused: s.refused},
+	)
 	s.kinds.UseFleet(f)
 	return f
 }

@@ -532,7 +532,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.sandboxes = s.newSandboxes()
 	s.boundServers()
 	s.fleet = s.newFleet()
-	s.work = work.New(work.Config{Kinds: s.kinds, Fleet: s.fleet, Gates: gates, Rules: a.Rules, Servers: s.servers, Services: s.services,
+	s.work = work.New(work.Config{Kinds: s.kinds, Fleet: s.fleet, Gates: gates, Rules: a.Rules, Servers: s.servers,
+		Services:   s.services,
 		NoMonitors: l.NoMonitors, Client: a.Client, Sandboxes: s.sandboxes})
 	cfg := agents.Config{
 		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,

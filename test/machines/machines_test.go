@@ -100,7 +100,17 @@ func (w *world) as(state string, args ...string) *harness.Call {
 func (w *world) run(name string, flags ...string) string {
 	w.Helper()
 	args := append([]string{"run", "--on", "far", "-d", "--no-folder", "--name", name}, flags...)
-	id := w.Good(append(args, "--", fmt.Sprintf(`i=0; while [ ! -e %s/go-%s ]; do i=$((i+1)); echo "%s $i"; sleep 0.02; done; echo last $i`, w.Dir, name, name))...)
+	id := w.Good(
+		append(
+			args,
+			"--",
+			fmt.Sprintf(
+				`i=0; while [ ! -e %s/go-%s ]; do i=$((i+1)); echo "%s $i"; sleep 0.02; done; echo last $i`,
+				w.Dir,
+				name,
+				name,
+			),
+		)...)
 	w.Until("output of "+name, func() bool { return strings.Contains(w.Run("logs", id).Stdout(), name+" 3") })
 	return id
 }
@@ -229,7 +239,10 @@ func TestWorkerKilled(t *testing.T) {
 	if r := w.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.Until("the second attempt", func() bool { r := w.record(retried); return len(r.Attempts) == 1 && r.Status == task.Running })
+	w.Until(
+		"the second attempt",
+		func() bool { r := w.record(retried); return len(r.Attempts) == 1 && r.Status == task.Running },
+	)
 	w.letGo("tried")
 	if r := w.ended(retried); r.Status != task.Completed {
 		t.Errorf("what may be tried again ended as %s, %+v", r.Status, r.Cause)
@@ -280,7 +293,8 @@ func TestStopUnheard(t *testing.T) {
 	id := w.run("unheard")
 	w.link.cut(true, true)
 	c := w.Run("stop", id)
-	if !strings.Contains(c.Stdout()+c.Stderr(), "out of reach") && !strings.Contains(c.Stdout()+c.Stderr(), "has not ended yet") {
+	if !strings.Contains(c.Stdout()+c.Stderr(), "out of reach") &&
+		!strings.Contains(c.Stdout()+c.Stderr(), "has not ended yet") {
 		t.Errorf("the receipt does not say that the worker is out of reach:\n%s%s", c.Stdout(), c.Stderr())
 	}
 	if r := w.ended(id); r.Status != task.Killed || r.Cause.Actor != task.ByUser {

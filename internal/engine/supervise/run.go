@@ -307,7 +307,8 @@ func (h *host) Begun(p task.Process) error {
 // Placed implements [task.Placer].
 func (h *host) Placed(ctx context.Context, worker string, state []byte) error {
 	if len(state) > task.MaxCheckpoint {
-		return fmt.Errorf("place %s: its state has %d bytes, more than the limit of %d", h.e.id, len(state), task.MaxCheckpoint)
+		return fmt.Errorf("place %s: its state has %d bytes, more than the limit of %d",
+			h.e.id, len(state), task.MaxCheckpoint)
 	}
 	c := lifecycle.Change{Verb: task.Begin, Worker: worker, Checkpoint: state}
 	if _, err := h.s.apply(ctx, h.e, c, nil, ""); err != nil {

@@ -99,11 +99,25 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		return nil, err
 	}
 	o := &server.Options{
-		ServerName: "drover-" + c.Name, Host: host, Port: number, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: filepath.Join(c.Dir, "jetstream"), JetStreamMaxStore: allStore, JetStreamMaxMemory: 64 << 20,
-		MaxPayload: wire.MaxMessage + 64<<10, MaxPending: 64 << 20, MaxConn: maxMembers, MaxControlLine: 8 << 10,
-		PingInterval: wire.HeartBeat, MaxPingsOut: 2, WriteDeadline: 10 * time.Second,
-		AlwaysEnableNonce: true, CustomClientAuthentication: h, NoSystemAccount: false,
+		ServerName:                 "drover-" + c.Name,
+		Host:                       host,
+		Port:                       number,
+		NoSigs:                     true,
+		NoLog:                      true,
+		JetStream:                  true,
+		StoreDir:                   filepath.Join(c.Dir, "jetstream"),
+		JetStreamMaxStore:          allStore,
+		JetStreamMaxMemory:         64 << 20,
+		MaxPayload:                 wire.MaxMessage + 64<<10,
+		MaxPending:                 64 << 20,
+		MaxConn:                    maxMembers,
+		MaxControlLine:             8 << 10,
+		PingInterval:               wire.HeartBeat,
+		MaxPingsOut:                2,
+		WriteDeadline:              10 * time.Second,
+		AlwaysEnableNonce:          true,
+		CustomClientAuthentication: h,
+		NoSystemAccount:            false,
 	}
 	if !link.Loopback(host) {
 		cert, pin, err := h.certificate()
@@ -139,7 +153,11 @@ func (h *Hub) lock() error {
 	}
 	if err := home.Flock(f); err != nil {
 		_ = f.Close()
-		return fmt.Errorf("open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w", h.cfg.Dir, err)
+		return fmt.Errorf(
+			"open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w",
+			h.cfg.Dir,
+			err,
+		)
 	}
 	h.unlock = func() { _ = f.Close() }
 	return nil
@@ -168,7 +186,10 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if old, err := h.cfg.Root.ReadFile(joinFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
-			return errors.Join(h.ensure(ctx, DefaultProject), h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n")))
+			return errors.Join(
+				h.ensure(ctx, DefaultProject),
+				h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n")),
+			)
 		}
 	}
 	j, err := h.Join(ctx, DefaultProject, link.RoleSession, "")

@@ -17,7 +17,13 @@ import (
 func open(t *testing.T, listen string) (*hub.Hub, hub.Config) {
 	t.Helper()
 	root := home.At(filepath.Join(t.TempDir(), "state"))
-	c := hub.Config{Root: root, Dir: filepath.Join(root.Dir(), "hub"), Name: "test", Listen: listen, Log: slog.New(slog.DiscardHandler)}
+	c := hub.Config{
+		Root:   root,
+		Dir:    filepath.Join(root.Dir(), "hub"),
+		Name:   "test",
+		Listen: listen,
+		Log:    slog.New(slog.DiscardHandler),
+	}
 	h, err := hub.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +81,14 @@ func TestJoin(t *testing.T) {
 	}
 	bad := j
 	bad.Token = "x" + j.Token[1:]
-	if _, err := connect(t, bad, link.RoleWorker, "three", key(t)); err == nil || !strings.Contains(err.Error(), "drover hub join") {
+	if _, err := connect(
+		t,
+		bad,
+		link.RoleWorker,
+		"three",
+		key(t),
+	); err == nil ||
+		!strings.Contains(err.Error(), "drover hub join") {
 		t.Errorf("a wrong token: %v", err)
 	}
 	if _, err := hub.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another one") {

@@ -82,7 +82,9 @@ func (j Join) tls() *tls.Config {
 				}
 			}
 			if !found || len(s.PeerCertificates) == 0 {
-				return errors.New("this is not the hub of the join line: its certificate is another one (get a new line from the hub)")
+				return errors.New(
+					"this is not the hub of the join line: its certificate is another one (get a new line from the hub)",
+				)
 			}
 			// The name in the certificate does not count: the authority signs for its hub alone. Neither
 			// does the clock of this machine, which may be wrong.

@@ -273,7 +273,10 @@ func (f *Fleet) told(m jetstream.Msg) {
 			return
 		}
 	}
-	f.refuse(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: errOver.Error(), Bytes: len(data), End: e.End})
+	f.refuse(
+		m,
+		Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: errOver.Error(), Bytes: len(data), End: e.End},
+	)
 }
 
 // refuse keeps what does not count as evidence. Output is only counted.

@@ -61,7 +61,9 @@ func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Workt
 	}
 	return func(ctx context.Context) *task.Worktree {
 		lost := func(why string) *task.Worktree {
-			return &task.Worktree{Text: fmt.Sprintf("What the task has changed at worker %s did not come back: %s", w.book.Worker, why)}
+			return &task.Worktree{
+				Text: fmt.Sprintf("What the task has changed at worker %s did not come back: %s", w.book.Worker, why),
+			}
 		}
 		if e.Folder != "" || len(e.Return) == 0 {
 			return lost(e.Folder)

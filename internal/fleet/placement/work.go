@@ -69,8 +69,20 @@ type work struct {
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
-	return &work{f: f, h: h, id: rec.ID, rec: rec, want: want, over: make(chan struct{}),
-		claims: make(chan asked, claimQueue), events: make(chan told, pendingEvents), commands: make(chan wire.Command, commandQueue)}
+	return &work{
+		f:    f,
+		h:    h,
+		id:   rec.ID,
+		rec:  rec,
+		want: want,
+		over: make(chan struct{}),
+		claims: make(
+			chan asked,
+			claimQueue,
+		),
+		events:   make(chan told, pendingEvents),
+		commands: make(chan wire.Command, commandQueue),
+	}
 }
 
 func (w *work) close() {
@@ -87,7 +99,15 @@ func (w *work) close() {
 }
 
 func (w *work) evidence(t told, why error) Evidence {
-	return Evidence{Task: w.id, Worker: t.worker, Epoch: t.Epoch, Kind: t.Kind, Why: why.Error(), Bytes: len(t.data), End: t.End}
+	return Evidence{
+		Task:   w.id,
+		Worker: t.worker,
+		Epoch:  t.Epoch,
+		Kind:   t.Kind,
+		Why:    why.Error(),
+		Bytes:  len(t.data),
+		End:    t.End,
+	}
 }
 
 // renew is called by the connection.
@@ -146,7 +166,10 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		if ctx.Err() != nil {
 			return task.Result{}, context.Cause(ctx)
 		}
-		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("place task on %s: %w", w.rec.On, err)}
+		return task.Result{}, &task.FailError{
+			Reason: task.ReasonStart,
+			Err:    fmt.Errorf("place task on %s: %w", w.rec.On, err),
+		}
 	}
 	for {
 		if !taken {
@@ -173,7 +196,8 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 // worker was lost, if the user has allowed retries.
 func repeats(err error) bool {
 	var fail *task.FailError
-	return errors.As(err, &fail) && slices.Contains([]task.Reason{task.ReasonExit, task.ReasonSignal, reasonWorkerLost}, fail.Reason)
+	return errors.As(err, &fail) &&
+		slices.Contains([]task.Reason{task.ReasonExit, task.ReasonSignal, reasonWorkerLost}, fail.Reason)
 }
 
 // firstRetry is the pause before the second attempt; it doubles up to lastRetry.
@@ -186,7 +210,13 @@ func (w *work) retry(ctx context.Context, h task.Retrier, res task.Result) error
 	n := len(w.h.Record().Attempts)
 	pause := min(firstRetry<<n, lastRetry)
 	now := time.Now().UTC()
-	a := task.Attempt{EndTime: now, ExitCode: res.ExitCode, Signal: res.Signal, OutputBytes: w.h.Output().Size(), Next: now.Add(pause)}
+	a := task.Attempt{
+		EndTime:     now,
+		ExitCode:    res.ExitCode,
+		Signal:      res.Signal,
+		OutputBytes: w.h.Output().Size(),
+		Next:        now.Add(pause),
+	}
 	return h.Retry(ctx, a, func(ctx context.Context) error {
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
@@ -214,8 +244,11 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	if w.rec.On == Auto {
 		to = wire.OfferAny
 	}
-	data, err := wire.Encode(wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
-		Repo: w.repo}, nil)
+	data, err := wire.Encode(
+		wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
+			Repo: w.repo},
+		nil,
+	)
 	if err == nil {
 		err = l.Publish(ctx, to, w.offer, data)
 	}

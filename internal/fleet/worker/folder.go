@@ -57,7 +57,12 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 		return p, err
 	}
 	p.manifest = m
-	if err := w.tell(ctx, c, wire.Event{Kind: wire.Note, Text: "worker " + w.cfg.Name + " makes the folder"}, nil); err != nil {
+	if err := w.tell(
+		ctx,
+		c,
+		wire.Event{Kind: wire.Note, Text: "worker " + w.cfg.Name + " makes the folder"},
+		nil,
+	); err != nil {
 		return p, err
 	}
 	cache := w.cache()
@@ -73,8 +78,14 @@ func (p *place) collect(ctx context.Context, c *claim, e *wire.End) {
 	if p.top == "" {
 		return
 	}
-	r, err := p.w.cache().Collect(ctx, p.top, p.manifest, folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name},
-		folder.Limits{}, p.w.cfg.Link.Parts())
+	r, err := p.w.cache().Collect(
+		ctx,
+		p.top,
+		p.manifest,
+		folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name},
+		folder.Limits{},
+		p.w.cfg.Link.Parts(),
+	)
 	if err == nil {
 		e.Return, err = json.Marshal(r)
 	}

@@ -63,7 +63,13 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) {
 	defer cancel()
 	asked := time.Now() // the session may have counted from any moment after this
 	var out wire.Renewed
-	if _, err := w.cfg.Link.Ask(one, wire.Ask(session, wire.AskRenew, w.cfg.Name), r, &out); err != nil || len(out.Tasks) != len(held) {
+	if _, err := w.cfg.Link.Ask(
+		one,
+		wire.Ask(session, wire.AskRenew, w.cfg.Name),
+		r,
+		&out,
+	); err != nil ||
+		len(out.Tasks) != len(held) {
 		return // the leases run on
 	}
 	for i, l := range out.Tasks {

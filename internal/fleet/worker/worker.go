@@ -261,8 +261,18 @@ func (w *Worker) beat(ctx context.Context) {
 func (w *Worker) About() wire.Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := wire.Worker{Name: w.cfg.Name, Instance: w.instance, Oldest: wire.Oldest, Newest: wire.Version, Version: w.cfg.Version,
-		System: runtime.GOOS + "/" + runtime.GOARCH, Labels: w.cfg.Labels, Capacity: w.cfg.Capacity, Load: load(), Draining: w.draining}
+	out := wire.Worker{
+		Name:     w.cfg.Name,
+		Instance: w.instance,
+		Oldest:   wire.Oldest,
+		Newest:   wire.Version,
+		Version:  w.cfg.Version,
+		System:   runtime.GOOS + "/" + runtime.GOARCH,
+		Labels:   w.cfg.Labels,
+		Capacity: w.cfg.Capacity,
+		Load:     load(),
+		Draining: w.draining,
+	}
 	for _, c := range w.claims {
 		c.mu.Lock()
 		ended := c.ended
@@ -374,12 +384,17 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 			w.cfg.Log.Warn("what is kept of a repository cannot be read: all of it is sent again", "error", err)
 		}
 	}
-	asked := time.Now()
+	var asked time.Time
 	for try := 1; ; try++ {
 		one, cancel := context.WithTimeout(ctx, claimTime)
 		asked = time.Now()
-		_, err = w.cfg.Link.Ask(one, wire.Ask(o.Session, wire.AskClaim, w.cfg.Name), wire.Claim{Oldest: wire.Oldest, Newest: wire.Version,
-			Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance, Has: has}, &g)
+		_, err = w.cfg.Link.Ask(
+			one,
+			wire.Ask(o.Session, wire.AskClaim, w.cfg.Name),
+			wire.Claim{Oldest: wire.Oldest, Newest: wire.Version,
+				Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance, Has: has},
+			&g,
+		)
 		cancel()
 		if err == nil || try == claimTries || ctx.Err() != nil {
 			break
@@ -428,7 +443,16 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 		rec, err = w.start(life, c, place.dir)
 	}
 	if err != nil {
-		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}, Error: err.Error()})
+		w.end(
+			life,
+			c,
+			0,
+			wire.End{
+				Status: task.Failed,
+				Cause:  &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart},
+				Error:  err.Error(),
+			},
+		)
 		return
 	}
 	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
@@ -494,7 +518,10 @@ func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, 
 		case at = <-c.resend:
 		default:
 		}
-		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: wire.MaxChunk, Wait: outputWait})
+		chunk, err := w.cfg.API.Output(
+			ctx,
+			control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: wire.MaxChunk, Wait: outputWait},
+		)
 		if err != nil {
 			if ctx.Err() != nil {
 				return at, context.Cause(ctx)
@@ -521,7 +548,14 @@ func (w *Worker) ended(ctx context.Context, c *claim, size int64) wire.End {
 		return wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost},
 			Error: "the worker cannot say how it ended: " + err.Error(), OutputBytes: size}
 	}
-	e := wire.End{Status: r.Status, Cause: r.Cause, ExitCode: r.ExitCode, Error: r.Error, OutputBytes: size, Left: r.Survivors}
+	e := wire.End{
+		Status:      r.Status,
+		Cause:       r.Cause,
+		ExitCode:    r.ExitCode,
+		Error:       r.Error,
+		OutputBytes: size,
+		Left:        r.Survivors,
+	}
 	if r.Cause != nil {
 		e.Signal = r.Cause.Signal
 	}

@@ -75,7 +75,9 @@ func (a *app) hub() *cobra.Command {
 			"the line names. See `drover worker` and `drover run --on`.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return own(cmd.Context(), a.ServeHub(cmd.Context(), o)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return own(cmd.Context(), a.ServeHub(cmd.Context(), o))
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7484", "address and port; port 0 for any")

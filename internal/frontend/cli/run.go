@@ -78,7 +78,8 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	untracked := f.StringSlice("untracked", nil, "with --on: pattern of untracked files that travel with the folder")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd, On: *on, EnvNames: *env, NoFolder: *bare, Untracked: *untracked}
+		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd,
+			On: *on, EnvNames: *env, NoFolder: *bare, Untracked: *untracked}
 		if f.Changed("timeout") {
 			var err error
 			if model.Timeout, err = duration("--timeout", *timeout, 1e6); err != nil {

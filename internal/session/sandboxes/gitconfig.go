@@ -39,7 +39,7 @@ func obeyed(git, checkout string) (paths []string) {
 				continue
 			}
 			value = strings.Trim(strings.TrimSpace(value), `"`)
-			base := ""
+			var base string
 			switch key := section + "." + strings.ToLower(strings.TrimSpace(name)); key {
 			case "include.path", "includeif.path":
 				base = filepath.Dir(file)

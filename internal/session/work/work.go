@@ -104,7 +104,10 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	if r.Shell.TTY && client.Tee != nil {
-		return refuse("a command with a terminal at a worker, in the foreground", "add -d, and type into it with `drover send`")
+		return refuse(
+			"a command with a terminal at a worker, in the foreground",
+			"add -d, and type into it with `drover send`",
+		)
 	}
 	var env []string
 	for _, name := range r.EnvNames {
@@ -114,15 +117,21 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		}
 		env = append(env, name+"="+value)
 	}
-	want := placement.Want{On: r.On, Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
-		TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox || r.ByModel, Env: env}}
+	want := placement.Want{
+		On: r.On,
+		Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
+			TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox || r.ByModel, Env: env},
+	}
 	if client.Tee != nil {
 		want.Tee = client.Tee.Stdout
 	}
 	if !r.NoFolder && inGit(r.Cwd) {
 		want.Folder, want.Untracked = r.Cwd, r.Untracked
 	}
-	made := w.cfg.Kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
+	made := w.cfg.Kinds.CommandAt(
+		want,
+		shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY},
+	)
 	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
