@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -62,7 +63,7 @@ type session struct {
 // piece is an artifact.
 type piece struct {
 	id     string
-	text   string
+	text   []byte
 	given  int // bytes that are in out
 	closed bool
 }
@@ -229,7 +230,7 @@ func (s *session) hear(m *Message) {
 
 // put takes in an artifact, or more of one. The caller holds mu.
 func (s *session) put(a Artifact, more, last bool) error {
-	text := Text(a.Parts)
+	text := []byte(Text(a.Parts))
 	i := len(s.pieces) - 1
 	for i >= 0 && s.pieces[i].id != a.ID {
 		i--
@@ -239,14 +240,14 @@ func (s *session) put(a Artifact, more, last bool) error {
 		p = s.pieces[i]
 	}
 	switch {
-	case p != nil && !more && (text == p.text || !last && p.closed && strings.HasPrefix(p.text, text)):
-		text = ""
-	case p != nil && !more && strings.HasPrefix(text, p.text):
+	case p != nil && !more && (bytes.Equal(text, p.text) || !last && p.closed && bytes.HasPrefix(p.text, text)):
+		text = nil
+	case p != nil && !more && bytes.HasPrefix(text, p.text):
 		text = text[len(p.text):]
 	case p != nil && !more: // other content than before, which may be printed already
 		p.closed, p = true, nil
 	}
-	if p != nil && p.closed && text != "" {
+	if p != nil && p.closed && len(text) > 0 {
 		p = nil // it goes on behind what came after it
 	}
 	if p == nil {
@@ -259,7 +260,7 @@ func (s *session) put(a Artifact, more, last bool) error {
 	if s.kept += len(text); s.kept > maxKept {
 		return tooMuch(fmt.Errorf("the artifacts of the task are larger than %d bytes", maxKept))
 	}
-	p.text += text
+	p.text = append(p.text, text...)
 	p.closed = p.closed || last
 	s.print()
 	return nil
@@ -277,7 +278,7 @@ func (s *session) print() {
 		if !p.closed && !s.state.Terminal() {
 			return
 		}
-		if p.text != "" && !strings.HasSuffix(p.text, "\n") {
+		if len(p.text) > 0 && p.text[len(p.text)-1] != '\n' {
 			s.out = append(s.out, '\n')
 		}
 		p.closed = true
@@ -292,7 +293,7 @@ func (s *session) print() {
 func (s *session) result() string {
 	var all []string
 	for _, p := range s.pieces {
-		if text := strings.TrimRight(p.text, "\n"); text != "" {
+		if text := strings.TrimRight(string(p.text), "\n"); text != "" {
 			all = append(all, text)
 		}
 	}

@@ -158,16 +158,21 @@ func (s *Server) deliver(one *entry) {
 	s.pushes.Go(func() { // ends with the task, or the server
 		defer client.CloseIdleConnections()
 		ended := false
+		deaf := map[string]bool{} // configurations of which nobody took the last event
 		err := s.follow(s.life, one, func(v view, events []a2a.Event) bool {
 			if events == nil {
 				events = []a2a.Event{{Task: v.task(nil)}}
 			}
+			ended = v.status.State.Terminal()
 			for _, e := range events {
 				for _, p := range one.state().Push {
-					s.post(client, p, e)
+					tries := pushTries
+					if deaf[p.ID] && !ended { // the others are not to wait for it
+						tries = 1
+					}
+					deaf[p.ID] = !s.post(client, p, e, tries)
 				}
 			}
-			ended = v.status.State.Terminal()
 			return s.life.Err() == nil
 		})
 		one.mu.Lock()
@@ -199,20 +204,22 @@ func (s *Server) pusher() *http.Client {
 	}
 }
 
-// post sends one event, several times if need be. One that cannot be sent is given up: the state of the task
-// tells the same.
-func (s *Server) post(client *http.Client, p a2a.PushConfig, e a2a.Event) {
+// post sends one event, several times if need be, and reports whether it was taken. One that was not is given up: the
+// state of the task tells the same.
+func (s *Server) post(client *http.Client, p a2a.PushConfig, e a2a.Event, tries int) bool {
 	data, err := json.Marshal(e)
 	if err != nil {
-		return
+		return false
 	}
-	wait := pushPause
-	for range pushTries {
-		if s.postOnce(client, p, data) || pause(s.life, wait) != nil {
-			return
+	for n := range tries {
+		if n > 0 && pause(s.life, pushPause<<(n-1)) != nil {
+			return false
 		}
-		wait *= 2
+		if s.postOnce(client, p, data) {
+			return true
+		}
 	}
+	return false
 }
 
 func (s *Server) postOnce(client *http.Client, p a2a.PushConfig, data []byte) bool {

@@ -160,7 +160,7 @@ func (s *Server) start(ctx context.Context, one *entry) error {
 	if err != nil {
 		return err
 	}
-	req := control.StartRequest{Name: st.ID, Cwd: s.cfg.Cwd, Env: s.cfg.Env, Description: "for a client of A2A",
+	req := control.StartRequest{Name: st.ID, Cwd: s.cfg.Cwd, Env: s.cfg.Env, Description: excerpt.Line(text, 100),
 		Agent: &control.AgentRequest{Type: st.Agent, Prompt: s.earlier(ctx, st) + text}}
 	api, err := s.link.get(ctx)
 	var started []control.Started
