@@ -107,7 +107,7 @@ func newPlace(t *testing.T) *place {
 	script := filepath.Join(p.home, "turns.yaml")
 	p.write(script, turns)
 	p.write(filepath.Join(p.folder, "wait.sh"), "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\n")
-	p.write(filepath.Join(p.folder, "work.sh"), "#!/bin/sh\nexit 0\n")
+	p.write(filepath.Join(p.folder, "work.sh"), "#!/bin/sh\nsleep 1\n")
 	p.write(filepath.Join(p.home, "drover", "settings.json"), `{"permissions": {"allow": ["Bash(./wait.sh)", "Bash(./work.sh)"]}}`)
 	p.env = append(os.Environ(), "HOME="+p.home, "XDG_CONFIG_HOME="+p.home, "XDG_STATE_HOME="+p.home, "XDG_RUNTIME_DIR="+p.home,
 		"DROVER_SANDBOX=off", "DROVER_MODEL=script:"+script)

@@ -157,13 +157,13 @@ func (s *Server) deliver(one *entry) {
 	client := s.pusher()
 	s.pushes.Go(func() { // ends with the task, or the server
 		defer client.CloseIdleConnections()
-		ended := false
+		told := false             // of the end
 		deaf := map[string]bool{} // configurations of which nobody took the last event
-		err := s.follow(s.life, one, func(v view, events []a2a.Event) bool {
+		_ = s.follow(s.life, one, func(v view, events []a2a.Event) bool {
 			if events == nil {
 				events = []a2a.Event{{Task: v.task(nil)}}
 			}
-			ended = v.status.State.Terminal()
+			ended, taken := v.status.State.Terminal(), true
 			for _, e := range events {
 				for _, p := range one.state().Push {
 					tries := pushTries
@@ -171,15 +171,17 @@ func (s *Server) deliver(one *entry) {
 						tries = 1
 					}
 					deaf[p.ID] = !s.post(client, p, e, tries)
+					taken = taken && !deaf[p.ID]
 				}
 			}
+			told = ended && (taken || s.life.Err() == nil) // else the next server sends it again
 			return s.life.Err() == nil
 		})
 		one.mu.Lock()
 		one.delivers = false
 		one.mu.Unlock()
-		if err == nil && ended && s.life.Err() == nil {
-			_ = one.change(func(sv *saved) { sv.Pushed = true }) // else the next server sends the end again
+		if told {
+			_ = one.change(func(sv *saved) { sv.Pushed = true }) // or the next server sends it again
 		}
 	})
 }

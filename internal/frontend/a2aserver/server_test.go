@@ -602,6 +602,12 @@ func TestRestart(t *testing.T) {
 	if !waittest.Until(patience, owed) {
 		t.Errorf("sent %q", bodies)
 	}
+	if !waittest.Until(patience, func() bool { // else the end of the server may come before the answer
+		data, err := os.ReadFile(filepath.Join(st.cfg.Dir, one.ID+".json"))
+		return err == nil && strings.Contains(string(data), `"pushed":true`)
+	}) {
+		t.Error("the end is owed still")
+	}
 	st.stop()
 	count := func(id string) (n int) {
 		mu.Lock()
