@@ -143,8 +143,8 @@ func (t *tape) Checkout(ctx context.Context, id task.ID, open func(context.Conte
 		}
 	}
 	if t.rec != nil {
-		t.rec.Checkout(id, recording.Tree{Path: tree.Path, Dir: tree.Dir, Branch: tree.Branch,
-			Repo: tree.Repo, Common: tree.Common})
+		t.rec.Checkout(id, recording.Tree{Path: tree.Path, Dir: tree.Dir, Branch: tree.Branch, Repo: tree.Repo,
+			Common: tree.Common})
 	}
 	return tree, nil
 }

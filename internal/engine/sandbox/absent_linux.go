@@ -177,8 +177,8 @@ func (s *starter) watch(events int) {
 func (s *starter) follow(pidfd int) {
 	fd, err := dup(pidfd)
 	if err == nil {
-		err = unix.EpollCtl(s.events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
-			Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)})
+		what := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)}
+		err = unix.EpollCtl(s.events, unix.EPOLL_CTL_ADD, fd, &what)
 	}
 	if err != nil && fd >= 0 {
 		_ = unix.Close(fd) // the placeholders stay until the room is closed: the program counts for ever

@@ -78,10 +78,8 @@ func periodOf(name string) period {
 func (s *Server) use(w http.ResponseWriter, r *http.Request) {
 	p := periodOf(r.URL.Query().Get("period"))
 	_ = s.views.t.ExecuteTemplate(w, "use.html", map[string]any{ // a client that has gone needs no page
-		"Periods": periods(),
-		"Period":  p,
-		"Zone":    s.Now().Local().Format("MST"),
-		"Used":    template.HTML(s.used.now(r.Context(), s, p)),
+		"Periods": periods(), "Period": p, "Zone": s.Now().Local().Format("MST"),
+		"Used": template.HTML(s.used.now(r.Context(), s, p)),
 	})
 }
 

@@ -8,9 +8,7 @@ import (
 
 // Compacting returns a compaction whose texts from outside of the conversation go through text: what hooks add to the
 // instructions, and what is kept beside the summary.
-func Compacting(
-	c *agent.Compaction,
-	text func(what string, get func() (string, error)) (string, error),
+func Compacting(c *agent.Compaction, text func(what string, get func() (string, error)) (string, error),
 ) *agent.Compaction {
 	own := *c
 	if c.Before != nil {

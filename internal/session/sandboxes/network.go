@@ -93,13 +93,8 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules,
 		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
 	}
 	n.proxy = netproxy.New(netproxy.Config{
-		Setting:  "sandbox.domains",
-		Known:    n.known,
-		Match:    rules.Match,
-		Allow:    n.allow,
-		Private:  n.private,
-		Log:      n.ended,
-		Upstream: upstream,
+		Setting: "sandbox.domains", Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private,
+		Log: n.ended, Upstream: upstream,
 	})
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop
