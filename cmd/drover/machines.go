@@ -203,6 +203,11 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
 	defer l.Close()
 	w := worker.New(
 		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
+			Pulse: func(within time.Duration) {
+				if s.Keeper != nil {
+					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
+				}
+			},
 			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger()},
 	)
 	if _, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr()); err != nil {

@@ -259,9 +259,9 @@ func TestWorkerStopped(t *testing.T) {
 	if r := w.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
+	w.gone("stopped", lease) // its keeper has seen that it stands still
 	size := w.record(id).OutputBytes
 	w.Must(w.worker.Cmd.Process.Signal(syscall.SIGCONT))
-	w.gone("stopped", lease)
 	again := w.run("later")
 	w.letGo("later")
 	w.ended(again)

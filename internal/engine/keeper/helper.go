@@ -33,8 +33,22 @@ func RunHelper(ctx context.Context) error {
 	dead, stopWatching := context.WithCancel(context.Background())
 	var eyes sync.WaitGroup // joined below
 	greeted := sync.Once{}
+	var pulse *time.Timer
+	var still sync.Mutex // held while the processes of a host that stands still are ended
 	decode(link, func(m message) {
 		w.hear(m)
+		if m.Op == opPulse {
+			if pulse != nil {
+				pulse.Stop()
+			}
+			if m.Within > 0 {
+				pulse = time.AfterFunc(m.Within, func() {
+					still.Lock()
+					defer still.Unlock()
+					w.sweep(ctx)
+				})
+			}
+		}
 		if m.Op == opHello {
 			// If another process also holds the host's end of the link, it stays open after the
 			// host's death, so the host itself is watched as well.
@@ -49,6 +63,11 @@ func RunHelper(ctx context.Context) error {
 	})
 	stopWatching()
 	eyes.Wait()
+	if pulse != nil {
+		pulse.Stop()
+		still.Lock()
+		defer still.Unlock()
+	}
 	if w.bye {
 		return nil
 	}

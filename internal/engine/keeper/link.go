@@ -178,6 +178,21 @@ func (l *Link) Forget(leader process.Identity) error {
 	return nil
 }
 
+// Pulse is a sign of life: a helper that hears no further one within this time ends all processes of
+// this host, which may stand still and go on later. 0 takes that back. A keeper that is the parent
+// of its host does nothing. Call it before the first process is to be bounded so, and often enough.
+func (l *Link) Pulse(within time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.argv == nil || l.conn == nil && within <= 0 {
+		return nil
+	}
+	if err := l.ready(); err != nil {
+		return err
+	}
+	return l.write(message{Op: opPulse, Within: within})
+}
+
 func forgotten(leader process.Identity) message {
 	return message{Op: opForget, PID: leader.PID, Start: leader.Start}
 }

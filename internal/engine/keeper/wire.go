@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
 )
@@ -28,6 +29,7 @@ const (
 	opExpect = "expect"
 	opWatch  = "watch"
 	opForget = "forget"
+	opPulse  = "pulse"
 	opBye    = "bye"
 )
 
@@ -41,7 +43,8 @@ type message struct {
 	Host    *process.Identity `json:"host,omitempty"`
 	Watch   *watch            `json:"watch,omitempty"`
 	PID     int               `json:"pid,omitempty"`
-	Start   uint64            `json:"start,omitempty"` // of the process; missing from an older host
+	Start   uint64            `json:"start,omitempty"`     // of the process; missing from an older host
+	Within  time.Duration     `json:"within_ns,omitempty"` // of a pulse
 }
 
 // watch is what a keeper must know of one task's group.

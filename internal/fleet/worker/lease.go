@@ -21,11 +21,26 @@ const (
 // renew renews the leases of all claims, with one question to each session.
 func (w *Worker) renew(ctx context.Context) {
 	for ctx.Err() == nil {
+		w.pulse()
 		pause(ctx, w.rhythm())
 		for session, held := range w.held() {
 			w.renewOf(ctx, session, held)
 		}
 	}
+}
+
+// pulse lets the keeper end everything if this process stands still for longer than its longest lease.
+func (w *Worker) pulse() {
+	if w.cfg.Pulse == nil {
+		return
+	}
+	w.mu.Lock()
+	var within time.Duration
+	for _, c := range w.claims {
+		within = max(within, c.lease)
+	}
+	w.mu.Unlock()
+	w.cfg.Pulse(within)
 }
 
 // rhythm is a sixth of the shortest lease.

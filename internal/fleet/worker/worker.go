@@ -45,6 +45,10 @@ type Config struct {
 	Project string      // of the hub, whose tasks share what is kept of their repositories
 	Env     []string    // of tasks
 	Log     *slog.Logger
+
+	// Pulse tells the keeper of the session to end what the worker does, should it not be told again
+	// within this time; 0: never. nil: a worker that stands still leaves its tasks at work.
+	Pulse func(within time.Duration)
 }
 
 // Worker is a running worker.
@@ -455,6 +459,7 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 		)
 		return
 	}
+	w.pulse()          // the next renewal may be a second away
 	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
 	size, err := w.follow(life, c, rec)
 	if err == nil {
