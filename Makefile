@@ -70,7 +70,7 @@ BINARY := rules|acp|agentsdk|attack|bench|browser|conformance|crash|faults|known
 .PHONY: binary
 binary: $(TESTS) ## the suites that drive the built program
 	@$(TESTS) --format standard-quiet --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 6 \
-		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -v /test/rules$$)" -- -p 4 -timeout 20m
+		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -v /test/rules$$)" -- -p 3 -timeout 20m
 
 .PHONY: race
 race: $(TESTS) ## all tests with the race detector, but for the suites that drive the built program
