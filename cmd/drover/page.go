@@ -31,7 +31,7 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 		return fmt.Errorf("serve the page: %w (another port: --listen 127.0.0.1:0)", err)
 	}
 	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Used: b.pageUsed, Todos: b.pageTodos,
-		Checks: b.pageChecks, Now: time.Now, Token: token, Hosts: hosts, Version: b.version}
+		Checks: b.pageChecks, Workers: b.pageWorkers, Now: time.Now, Token: token, Hosts: hosts, Version: b.version}
 	p, err := web.New(cfg, l)
 	if err != nil {
 		return errors.Join(err, l.Close())

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/todo"
@@ -130,4 +131,26 @@ func (b *backend) pageChecks(ctx context.Context) []web.Check {
 		out = append(out, web.Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Fix: f.Fix})
 	}
 	return out
+}
+
+// pageHubTime limits what the page asks of a hub.
+const pageHubTime = 2 * time.Second
+
+// pageWorkers are the workers of the hub, for the page.
+func (b *backend) pageWorkers(ctx context.Context) ([]web.Worker, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageHubTime)
+	defer cancel()
+	all, err := b.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]web.Worker, len(all))
+	for i, w := range all {
+		out[i] = web.Worker{Name: w.Name, State: w.State(), System: w.System, Version: w.Version, Labels: w.Labels,
+			Capacity: w.Capacity}
+		for _, d := range w.Tasks {
+			out[i].Tasks = append(out[i].Tasks, strings.TrimSpace(string(d.Task)+" "+d.Name))
+		}
+	}
+	return out, nil
 }

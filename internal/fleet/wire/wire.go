@@ -102,6 +102,17 @@ type Worker struct {
 	Draining bool     `json:"draining,omitempty"`
 }
 
+// State is whether the worker takes tasks: ready, full or drains.
+func (w Worker) State() string {
+	switch {
+	case w.Draining:
+		return "drains"
+	case len(w.Tasks) >= w.Capacity:
+		return "full"
+	}
+	return "ready"
+}
+
 // Doing is a task that a worker does.
 type Doing struct {
 	Session task.ID `json:"session_id"`

@@ -191,18 +191,12 @@ func (a *app) workers() *cobra.Command {
 			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 			_, _ = fmt.Fprintln(t, "NAME\tTASKS\tLOAD\tLABELS\tSYSTEM\tVERSION\tSTATE")
 			for _, w := range all {
-				state := "ready"
-				if w.Draining {
-					state = "drains"
-				} else if len(w.Tasks) >= w.Capacity {
-					state = "full"
-				}
 				load := "-"
 				if w.Load >= 0 {
 					load = fmt.Sprintf("%.0f%%", 100*w.Load)
 				}
 				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,
-					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state)
+					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), w.State())
 				for _, d := range w.Tasks {
 					_, _ = fmt.Fprintf(t, "  %s\t%s\t\t%s\t\t\t\n", excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40),
 						(time.Duration(d.Since) * time.Millisecond).Round(time.Second))

@@ -14,12 +14,27 @@ type Check struct {
 	Detail, Fix string
 }
 
-// settingsPage is the page of what the doctor finds, and of the live sessions with settings.
+// Worker is a process on some machine that takes tasks of sessions elsewhere.
+type Worker struct {
+	Name, State, System, Version string
+	Labels                       []string
+	Tasks                        []string // that it does, for people
+	Capacity                     int
+}
+
+// settingsPage is the page of what the doctor finds, of the workers, and of the live sessions with settings.
 func (s *Server) settingsPage(w http.ResponseWriter, r *http.Request) {
 	sessions, err := s.Sessions(r.Context(), true)
 	data := map[string]any{"Checks": s.Checks(r.Context())}
 	if err != nil {
 		data["Problem"] = err.Error()
+	}
+	if s.Workers != nil {
+		workers, err := s.Workers(r.Context())
+		data["Workers"] = workers
+		if err != nil {
+			data["NoWorkers"] = err.Error()
+		}
 	}
 	var infos []control.Info
 	for _, one := range sessions {

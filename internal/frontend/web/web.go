@@ -38,7 +38,9 @@ type Config struct {
 	// Used yields the calls of models since a time, of all sessions, in any order. An error says what is missing.
 	Used func(ctx context.Context, since time.Time, yield func(Call)) error
 	// Checks looks at what Drover needs, and changes nothing.
-	Checks  func(ctx context.Context) []Check
+	Checks func(ctx context.Context) []Check
+	// Workers are those of the hub; nil: there is no such list.
+	Workers func(ctx context.Context) ([]Worker, error)
 	Now     func() time.Time
 	Token   string   // who has it may read and write
 	Hosts   []string // by which requests may name the server, beside this machine
