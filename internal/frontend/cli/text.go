@@ -107,6 +107,12 @@ func status(now time.Time, r task.Record) string {
 			facts = append(facts, f.word)
 		}
 	}
+	if r.Worker != "" && r.Status == task.Running {
+		facts = append(facts, "at "+excerpt.Line(r.Worker, 30))
+		if r.Progress != nil && r.Progress.Message != "" { // such as that the worker is out of reach
+			facts = append(facts, excerpt.Line(r.Progress.Message, 50))
+		}
+	}
 	if until, _, ok := r.ParkedUntil(now); ok && !r.Stopping {
 		facts = append(facts, "parked until "+task.Clock(until, now))
 	}
