@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -326,6 +327,40 @@ func TestHostKilled(t *testing.T) {
 	}
 	w.whole(kept, "kept")
 	w.once()
+}
+
+// What a kept task has changed in its folder comes back to the next host of the session.
+func TestHostKilledFolder(t *testing.T) {
+	w := open(t)
+	w.Settings(`{"workers": {"lease": "60s"}}`)
+	w.File("kept", "one\n", 0o600)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "kept"},
+		{"-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first"}} {
+		git := exec.Command("git", args...)
+		git.Dir, git.Env = w.Dir, w.Env
+		if out, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	id := w.Good("run", "--on", "far", "--keep", "--name", "tree", "--",
+		fmt.Sprintf("echo begun; while [ ! -e %s/go-tree ]; do sleep 0.02; done; echo two >made", w.Dir))
+	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	for _, h := range w.Of("host") {
+		if h.Task == "" {
+			w.Must(syscall.Kill(h.PID, syscall.SIGKILL))
+		}
+	}
+	w.Until("the next host", func() bool { return w.Run("run", "-d", "--", "true").Code() == 0 })
+	w.letGo("tree")
+	r := w.ended(id)
+	if r.Status != task.Completed || r.Worktree == nil || r.Worktree.Rescue != "refs/drover/tasks/"+id {
+		t.Fatalf("it ended as %s, %+v, worktree %+v", r.Status, r.Cause, r.Worktree)
+	}
+	git := exec.Command("git", "show", r.Worktree.Rescue+":made")
+	git.Dir = w.Dir
+	if out, err := git.Output(); err != nil || string(out) != "two\n" {
+		t.Errorf("the ref has %q, %v", out, err)
+	}
 }
 
 // link is a port that passes bytes to another one, until it is cut.

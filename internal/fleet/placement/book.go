@@ -4,19 +4,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/drover-dev/drover/internal/fleet/folder"
 )
 
 // Book is what a session knows of who may work on one task. It is a value; its methods are the
 // rules of claims and do no I/O. Its zero value has granted nothing.
 type Book struct {
 	V        int    `json:"v"`
-	Epoch    uint64 `json:"epoch"`              // of the newest grant; it only rises
-	Worker   string `json:"worker"`             // to whom
-	Instance string `json:"instance"`           // which start of that worker
-	Offer    string `json:"offer"`              // that was claimed
-	Over     bool   `json:"over,omitempty"`     // the grant counts no more
-	Bytes    int64  `json:"-"`                  // of output that has been taken
-	Folder   string `json:"snapshot,omitempty"` // commit that the worker's folder was made of
+	Epoch    uint64 `json:"epoch"`          // of the newest grant; it only rises
+	Worker   string `json:"worker"`         // to whom
+	Instance string `json:"instance"`       // which start of that worker
+	Offer    string `json:"offer"`          // that was claimed
+	Over     bool   `json:"over,omitempty"` // the grant counts no more
+	Bytes    int64  `json:"-"`              // of output that has been taken
+
+	// Sent is what the worker's folder was made of, without its parts. Nil: it has none.
+	Sent *folder.Manifest `json:"folder,omitempty"`
 }
 
 const bookVersion = 1

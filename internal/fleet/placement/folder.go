@@ -33,7 +33,19 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	if err != nil {
 		return fmt.Errorf("send the folder: %w", err)
 	}
-	w.sent = m
+	// The next host takes the changes in, should this one die: it needs no parts for that.
+	m.Parts, m.Notes = nil, nil
+	w.sent = &m
+	b := w.book
+	b.Sent = w.sent
+	state, err := b.encode()
+	if err == nil {
+		err = w.h.Checkpoint(ctx, state)
+	}
+	if err != nil {
+		return fmt.Errorf("send the folder: %w", err)
+	}
+	w.set(b)
 	msg, err := wire.Encode(wire.Command{Kind: wire.FolderReady, Epoch: w.book.Epoch}, data)
 	if err == nil {
 		err = l.Publish(ctx, wire.CommandTo(w.book.Worker, w.rec.Session, w.id), "", msg)
@@ -56,7 +68,7 @@ func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Resul
 
 // leave takes what the task has changed into a ref of the repository, and never into its work tree.
 func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Worktree {
-	if w.want == nil || w.want.Folder == "" {
+	if w.sent == nil {
 		return nil
 	}
 	return func(ctx context.Context) *task.Worktree {
@@ -73,7 +85,7 @@ func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Workt
 			return lost(err.Error())
 		}
 		ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
-		got, err := folder.Receive(ctx, w.want.Folder, w.sent, r, ref, folder.Limits{}, l.Parts())
+		got, err := folder.Receive(ctx, w.rec.Cwd, *w.sent, r, ref, folder.Limits{}, l.Parts())
 		switch {
 		case err != nil:
 			return lost(err.Error())

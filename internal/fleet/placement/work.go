@@ -60,12 +60,12 @@ type work struct {
 	book    Book      // guarded by mu; changed by the one goroutine
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
 
-	offer string          // that is open; empty: none
-	repo  string          // of the folder
-	has   []string        // commits of it that the worker has
-	sent  folder.Manifest // the folder as it went there
-	base  int64           // of the output of the attempt
-	told  string          // for people
+	offer string           // that is open; empty: none
+	repo  string           // of the folder
+	has   []string         // commits of it that the worker has
+	sent  *folder.Manifest // the folder as it went there; nil: none did
+	base  int64            // of the output of the attempt
+	told  string           // for people
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
@@ -156,6 +156,7 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		}
 		b.Bytes = w.h.Output().Size()
 		w.set(b)
+		w.sent = b.Sent
 		w.renewal = time.Now()
 	}
 	first, cancel := context.WithTimeoutCause(ctx, offerTime, errors.New("the hub does not answer"))

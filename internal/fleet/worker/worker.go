@@ -462,11 +462,15 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 	w.pulse()          // the next renewal may be a second away
 	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
 	size, err := w.follow(life, c, rec)
-	if err == nil {
+	switch {
+	case err == nil:
 		e := w.ended(life, c, size)
 		place.collect(life, c, &e)
 		place.remove() // what was changed is on its way
 		w.end(life, c, size, e)
+	case life.Err() == nil: // the session must not wait for the lease
+		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
+			Error: "the worker cannot tell of the task: " + err.Error()})
 	}
 }
 
