@@ -43,13 +43,12 @@ func Hub(root home.Root, set settings.Workers, name string) (link.Options, error
 }
 
 // hubOf is how a session connects to the hub.
-func hubOf(c Config) func(context.Context, func(error)) (*link.Link, error) {
-	return func(ctx context.Context, changed func(error)) (*link.Link, error) {
+func hubOf(c Config) func(context.Context) (*link.Link, error) {
+	return func(ctx context.Context) (*link.Link, error) {
 		o, err := Hub(c.Root, c.Settings.Workers, string(c.Session))
 		if err != nil {
 			return nil, err
 		}
-		o.Changed = changed
 		return link.Open(ctx, o)
 	}
 }

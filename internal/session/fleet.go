@@ -18,7 +18,7 @@ const maxRefused = 1 << 20
 func (s *Session) newFleet() *placement.Fleet {
 	open := s.cfg.Hub
 	if open == nil {
-		open = func(context.Context, func(error)) (*link.Link, error) {
+		open = func(context.Context) (*link.Link, error) {
 			return nil, errors.New("this session has no hub")
 		}
 	}

@@ -153,9 +153,8 @@ type Config struct {
 
 	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
 
-	// Hub connects to the hub of workers, and tells changed when the connection is lost and when it is
-	// there again. nil: there is none.
-	Hub   func(ctx context.Context, changed func(error)) (*link.Link, error)
+	// Hub connects to the hub of workers. nil: there is none.
+	Hub   func(ctx context.Context) (*link.Link, error)
 	Lease time.Duration // of workers; see [placement.Config]
 
 	// Ended is told the number of the newest event of the log, before the log is closed: who reads

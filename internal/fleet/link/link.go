@@ -38,8 +38,6 @@ type Options struct {
 	Dial func() (net.Conn, error)
 	// Seed signs as this key, by which a hub knows a worker again. Nil: without.
 	Seed *Key
-	// Changed is told when the connection is lost, with the reason, and with nil when it is there again.
-	Changed func(err error)
 }
 
 // Link is a connection to a hub. Its methods may be called by several goroutines.
@@ -61,11 +59,6 @@ func (d dialer) Dial(string, string) (net.Conn, error) { return d.dial() }
 
 // Open connects. ctx limits the first try only.
 func Open(ctx context.Context, o Options) (*Link, error) {
-	changed := func(err error) {
-		if o.Changed != nil {
-			o.Changed(err)
-		}
-	}
 	opts := []nats.Option{
 		nats.Name(o.Role + "." + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Role + "_" + o.Name),
@@ -77,10 +70,6 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 		nats.PingInterval(wire.HeartBeat), nats.MaxPingsOutstanding(2),
 		nats.IgnoreAuthErrorAbort(), nats.PermissionErrOnSubscribe(true),
 		nats.ReconnectBufSize(-1), // nothing is said to be sent that waits in this process
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			changed(cmp.Or(err, errors.New("the hub has closed the connection")))
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) { changed(nil) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // each call gets its own error
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -196,9 +185,6 @@ func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, er
 	}
 	return wire.Decode(reply.Data, out)
 }
-
-// NobodyThere reports whether an error says that nobody listens where one has asked.
-func NobodyThere(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
 
 // ConsumerOf is the name of the consumer by which a worker is told what to do.
 func ConsumerOf(worker string) string { return "worker-" + worker }

@@ -10,9 +10,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Want is a task that is to run elsewhere.
+// Want is a task that is to run elsewhere. Its [task.Spec] says where.
 type Want struct {
-	On  string // a worker or a label; auto: any worker
 	Job wire.Job
 	Tee io.Writer // gets the output too; nil: nobody does
 

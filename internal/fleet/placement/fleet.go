@@ -34,7 +34,7 @@ const DefaultLease = 30 * time.Second
 type Config struct {
 	Session task.ID
 	// Open connects to the hub.
-	Open  func(ctx context.Context, changed func(error)) (*link.Link, error)
+	Open  func(ctx context.Context) (*link.Link, error)
 	Lease time.Duration // 0: [DefaultLease]
 	// Task is a task of the session as it is now.
 	Task func(task.ID) (task.Record, bool)
@@ -60,14 +60,11 @@ type Fleet struct {
 
 	opening sync.Mutex // held while the connection is opened
 
-	mu      sync.Mutex
-	link    *link.Link           // nil: not open yet; guarded by mu
-	problem error                // of the connection; guarded by mu
-	works   map[task.ID]*work    // guarded by mu
-	moved   chan struct{}        // closed when problem changes; guarded by mu
-	stop    func()               // ends the consumer; guarded by mu
-	subs    []*nats.Subscription // guarded by mu
-	closed  bool
+	mu     sync.Mutex
+	link   *link.Link        // nil: not open yet; guarded by mu
+	works  map[task.ID]*work // guarded by mu
+	stop   func()            // ends the consumer; guarded by mu
+	closed bool
 }
 
 // New returns a fleet that has no connection yet.
@@ -75,7 +72,7 @@ func New(c Config) *Fleet {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	return &Fleet{cfg: c, works: map[task.ID]*work{}, moved: make(chan struct{})}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}}
 }
 
 // errClosed is returned when a task is placed while the session closes.
@@ -101,7 +98,7 @@ func (f *Fleet) open(ctx context.Context) (*link.Link, error) {
 	if closed {
 		return nil, errClosed
 	}
-	l, err := f.cfg.Open(ctx, f.changed)
+	l, err := f.cfg.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,13 +111,10 @@ func (f *Fleet) open(ctx context.Context) (*link.Link, error) {
 
 func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 	sid := f.cfg.Session
-	var subs []*nats.Subscription
 	for what, answer := range map[string]nats.MsgHandler{wire.AskClaim: f.claimed, wire.AskRenew: f.renewed} {
-		sub, err := l.Conn.Subscribe(wire.Ask(sid, what, "*"), answer)
-		if err != nil {
+		if _, err := l.Conn.Subscribe(wire.Ask(sid, what, "*"), answer); err != nil {
 			return fmt.Errorf("listen to workers: %w", err)
 		}
-		subs = append(subs, sub)
 	}
 	c, err := l.JS.CreateOrUpdateConsumer(ctx, wire.Events, jetstream.ConsumerConfig{
 		Durable: "session-" + string(sid), FilterSubject: wire.EventOf(sid, "*", "*"),
@@ -137,20 +131,12 @@ func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.link, f.subs = l, subs
+	f.link = l
 	f.stop = func() {
 		consuming.Stop()
 		<-consuming.Closed()
 	}
 	return nil
-}
-
-func (f *Fleet) changed(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.problem = err
-	close(f.moved)
-	f.moved = make(chan struct{})
 }
 
 // Close ends the connection. No task of the session runs any more.
@@ -286,15 +272,6 @@ func (f *Fleet) refuse(m jetstream.Msg, e Evidence) {
 		f.cfg.Refused(e)
 	}
 	_ = m.Ack() // what is not acknowledged comes again
-}
-
-// Workers are those that the hub knows, by name.
-func (f *Fleet) Workers(ctx context.Context) ([]wire.Worker, error) {
-	l, err := f.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return List(ctx, l.JS)
 }
 
 // List reads what each worker says of itself, by name.

@@ -58,7 +58,7 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 
 // abandon ends a task whose folder cannot be sent.
 func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Result, error) {
-	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Reason: task.ReasonStart})
+	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime})
 	w.set(w.book.End())
 	if ctx.Err() != nil {
 		return task.Result{}, context.Cause(ctx)

@@ -118,7 +118,7 @@ func (w *work) renew(worker, instance string, epoch uint64) wire.Lease {
 		return wire.Lease{}
 	}
 	w.renewal = time.Now()
-	return wire.Lease{Valid: true, Output: w.book.Bytes}
+	return wire.Lease{Valid: true}
 }
 
 // command queues what the worker is to be told.
@@ -418,14 +418,14 @@ const closingTime = 1500 * time.Millisecond
 
 // stop tells the worker to end the task, and returns how long to wait for that.
 func (w *work) stop(l *link.Link, cause error) time.Duration {
-	c := wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Reason: task.ReasonTimeout}
+	c := wire.Command{Kind: wire.Stop, Actor: task.ByRuntime}
 	var stop *task.StopError
 	if errors.As(cause, &stop) {
-		c.Actor, c.Reason, c.Grace = stop.Cause.Actor, stop.Cause.Reason, stop.Grace
+		c.Actor, c.Grace = stop.Cause.Actor, stop.Grace
 	}
 	patience := 2 * w.f.cfg.Lease // before that the lease decides
 	if errors.Is(cause, task.ErrClosing) {
-		c.Reason, patience = task.ReasonClosing, closingTime
+		patience = closingTime
 		short := time.Second
 		c.Grace = &short
 	}
@@ -503,7 +503,7 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 // limited ends a task here because of its output; the worker ends it there.
 func (w *work) limited(l *link.Link, why error) error {
 	now := time.Duration(0)
-	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Reason: task.ReasonOutputLimit, Grace: &now})
+	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Grace: &now})
 	w.set(w.book.End())
 	return why
 }

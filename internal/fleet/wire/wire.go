@@ -188,7 +188,6 @@ type Renewal struct {
 type Held struct {
 	Task  task.ID `json:"task_id"`
 	Epoch uint64  `json:"epoch"`
-	Told  uint64  `json:"told,omitempty"` // number of its newest event
 }
 
 // Renewed is the answer, in the order of the request.
@@ -198,9 +197,7 @@ type Renewed struct {
 
 // Lease is what a session says of a claim.
 type Lease struct {
-	Valid   bool  `json:"valid"`             // false: end it, and say nothing more of it
-	Settled bool  `json:"settled,omitempty"` // its end is recorded: forget it
-	Output  int64 `json:"output_bytes"`      // that the session has
+	Valid bool `json:"valid"` // false: end it, and say nothing more of it
 }
 
 // EventKind is what an event is about.
@@ -208,7 +205,6 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Begun  EventKind = "begun"
 	Output EventKind = "output" // the data are the bytes at Offset
 	Note   EventKind = "note"   // Text is what the worker is doing, for people
 	Ended  EventKind = "ended"
@@ -216,14 +212,12 @@ const (
 
 // Event is what a worker tells of a task. Data follow its JSON in the message, see [Encode].
 type Event struct {
-	Kind     EventKind     `json:"kind"`
-	Epoch    uint64        `json:"epoch"`
-	Instance string        `json:"instance"`
-	Offset   int64         `json:"offset,omitempty"`
-	Process  *task.Process `json:"process,omitempty"` // of the worker's machine
-	Sandbox  *task.Sandbox `json:"sandbox,omitempty"`
-	Text     string        `json:"text,omitempty"`
-	End      *End          `json:"end,omitempty"`
+	Kind     EventKind `json:"kind"`
+	Epoch    uint64    `json:"epoch"`
+	Instance string    `json:"instance"`
+	Offset   int64     `json:"offset,omitempty"`
+	Text     string    `json:"text,omitempty"`
+	End      *End      `json:"end,omitempty"`
 }
 
 // End is how a task ended at its worker.
@@ -261,7 +255,6 @@ type Command struct {
 	Kind   CommandKind    `json:"kind"`
 	Epoch  uint64         `json:"epoch"`
 	Actor  task.Actor     `json:"actor,omitempty"`
-	Reason task.Reason    `json:"reason,omitempty"`
 	Grace  *time.Duration `json:"grace_ns,omitempty"`
 	Text   string         `json:"text,omitempty"`
 	Offset int64          `json:"offset,omitempty"`

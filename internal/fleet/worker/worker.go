@@ -128,7 +128,7 @@ func (w *Worker) sayAgain() {
 
 // Serve takes tasks until ctx ends, or until the worker has drained. It returns when none of its tasks is left running.
 func (w *Worker) Serve(ctx context.Context) error {
-	if err := w.alone(ctx); err != nil {
+	if err := w.before(ctx); err != nil {
 		return err
 	}
 	loops, cancel := context.WithCancel(ctx)
@@ -172,8 +172,8 @@ func consumerName(subject string) string {
 	return "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(subject)
 }
 
-// alone refuses to be the second worker of a name.
-func (w *Worker) alone(ctx context.Context) error {
+// before tells the user of tasks that a worker of this name had a moment ago.
+func (w *Worker) before(ctx context.Context) error {
 	kv, err := w.cfg.Link.JS.KeyValue(ctx, wire.Workers)
 	if err != nil {
 		return fmt.Errorf("find workers: %w", err)
@@ -518,9 +518,6 @@ func (w *Worker) tell(ctx context.Context, c *claim, e wire.Event, data []byte) 
 
 // follow tells the output until the task has ended, and returns its size.
 func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, error) {
-	if err := w.tell(ctx, c, wire.Event{Kind: wire.Begun, Process: rec.Process}, nil); err != nil {
-		return 0, err
-	}
 	var at int64
 	for {
 		select {
@@ -639,7 +636,7 @@ func (w *Worker) leave() {
 	w.mu.Unlock()
 	for _, c := range all {
 		grace := time.Second
-		w.stop(c, wire.Command{Actor: task.ByRuntime, Grace: &grace, Reason: task.ReasonClosing})
+		w.stop(c, wire.Command{Actor: task.ByRuntime, Grace: &grace})
 	}
 	timer := time.NewTimer(leaveTime)
 	defer timer.Stop()

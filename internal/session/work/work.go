@@ -118,7 +118,6 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		env = append(env, name+"="+value)
 	}
 	want := placement.Want{
-		On: r.On,
 		Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
 			TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox || r.ByModel, Env: env},
 	}
