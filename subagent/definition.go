@@ -41,6 +41,7 @@ type Definition struct {
 	Background     *bool  `json:"background,omitempty"`     // nil: as the call says
 	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: stop
 	Isolation      string `json:"isolation,omitempty"`      // worktree; empty: none
+	On             string `json:"on,omitempty"`             // a worker, a label of workers, or auto; empty: this machine
 	Sandbox        string `json:"sandbox,omitempty"`        // best or required, of its commands; never weaker than the session's
 
 	NoModel bool `json:"disable-model-invocation,omitempty"` // models are not offered it, and cannot start it
@@ -224,6 +225,9 @@ type Input struct {
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
 	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as the definition says
+	On             string   `json:"on,omitempty"`        // a worker or a label; empty: as the definition says
+	Untracked      []string `json:"untracked,omitempty"` // patterns of files that travel there though git does not track them
+	NoFolder       bool     `json:"no_folder,omitempty"` // nothing travels there
 }
 
 // decode reads an [Input] and refuses what cannot work.

@@ -232,6 +232,7 @@ const MessageOrigin = "message"
 func Ending(ctx context.Context, err error) error {
 	var limit *agent.LimitError
 	var stopped *agent.StopError
+	var fail *task.FailError
 	switch {
 	case err == nil:
 		return nil
@@ -241,6 +242,8 @@ func Ending(ctx context.Context, err error) error {
 		return &task.FailError{Reason: task.Reason(stopped.Reason), Err: err}
 	case errors.As(err, &limit):
 		return &task.FailError{Reason: task.Reason(limit.Limit), Err: err}
+	case errors.As(err, &fail): // of a tool, which says more than that there was an error
+		return &task.FailError{Reason: fail.Reason, Err: err, Detail: fail.Detail}
 	}
 	return &task.FailError{Reason: task.ReasonError, Err: err}
 }

@@ -208,7 +208,8 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
 					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
 				}
 			},
-			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger()},
+			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger(),
+			Tools: assemble.WorkspaceTools},
 	)
 	if _, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr()); err != nil {
 		return err

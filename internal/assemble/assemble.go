@@ -239,7 +239,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		Keeper:  s.Keeper,
 		Copier:  c.Copier,
 		Sandbox: Sandbox(c),
-		Hub:     hubOf(c), Lease: set.Workers.LeaseTime(),
+		Hub:     hubOf(c), Workers: hasHub(c), Lease: set.Workers.LeaseTime(),
 	}
 	if o := c.Observer; o != nil {
 		c.On, cfg.Ended = both(c.On, o.Agent), o.Ended

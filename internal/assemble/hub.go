@@ -42,6 +42,15 @@ func Hub(root home.Root, set settings.Workers, name string) (link.Options, error
 	return o, nil
 }
 
+// hasHub reports whether sessions have a hub, by the settings or because the user runs one.
+func hasHub(c Config) bool {
+	if c.Settings.Workers.Hub != "" {
+		return true
+	}
+	_, err := hub.Own(c.Root, HubDir(c.Root))
+	return err == nil
+}
+
 // hubOf is how a session connects to the hub.
 func hubOf(c Config) func(context.Context) (*link.Link, error) {
 	return func(ctx context.Context) (*link.Link, error) {

@@ -154,8 +154,9 @@ type Config struct {
 	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
 
 	// Hub connects to the hub of workers. nil: there is none.
-	Hub   func(ctx context.Context) (*link.Link, error)
-	Lease time.Duration // of workers; see [placement.Config]
+	Hub     func(ctx context.Context) (*link.Link, error)
+	Workers bool          // models are told that agents can work at its workers
+	Lease   time.Duration // of workers; see [placement.Config]
 
 	// Ended is told the number of the newest event of the log, before the log is closed: who reads
 	// the log to its end may do so now. nil: nobody is told.
@@ -491,7 +492,7 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 			s.report.Say(s.cfg.Info.Session, err.Error())
 		}
 	}
-	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees())
+	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees(), root.Workspaces())
 	c.Report = s.report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
 		// It needs nothing else, and who is inside could try to read what it has.
@@ -545,7 +546,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
-		Remote:     a.Remote.Usual != "", Sees: a.Sees, Window: a.Window, Share: a.Share,
+		Remote:     a.Remote.Usual != "", Workers: s.cfg.Workers, Sees: a.Sees, Window: a.Window, Share: a.Share,
 		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap, Tape: a.Tape,
 		On: a.On, OnHook: a.OnHook,
 	}
@@ -555,7 +556,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.agents = agents.New(cfg, agents.Parts{
 		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
 		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
-		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking,
+		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking, Fleet: s.fleet,
 	})
 	s.Tasks = requests.New(requests.Config{
 		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,

@@ -141,6 +141,7 @@ func (r *reader) read(name string) (Entry, []Problem, bool) {
 	r.e.Effort = r.effort()
 	r.e.PermissionMode = r.mode()
 	r.e.Isolation = r.one("isolation", "worktree")
+	r.e.On = r.text("on")
 	if r.e.Sandbox = r.one("sandbox", "best", "required"); r.e.Sandbox == "" && r.text("sandbox") != "" {
 		r.e.Sandbox = "required" // what protects is not left out for a typing error
 	}

@@ -77,6 +77,17 @@ type Rules struct {
 // place in Of it says of the same place in At.
 type Copy struct{ Of, At string }
 
+// CopiesOf are the copies of a folder at dir, and of the folder around it at top, both absolute.
+func CopiesOf(of, dir, top string) []Copy {
+	out := []Copy{{Of: of, At: dir}}
+	if rel, err := filepath.Rel(top, dir); err == nil && rel != "." && filepath.IsLocal(rel) {
+		if above, ok := strings.CutSuffix(of, string(filepath.Separator)+rel); ok && above != "" {
+			out = append(out, Copy{Of: above, At: top})
+		}
+	}
+	return out
+}
+
 // Outcome is one of allow, ask and deny.
 type Outcome string
 

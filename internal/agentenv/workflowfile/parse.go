@@ -332,6 +332,7 @@ func (r *reader) step(n *yaml.Node) Step {
 			"with",
 			func(n *yaml.Node) { with = r.named(n, "with", paramName, "the names of parameters") },
 		),
+		"on":      note("on", func(n *yaml.Node) { s.On = r.filled(n, "on") }),
 		"cwd":     note("cwd", func(n *yaml.Node) { s.Cwd = r.filled(n, "cwd") }),
 		"env":     note("env", func(n *yaml.Node) { s.Env = r.named(n, "env", envName, "letters, digits and _") }),
 		"retries": note("retries", func(n *yaml.Node) { s.Retries = r.retries(n) }),
@@ -375,7 +376,7 @@ func (r *reader) action(s Step, given map[string]int) {
 		r.fault(s.Line, "give one of shell, agent, approval and workflow", "step %s does %s", s.ID, what)
 		return
 	}
-	for _, key := range []struct{ name, of string }{{"with", "workflow"}, {"env", "shell"},
+	for _, key := range []struct{ name, of string }{{"with", "workflow"}, {"env", "shell"}, {"on", "shell agent"},
 		{"cwd", "shell agent workflow"}, {"retries", "shell agent workflow"}} {
 		if line := given[key.name]; line > 0 && !slices.Contains(strings.Fields(key.of), does[0]) {
 			r.fault(line, "take it away", "%s has no meaning for a step with %s", key.name, does[0])

@@ -68,6 +68,7 @@ type Step struct {
 	Agent    *Agent        `json:"agent,omitempty"`
 	Approval string        `json:"approval,omitempty"` // what is asked
 	Workflow *Nested       `json:"workflow,omitempty"`
+	On       string        `json:"on,omitempty"`  // a worker or a label, for Shell and Agent; empty: this machine
 	Cwd      string        `json:"cwd,omitempty"` // relative to where the workflow works, or absolute
 	Env      []Named       `json:"env,omitempty"` // of Shell
 	Timeout  time.Duration `json:"timeout_ns,omitempty"`

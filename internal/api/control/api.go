@@ -257,8 +257,10 @@ func (r StartRequest) Check() error {
 	case r.Shell != nil && r.Shell.Retries > 0 && (r.Keep || r.Shell.TTY):
 		return &Error{Code: Invalid, Message: "retries of a command that is kept or has a terminal",
 			Fix: "leave one of them out: only its host can start a command again"}
-	case r.On != "" && r.Shell == nil:
-		return &Error{Code: Invalid, Message: "only commands can be done by a worker", Fix: "leave out on"}
+	case r.On != "" && r.Shell == nil && r.Agent == nil:
+		return &Error{Code: Invalid, Message: "only commands and agents work at workers", Fix: "leave out on"}
+	case r.Agent != nil && len(r.EnvNames) > 0:
+		return &Error{Code: Invalid, Message: "variables do not travel with an agent", Fix: "leave them out: its commands have the environment of the worker"}
 	case r.On == "" && len(r.EnvNames) > 0:
 		return &Error{Code: Invalid, Message: "variables that travel, and no worker to travel to", Fix: "name one with on"}
 	case r.Timeout < 0:

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
@@ -180,6 +181,9 @@ func (h *Hub) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
+// callTime is how long a worker may take to answer a call.
+const callTime = time.Minute
+
 // ofWorker is what a worker may say and hear: offers, which have no secrets, what it is told, and
 // nothing of what others claimed.
 func ofWorker(name string) *server.Permissions {
@@ -200,9 +204,9 @@ func ofWorker(name string) *server.Permissions {
 			"$JS.API.CONSUMER.INFO." + wire.Commands + "." + consumer,
 			"$JS.API.CONSUMER.MSG.NEXT." + wire.Commands + "." + consumer,
 			"$JS.ACK." + wire.Commands + "." + consumer + ".>",
-			"_INBOX_" + link.RoleSession + "_*.>", // answers to calls
 		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{inbox, "drover.call." + name + ".*"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{inbox, wire.CallTo(name, "*")}},
+		Response:  &server.ResponsePermission{MaxMsgs: 1, Expires: callTime}, // to a call
 	}
 }
 

@@ -19,6 +19,8 @@ type Want struct {
 	// patterns of files that are not tracked and travel all the same.
 	Folder    string
 	Untracked []string
+
+	In *Workspace // a command runs there, and brings no folder; nil: anywhere
 }
 
 // Auto is the On that any worker fits.

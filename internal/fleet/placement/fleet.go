@@ -172,20 +172,11 @@ func (f *Fleet) remove(w *work) {
 	delete(f.works, w.id)
 }
 
-// token is a part of a subject.
-func token(subject string, n int) string {
-	parts := strings.Split(subject, ".")
-	if n >= len(parts) {
-		return ""
-	}
-	return parts[n]
-}
-
 // claimed passes the claim of a worker to the task.
 func (f *Fleet) claimed(m *nats.Msg) {
 	var c wire.Claim
 	_, err := wire.Decode(m.Data, &c)
-	if err == nil && c.Worker != token(m.Subject, 4) {
+	if err == nil && c.Worker != wire.Token(m.Subject, 4) {
 		err = errors.New("the claim is in the name of another worker")
 	}
 	if err == nil {
@@ -217,7 +208,7 @@ func answer(m *nats.Msg, v any) {
 // renewed answers whether the claims of a worker still count.
 func (f *Fleet) renewed(m *nats.Msg) {
 	var r wire.Renewal
-	if _, err := wire.Decode(m.Data, &r); err != nil || r.Worker != token(m.Subject, 4) {
+	if _, err := wire.Decode(m.Data, &r); err != nil || r.Worker != wire.Token(m.Subject, 4) {
 		return
 	}
 	out := wire.Renewed{Tasks: make([]wire.Lease, len(r.Tasks))}
@@ -240,7 +231,7 @@ const unknownTries = 5
 
 // told passes an event to its task.
 func (f *Fleet) told(m jetstream.Msg) {
-	id, worker := task.ID(token(m.Subject(), 4)), token(m.Subject(), 3)
+	id, worker := task.ID(wire.Token(m.Subject(), 4)), wire.Token(m.Subject(), 3)
 	var e wire.Event
 	data, err := wire.Decode(m.Data(), &e)
 	if err != nil {

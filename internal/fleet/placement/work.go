@@ -56,6 +56,10 @@ type work struct {
 	commands chan wire.Command
 	over     chan struct{} // closed when the run is over
 
+	opened  chan wire.Ready // capacity 1: where its workspace is; nil: it has none
+	aborted chan struct{}   // closed when nobody waits for the worker any more
+	abort   func()          // closes it
+
 	mu      sync.Mutex
 	book    Book      // guarded by mu; changed by the one goroutine
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
@@ -69,20 +73,21 @@ type work struct {
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
-	return &work{
-		f:    f,
-		h:    h,
-		id:   rec.ID,
-		rec:  rec,
-		want: want,
-		over: make(chan struct{}),
-		claims: make(
-			chan asked,
-			claimQueue,
-		),
+	w := &work{
+		f:        f,
+		h:        h,
+		id:       rec.ID,
+		rec:      rec,
+		want:     want,
+		book:     Book{V: bookVersion, Bytes: h.Output().Size()},
+		over:     make(chan struct{}),
+		aborted:  make(chan struct{}),
+		claims:   make(chan asked, claimQueue),
 		events:   make(chan told, pendingEvents),
 		commands: make(chan wire.Command, commandQueue),
 	}
+	w.abort = sync.OnceFunc(func() { close(w.aborted) })
+	return w
 }
 
 func (w *work) close() {
@@ -146,8 +151,22 @@ func (w *work) say(text string) {
 	}
 }
 
+// connect opens the connection of the fleet, and makes the task known to it.
+func (w *work) connect(ctx context.Context) (*link.Link, error) {
+	first, cancel := context.WithTimeoutCause(ctx, offerTime, errors.New("the hub does not answer"))
+	defer cancel()
+	w.f.add(w) // before anybody can tell of it
+	l, err := w.f.open(first)
+	switch {
+	case err == nil:
+		return l, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("place task on %s: %w", w.rec.On, err)}
+}
+
 func (w *work) run(ctx context.Context) (task.Result, error) {
-	w.set(Book{V: bookVersion, Bytes: w.h.Output().Size()})
 	taken := w.rec.Worker != ""
 	if taken {
 		b, err := readBook(w.rec.Checkpoint)
@@ -159,22 +178,17 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		w.sent = b.Sent
 		w.renewal = time.Now()
 	}
-	first, cancel := context.WithTimeoutCause(ctx, offerTime, errors.New("the hub does not answer"))
-	w.f.add(w) // before anybody can tell of it
-	l, err := w.f.open(first)
-	cancel()
+	l, err := w.connect(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return task.Result{}, context.Cause(ctx)
-		}
-		return task.Result{}, &task.FailError{
-			Reason: task.ReasonStart,
-			Err:    fmt.Errorf("place task on %s: %w", w.rec.On, err),
-		}
+		return task.Result{}, err
 	}
 	for {
 		if !taken {
-			if err := w.place(ctx, l); err != nil {
+			place := w.place
+			if w.want.In != nil {
+				place = w.begin
+			}
+			if err := place(ctx, l); err != nil {
 				return task.Result{}, err
 			}
 			if err := w.sendFolder(ctx, l); err != nil {
@@ -232,6 +246,9 @@ func (w *work) retry(ctx context.Context, h task.Retrier, res task.Result) error
 
 // place offers the task and returns when a worker has it.
 func (w *work) place(ctx context.Context, l *link.Link) error {
+	if err := wire.CheckName("worker", w.rec.On); err != nil {
+		return &task.FailError{Reason: task.ReasonStart, Err: err}
+	}
 	if w.want.Folder != "" && w.repo == "" {
 		repo, err := folder.Identify(ctx, w.want.Folder)
 		if err != nil {
@@ -331,23 +348,31 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 	}
 	w.has = c.Has
 	if fresh {
-		state, err := b.encode()
-		if err != nil {
+		if err := w.record(ctx, b); err != nil {
 			return false, err
 		}
-		p, ok := w.h.(task.Placer)
-		if !ok {
-			return false, errors.New("place task: this runtime has no workers")
-		}
-		if err := p.Placed(ctx, c.Worker, state); err != nil {
-			return false, err
-		}
-		w.mu.Lock()
-		w.book, w.renewal = b, time.Now()
-		w.mu.Unlock()
 	}
 	answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 	return true, nil
+}
+
+// record makes a grant durable, with which the task begins.
+func (w *work) record(ctx context.Context, b Book) error {
+	state, err := b.encode()
+	if err != nil {
+		return err
+	}
+	p, ok := w.h.(task.Placer)
+	if !ok {
+		return errors.New("place task: this runtime has no workers")
+	}
+	if err := p.Placed(ctx, b.Worker, state); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.book, w.renewal = b, time.Now()
+	return nil
 }
 
 // follow takes in what the worker tells until the task has ended there, or the worker is given up.
@@ -369,6 +394,8 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			timer := time.NewTimer(patience)
 			defer timer.Stop()
 			late = timer.C
+		case <-w.aborted:
+			return w.silent(ctx, "nobody waits for it any more")
 		case <-late: // the host is closing: the lease ends it
 			return w.silent(ctx, "it has not said in time that it was stopped")
 		case c := <-w.claims: // an answer was lost
@@ -480,6 +507,13 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		}
 	case wire.Note:
 		w.say(t.Text)
+	case wire.Open:
+		if t.Ready != nil && w.opened != nil {
+			select {
+			case w.opened <- *t.Ready:
+			default: // it is known
+			}
+		}
 	case wire.Ended:
 		if t.End == nil {
 			w.f.refuse(t.msg, w.evidence(t, errors.New("it says that the task has ended, and not how")))

@@ -74,6 +74,15 @@ func CommandTo(worker string, session, id task.ID) string {
 	return "drover.worker." + worker + "." + string(session) + "." + string(id)
 }
 
+// Token is a part of a subject, counted from 0; empty: it has none there.
+func Token(subject string, n int) string {
+	parts := strings.Split(subject, ".")
+	if n >= len(parts) {
+		return ""
+	}
+	return parts[n]
+}
+
 // names are of workers, labels and projects.
 //
 //rules:constant never changed after this line
@@ -86,6 +95,9 @@ func CheckName(what, name string) error {
 	}
 	return nil
 }
+
+// CallTo is where a session calls the tools of a workspace.
+func CallTo(worker string, id task.ID) string { return "drover.call." + worker + "." + string(id) }
 
 // Worker is what a worker says of itself, every [HeartBeat].
 type Worker struct {
@@ -165,7 +177,7 @@ type Grant struct {
 	Job     Job           `json:"job,omitzero"`
 }
 
-// Job is the work: a command.
+// Job is the work: a command, or a [Workspace] to keep.
 type Job struct {
 	Name        string   `json:"name,omitempty"`
 	Description string   `json:"description,omitempty"`
@@ -175,6 +187,57 @@ type Job struct {
 	Sandbox     bool     `json:"sandbox,omitempty"`
 	Env         []string `json:"env,omitempty"`    // those named to travel; the rest is the worker's
 	Folder      bool     `json:"folder,omitempty"` // [FolderReady] follows, which says what to unpack
+
+	Workspace *Workspace `json:"workspace,omitempty"` // no command: the folder is kept for an agent
+	// Inside is the task whose workspace a command runs in, with the epoch of its claim.
+	Inside *Held `json:"inside,omitempty"`
+}
+
+// Workspace asks a worker to keep a folder in which an agent works from afar: its session calls the
+// file tools there, and starts commands inside. It ends by [Stop].
+type Workspace struct {
+	// Deny and Ask are rules about files that no tool may read or change. They speak of the folders
+	// of the session, of which those at the worker are copies.
+	Deny []string `json:"deny,omitempty"`
+	Ask  []string `json:"ask,omitempty"`
+	Of   string   `json:"of"`             // the folder in which the agent would work at its session
+	Base string   `json:"base"`           // what relative rules are about there
+	Home string   `json:"home,omitempty"` // the home folder there
+
+	Copies []Copy `json:"copies,omitempty"` // that Of is in
+}
+
+// Copy is a folder with a copy of another, both of a session.
+type Copy struct {
+	Of string `json:"of"`
+	At string `json:"at"`
+}
+
+// Ready is where a workspace is at its worker.
+type Ready struct {
+	Dir    string `json:"dir"` // in which the agent works, absolute
+	Top    string `json:"top"` // of the copy, absolute
+	System string `json:"system"`
+	Git    bool   `json:"git,omitempty"`
+}
+
+// Call calls a tool of a workspace. One with the same ID is answered again and not done again.
+type Call struct {
+	Session  task.ID         `json:"session_id"`
+	Epoch    uint64          `json:"epoch"`
+	Instance string          `json:"instance"`
+	ID       string          `json:"id"`
+	Tool     string          `json:"tool"`
+	Input    json.RawMessage `json:"input"`
+}
+
+// Answer is the result of a [Call]. With Refused it was not done, and the rest is empty.
+type Answer struct {
+	Refused    string          `json:"refused,omitempty"`
+	Text       string          `json:"text,omitempty"`
+	IsError    bool            `json:"is_error,omitempty"`
+	Images     json.RawMessage `json:"images,omitempty"`
+	Structured json.RawMessage `json:"structured,omitempty"`
 }
 
 // Renewal asks for a longer lease of all tasks that a worker does for a session.
@@ -207,6 +270,7 @@ type EventKind string
 const (
 	Output EventKind = "output" // the data are the bytes at Offset
 	Note   EventKind = "note"   // Text is what the worker is doing, for people
+	Open   EventKind = "open"   // the workspace is there, see Ready
 	Ended  EventKind = "ended"
 )
 
@@ -217,6 +281,7 @@ type Event struct {
 	Instance string    `json:"instance"`
 	Offset   int64     `json:"offset,omitempty"`
 	Text     string    `json:"text,omitempty"`
+	Ready    *Ready    `json:"ready,omitempty"`
 	End      *End      `json:"end,omitempty"`
 }
 
@@ -248,6 +313,8 @@ const (
 
 	// FolderReady has the manifest of the folder as its data.
 	FolderReady CommandKind = "folder"
+	// Begin has the [Grant] of a command in a workspace as its data: the worker has not claimed it.
+	Begin CommandKind = "begin"
 )
 
 // Command is what a session tells the worker of a task.

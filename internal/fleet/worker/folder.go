@@ -12,15 +12,12 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
-// Folders of a worker in the state directory.
-const (
-	foldersName = "worker"
-	cacheName   = "repositories-"
-)
+// cacheName begins the name of the folder with what is kept of repositories.
+const cacheName = "repositories-"
 
 // cache keeps what the worker has of the repositories of a project.
 func (w *Worker) cache() *folder.Cache {
-	dir := filepath.Join(w.cfg.Home.Dir(), foldersName)
+	dir := w.cfg.Home.Workspaces()
 	_ = w.mkdir(dir) // without it, the cache says why it cannot be used
 	return &folder.Cache{Dir: filepath.Join(dir, cacheName+w.cfg.Project)}
 }
@@ -38,6 +35,14 @@ type place struct {
 	dir      string // in which it starts
 	top      string // of its own work tree; empty: it has none
 	manifest folder.Manifest
+}
+
+// root is the folder that nothing of the task leaves.
+func (p *place) root() string {
+	if p.top != "" {
+		return p.top
+	}
+	return p.dir
 }
 
 // unpack makes the folder of a task, once it is told what to make it of.

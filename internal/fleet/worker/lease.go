@@ -67,7 +67,8 @@ func (w *Worker) held() map[task.ID][]*claim {
 	return out
 }
 
-func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) {
+// renewOf asks a session for longer leases. It reports whether the session has answered, and all of them count.
+func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bool {
 	r := wire.Renewal{Worker: w.cfg.Name, Instance: w.instance}
 	limit := renewMost
 	for _, c := range held {
@@ -85,11 +86,12 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) {
 		&out,
 	); err != nil ||
 		len(out.Tasks) != len(held) {
-		return // the leases run on
+		return false // the leases run on
 	}
+	all := true
 	for i, l := range out.Tasks {
 		c := held[i]
-		if !l.Valid {
+		if all = all && l.Valid; !l.Valid {
 			c.drop(errTaken)
 			continue
 		}
@@ -99,6 +101,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) {
 		}
 		c.mu.Unlock()
 	}
+	return all
 }
 
 // listen does what sessions tell.
@@ -129,13 +132,13 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.told(m)
+		w.told(ctx, m)
 		_ = m.Ack()
 	}
 }
 
 // told does what one message says, if it is about a claim that the worker has.
-func (w *Worker) told(m jetstream.Msg) {
+func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 	var cmd wire.Command
 	data, err := wire.Decode(m.Data(), &cmd)
 	if err != nil {
@@ -146,18 +149,19 @@ func (w *Worker) told(m jetstream.Msg) {
 		w.Drain()
 		return
 	}
-	id := task.ID(last(m.Subject()))
+	session, id := task.ID(wire.Token(m.Subject(), 3)), task.ID(wire.Token(m.Subject(), 4))
+	if cmd.Kind == wire.Begin {
+		if err := w.began(ctx, session, id, cmd.Epoch, data); err != nil {
+			w.cfg.Log.Warn("a command cannot begin in its workspace", "task", id, "session", session, "error", err)
+		}
+		return
+	}
 	w.mu.Lock()
 	c := w.claims[id]
 	w.mu.Unlock()
-	if c == nil || c.epoch != cmd.Epoch {
+	if c == nil || c.session != session || c.epoch != cmd.Epoch {
 		return // of a claim that has ended
 	}
-	c.mu.Lock()
-	local := string(c.local)
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
-	defer cancel()
 	switch cmd.Kind {
 	case wire.Stop:
 		w.stop(c, cmd)
@@ -166,12 +170,12 @@ func (w *Worker) told(m jetstream.Msg) {
 		case c.folders <- data:
 		default: // it has been told already
 		}
-	case wire.Pause:
-		_, err = w.cfg.API.Pause(ctx, []string{local})
-	case wire.Resume:
-		_, err = w.cfg.API.Resume(ctx, control.ResumeRequest{Ref: local})
-	case wire.Type:
-		_, err = w.cfg.API.Send(ctx, control.SendRequest{Ref: local, Text: cmd.Text, Raw: true})
+	case wire.Pause, wire.Resume, wire.Type:
+		select {
+		case c.orders <- cmd:
+		default:
+			w.cfg.Log.Warn("a task does not take what it is told: too much waits", "command", cmd.Kind, "task", id)
+		}
 	case wire.Resend:
 		select {
 		case <-c.resend:
@@ -182,16 +186,30 @@ func (w *Worker) told(m jetstream.Msg) {
 		default:
 		}
 	}
-	if err != nil {
-		w.cfg.Log.Warn("a command of a session has failed", "command", cmd.Kind, "task", id, "error", err)
-	}
 }
 
-func last(subject string) string {
-	for i := len(subject) - 1; i >= 0; i-- {
-		if subject[i] == '.' {
-			return subject[i+1:]
+// obey does to a task what its session tells, until ctx ends.
+func (w *Worker) obey(ctx context.Context, c *claim, local string) {
+	for {
+		var cmd wire.Command
+		select {
+		case <-ctx.Done():
+			return
+		case cmd = <-c.orders:
+		}
+		one, cancel := context.WithTimeout(ctx, claimTime)
+		var err error
+		switch cmd.Kind {
+		case wire.Pause:
+			_, err = w.cfg.API.Pause(one, []string{local})
+		case wire.Resume:
+			_, err = w.cfg.API.Resume(one, control.ResumeRequest{Ref: local})
+		case wire.Type:
+			_, err = w.cfg.API.Send(one, control.SendRequest{Ref: local, Text: cmd.Text, Raw: true})
+		}
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.cfg.Log.Warn("a command of a session has failed", "command", cmd.Kind, "task", c.id, "error", err)
 		}
 	}
-	return subject
 }

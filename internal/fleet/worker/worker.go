@@ -24,6 +24,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
@@ -45,6 +46,9 @@ type Config struct {
 	Project string      // of the hub, whose tasks share what is kept of their repositories
 	Env     []string    // of tasks
 	Log     *slog.Logger
+
+	// Tools are those of a workspace: dir is where its agent works, top the copy that dir is in.
+	Tools func(ws wire.Workspace, dir, top string) []agent.Tool
 
 	// Pulse tells the keeper of the session to end what the worker does, should it not be told again
 	// within this time; 0: never. nil: a worker that stands still leaves its tasks at work.
@@ -80,13 +84,29 @@ type claim struct {
 	resend  chan int64  // capacity 1: output from there on is told again
 	free    func()      // gives the place back
 
-	mu      sync.Mutex
-	local   task.ID       // in the worker's session; guarded by mu
-	expires *time.Timer   // guarded by mu
-	early   *wire.Command // a stop that came before the start; guarded by mu
-	stops   sync.WaitGroup
-	receipt task.Receipt // of a stop; guarded by mu
-	ended   bool         // it has no place any more; guarded by mu
+	orders chan wire.Command // what is done to it, in order, once it has started
+	asked  chan struct{}     // closed when its end is asked for
+	ask    func()            // closes it
+
+	mu        sync.Mutex
+	local     task.ID       // in the worker's session; guarded by mu
+	expires   *time.Timer   // guarded by mu
+	early     *wire.Command // a stop that came before the start; guarded by mu
+	stops     sync.WaitGroup
+	receipt   task.Receipt // of a stop; guarded by mu
+	ended     bool         // it has no place any more; guarded by mu
+	workspace *workspace   // guarded by mu
+}
+
+// maxOrders limits what waits to be done to a task.
+const maxOrders = 64
+
+func newClaim(session, id task.ID, g wire.Grant) *claim {
+	c := &claim{session: session, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(),
+		drop: func(error) {}, free: func() {}, resend: make(chan int64, 1), folders: make(chan []byte, 1),
+		orders: make(chan wire.Command, maxOrders), asked: make(chan struct{})}
+	c.ask = sync.OnceFunc(func() { close(c.asked) })
+	return c
 }
 
 // Causes of the end of a claim.
@@ -131,12 +151,20 @@ func (w *Worker) Serve(ctx context.Context) error {
 	if err := w.before(ctx); err != nil {
 		return err
 	}
+	w.cache() // the sandbox shows its folder if that is there when the first command starts
 	loops, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
 	running.Go(func() { w.beat(loops) })
 	running.Go(func() { w.renew(loops) })
 	running.Go(func() { w.listen(loops) })
+	running.Go(func() {
+		for loops.Err() == nil {
+			if err := w.answerCalls(loops); err != nil {
+				pause(loops, pauseFailed)
+			}
+		}
+	})
 	for _, subject := range w.subjects() {
 		running.Go(func() { w.pull(loops, consumerName(subject), subject) })
 	}
@@ -281,8 +309,8 @@ func (w *Worker) About() wire.Worker {
 		c.mu.Lock()
 		ended := c.ended
 		c.mu.Unlock()
-		if ended {
-			continue // only its session has to hear of that
+		if ended || c.job.Inside != nil {
+			continue // only its session has to hear of that, or it belongs to a workspace
 		}
 		out.Tasks = append(out.Tasks, wire.Doing{Session: c.session, Task: c.id, Name: c.job.Name, Epoch: c.epoch,
 			Since: time.Since(c.since).Milliseconds()})
@@ -422,12 +450,11 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 
 // do does a task that was granted. free gives its place back when it has ended here.
 func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.Time, free func()) {
-	life, drop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer drop(nil)
-	c := &claim{session: o.Session, id: o.Task, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(), drop: drop,
-		resend: make(chan int64, 1), folders: make(chan []byte, 1), free: free}
-	c.expires = time.AfterFunc(time.Until(asked.Add(g.Lease)), func() { drop(errLease) })
-	defer c.expires.Stop()
+	c := newClaim(o.Session, o.Task, g)
+	c.free = free
+	life, end := c.live(ctx)
+	defer end()
+	c.expires.Reset(time.Until(asked.Add(g.Lease)))
 	w.mu.Lock()
 	old := w.claims[o.Task]
 	w.claims[o.Task] = c
@@ -437,36 +464,59 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 		old.drop(errTaken)
 	}
 	defer w.forget(c)
-	place, err := w.unpack(life, c)
-	if err != nil && life.Err() != nil {
-		return
+	p, err := w.unpack(life, c)
+	defer p.remove()
+	switch {
+	case err != nil && life.Err() != nil:
+	case err != nil:
+		w.failed(life, c, err)
+	case c.job.Workspace != nil:
+		w.keep(life, c, p)
+	default:
+		w.command(life, c, p)
 	}
-	defer place.remove()
-	var rec task.Record
-	if err == nil {
-		rec, err = w.start(life, c, place.dir)
+}
+
+// live is the life of a claim, which ends with its lease, or when it is dropped. The lease is not there yet.
+func (c *claim) live(ctx context.Context) (life context.Context, end func()) {
+	life, drop := context.WithCancelCause(context.WithoutCancel(ctx))
+	c.drop = drop
+	c.expires = time.AfterFunc(c.lease, func() { drop(errLease) })
+	return life, func() {
+		c.expires.Stop()
+		drop(nil)
 	}
+}
+
+// failed tells that a task could not be started.
+func (w *Worker) failed(ctx context.Context, c *claim, err error) {
+	w.end(ctx, c, 0, wire.End{
+		Status: task.Failed,
+		Cause:  &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart},
+		Error:  err.Error(),
+	})
+}
+
+// command runs a command in its place.
+func (w *Worker) command(life context.Context, c *claim, p *place) {
+	rec, err := w.start(life, c, p.dir)
 	if err != nil {
-		w.end(
-			life,
-			c,
-			0,
-			wire.End{
-				Status: task.Failed,
-				Cause:  &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart},
-				Error:  err.Error(),
-			},
-		)
+		w.failed(life, c, err)
 		return
 	}
-	w.pulse()          // the next renewal may be a second away
+	w.pulse() // the next renewal may be a second away
+	var obeying sync.WaitGroup
+	defer obeying.Wait()
+	over, done := context.WithCancel(life)
+	defer done()
+	obeying.Go(func() { w.obey(over, c, string(rec.ID)) })
 	defer w.cleanup(c) // whatever ends the claim, nothing of it is left running
 	size, err := w.follow(life, c, rec)
 	switch {
 	case err == nil:
 		e := w.ended(life, c, size)
-		place.collect(life, c, &e)
-		place.remove() // what was changed is on its way
+		p.collect(life, c, &e)
+		p.remove() // what was changed is on its way
 		w.end(life, c, size, e)
 	case life.Err() == nil: // the session must not wait for the lease
 		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
@@ -651,6 +701,7 @@ func (w *Worker) leave() {
 
 // stop stops the task of a claim.
 func (w *Worker) stop(c *claim, cmd wire.Command) {
+	c.ask()
 	c.mu.Lock()
 	local := c.local
 	if local == "" {

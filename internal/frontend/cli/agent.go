@@ -21,7 +21,9 @@ func (a *app) agentCommand() *cobra.Command {
 	var req control.AgentRequest
 	var name, settings, quote string
 	var asJSON bool
-	var detach bool
+	var detach, bare bool
+	var on string
+	var untracked []string
 	run := &cobra.Command{
 		Use:   "run TYPE PROMPT",
 		Short: "Run one agent and print its answer",
@@ -61,7 +63,8 @@ func (a *app) agentCommand() *cobra.Command {
 			if asJSON {
 				return usage("--json is for --quote=only", "leave it out, or see `drover inspect ID`")
 			}
-			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd}
+			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd, On: on, Untracked: untracked,
+				NoFolder: bare}
 			if req.Team != "" && (!detach || name == "") {
 				return usage(
 					"--team needs -d and --name",
@@ -88,6 +91,9 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil,
 		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
+	f.StringVar(&on, "on", "", "work at a worker on another machine: its name, a label, or auto; see `drover workers`")
+	f.StringArrayVar(&untracked, "untracked", nil, "with --on: files that travel though git does not track them, such as '*.env'")
+	f.BoolVar(&bare, "no-folder", false, "with --on: leave the folder here")
 	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")
 	f.StringVar(&quote, "quote", "", "first say what it will likely use, by earlier runs; only: and start nothing")
 	f.Lookup("quote").NoOptDefVal = "run"

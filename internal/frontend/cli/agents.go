@@ -181,6 +181,7 @@ type agentView struct {
 	Effort           string            `json:"effort,omitempty"`
 	Background       *bool             `json:"background,omitempty"`
 	Isolation        string            `json:"isolation,omitempty"`
+	On               string            `json:"on,omitempty"`
 	Sandbox          string            `json:"sandbox,omitempty"`
 	OnEnd            string            `json:"on_end,omitempty"`
 	Skills           []string          `json:"skills,omitempty"`
@@ -234,6 +235,7 @@ func viewOf(e catalog.Entry) agentView {
 		Effort:           e.Effort,
 		Background:       e.Background,
 		Isolation:        e.Isolation,
+		On:               e.On,
 		Sandbox:          e.Sandbox,
 		OnEnd:            e.OnEnd,
 		Skills:           e.Skills,
@@ -274,6 +276,7 @@ func (a *app) printAgent(out io.Writer, v agentView) error {
 	line("mode", modeOf(v.PermissionMode))
 	line("background", backgroundOf(v.Background))
 	line("isolation", v.Isolation)
+	line("on", v.On)
 	line("sandbox", v.Sandbox)
 	line("its tasks", v.OnEnd)
 	line("skills", strings.Join(v.Skills, ", "))

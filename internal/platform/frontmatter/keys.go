@@ -10,7 +10,7 @@ func AgentKeys() []string {
 		"effort", "permissionMode", "observer", "observerMessage", "hooks", "isolation", "color",
 		"target", "disable-model-invocation", "user-invocable", "user-invokable", "infer",
 		"mcp-servers", "metadata", "argument-hint", "agents", "handoffs", "mode", "hidden", "onEnd",
-		"budget", "sandbox", "acp",
+		"budget", "sandbox", "acp", "on",
 		"criticalSystemReminder_EXPERIMENTAL",
 		"github",
 	}

@@ -61,6 +61,9 @@ func (r Root) Todos(list string) string { return filepath.Join(r.dir, "todos", e
 // looked at.
 func (r Root) OutputsFile() string { return filepath.Join(r.dir, "outputs.json") }
 
+// Workspaces is the folder in which tasks of other machines work.
+func (r Root) Workspaces() string { return filepath.Join(r.dir, "worker") }
+
 // Worktrees is where isolated checkouts live.
 func (r Root) Worktrees() string { return filepath.Join(r.dir, "worktrees") }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -92,6 +93,7 @@ type Config struct {
 	Web     *webtool.Fetcher     // nil: no pages are fetched
 	Tools   []agent.Tool         // of the program that holds the session; shared by all agents
 	Remote  bool                 // there is a service for remote agents
+	Workers bool                 // there is a hub, and models may place agents at its workers
 	Window  func(model string) (int64, bool)
 	Sees    func(model string) bool // images; nil: all models do
 	Share   float64                 // share of the window at which a conversation is compacted
@@ -131,6 +133,7 @@ type Parts struct {
 	Space     *diskspace.Guard
 	Sandboxes *sandboxes.Sandboxes
 	Parking   *parking.Lot
+	Fleet     *placement.Fleet
 }
 
 // Set is the agents of one session. Its methods may be called by several goroutines.

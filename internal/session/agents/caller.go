@@ -2,6 +2,7 @@ package agents
 
 import (
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/task"
@@ -30,6 +31,8 @@ type Caller struct {
 	given    *given         // from the program that started the agent at the top; nil: nothing
 	live     *live          // of the main agent
 	teammate *teammate      // nil: it is not a teammate
+
+	workspace *placement.Workspace // at a worker, where its tools act; nil: on this machine
 }
 
 // folders are those in which its commands write.

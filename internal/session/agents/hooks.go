@@ -24,7 +24,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	b := hook.Base{
 		SessionID:      string(s.cfg.Session),
 		TranscriptPath: s.cfg.Place.Transcript(),
-		Cwd:            me.Cwd,
+		Cwd:            me.here(),
 		Project:        s.cfg.Project,
 		PermissionMode: func() string { return string(cmp.Or(me.Mode(), permission.Default)) },
 		Effort:         k.effort,

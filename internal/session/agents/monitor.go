@@ -21,7 +21,7 @@ import (
 // monitorTool is the tool Monitor of an agent with the given other tools.
 func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 	me, s := k.Me, k.s
-	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground {
+	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground || me.workspace != nil {
 		return nil
 	}
 	return []agent.Tool{

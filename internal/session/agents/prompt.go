@@ -15,16 +15,19 @@ import (
 // agent's own instructions. Its bytes are the same during the whole session, so that it stays a
 // cacheable prefix.
 func (s *Set) systemPrompt(def subagent.Definition, me Caller) string {
-	git := "no"
-	if _, err := os.Stat(filepath.Join(me.Cwd, ".git")); err == nil {
+	git, system := "no", goruntime.GOOS
+	if _, err := os.Stat(filepath.Join(me.Cwd, ".git")); err == nil || me.workspace != nil && me.workspace.Git {
 		git = "yes"
+	}
+	if me.workspace != nil {
+		system = me.workspace.System
 	}
 	text := fmt.Sprintf(
 		"%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
 		strings.TrimSpace(def.Prompt),
 		me.Cwd,
 		git,
-		goruntime.GOOS,
+		system,
 		s.cfg.Started.Format(time.DateOnly),
 	)
 	text += me.teammate.brief(s.leader(me))

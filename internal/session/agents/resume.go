@@ -37,10 +37,12 @@ func (s *Set) Relaunch(
 	if environment.Isolated(old) {
 		in.Isolation = environment.InWorktree
 	}
+	in.On = old.On
 	child, err := s.Resolve(in, me)
 	if err != nil {
 		return task.Record{}, nil, err
 	}
+	child.untracked, child.bare = in.Untracked, in.NoFolder
 	// As in its first run, whoever requests it.
 	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode))
 	child.join(old.Team, me)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
@@ -69,18 +68,21 @@ func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
 	background := c.Background && !s.cfg.Limits.NoBackground
-	bounded, err := rt.bounded(c.Line, c.Outside)
+	bounded, err := rt.bounded(c.Line, c.Outside || rt.workspace != nil)
 	if err != nil {
 		return shelltool.Outcome{}, &toolkit.Refusal{Text: err.Error()}
 	}
-	client := shell.Client{Env: bounded.Environ(shell.ChildEnv(rt.Env)), Fork: bounded.Fork}
-	w := s.Kinds.Command(client, shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY})
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
 	if spec.Description == "" {
 		spec.Description = work.FirstLine(c.Line, 80)
 	}
-	spec.Input, spec.Pool, spec.TTY, spec.Sandbox = w.Input, work.ShellPool, c.TTY, bounded.Held
+	spec.Pool, spec.TTY, spec.Sandbox = work.ShellPool, c.TTY, bounded.Held
+	w := rt.command(c, bounded)
+	spec.Input = w.Input
+	if rt.workspace != nil {
+		spec.On = rt.workspace.Worker()
+	}
 	if background || s.cfg.Limits.NoBackground {
 		spec.Timeout = c.Timeout
 	}
@@ -225,6 +227,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 		MaxTurns:       r.MaxTurns,
 		PermissionMode: r.PermissionMode,
 		Isolation:      r.Isolation,
+		On:             r.On,
 	}
 	rec, notes, err := rt.startOrResume(ctx, in, spec, r.Resume)
 	if err != nil {

@@ -43,9 +43,11 @@ func (s *Set) Launch(
 		return task.Record{}, nil, err
 	}
 	child.join(spec.Team, me)
+	child.untracked, child.bare = in.Untracked, in.NoFolder
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
+	in.On = child.on
 	w := s.work(child, in)
-	spec.Input, spec.Pool = w.Input, Pool
+	spec.Input, spec.Pool, spec.On = w.Input, Pool, child.on
 	spec.AgentType, spec.Mode, spec.Model, spec.Prompt = in.Type, string(child.Rules.Mode), in.Model, in.Prompt
 	if spec.Cwd == "" {
 		spec.Cwd = me.Cwd
@@ -122,7 +124,12 @@ type Child struct {
 	notes []string // about what it gets, for the user and the caller
 
 	isolation string // worktree, or empty
-	again     bool   // a further run
+
+	on        string   // a worker or a label, where it works; empty: where its caller does
+	untracked []string // patterns of files that travel there though they are not tracked
+	bare      bool     // no folder travels there
+
+	again bool // a further run
 
 	outside *acpagent.Agent // of another vendor; nil: it is one of ours
 }
@@ -141,6 +148,9 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 		return nil, err
 	}
 	c := &Child{s: s, Caller: me, def: def, isolation: isolation}
+	if err := c.at(cmp.Or(in.On, def.On), me); err != nil {
+		return nil, err
+	}
 	c.parent = me.ID
 	c.Host, c.teammate, c.live, c.Rules.Mode, c.quote = nil, nil, nil, me.Mode(), false
 	c.Depth = me.Depth + 1
@@ -235,6 +245,17 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			}
 		}()
 	}
+	text := ""
+	if c.on != "" {
+		if text, err = c.openWorkspace(ctx, h, &me); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				me.workspace.Undo()
+			}
+		}()
+	}
 	k, err := c.s.newEnvironment(me, c.def, place.AgentTranscript(rec.ID))
 	if err != nil {
 		return nil, err
@@ -299,8 +320,11 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	if c.outside != nil {
 		a.Cost = c.outside.Cost
 	}
-	if own != nil {
+	switch {
+	case own != nil:
 		k.place, a.Leave = own.Text, own.Leave
+	case c.on != "":
+		k.place, a.Leave = text, c.s.leaveWorkspace(rec.ID, me.workspace)
 	}
 	return a, nil
 }
@@ -346,6 +370,14 @@ func (me Caller) ModelName() string {
 // origin returns the folder to which relative names in the settings refer: for an isolated
 // agent, not its own.
 func (me Caller) origin() string { return cmp.Or(me.Rules.Base, me.Cwd) }
+
+// here is the folder on this machine in which the agent works, or would.
+func (me Caller) here() string {
+	if me.workspace != nil {
+		return me.origin()
+	}
+	return me.Cwd
+}
 
 // within makes a path of a file tool absolute and resolves its links.
 func (me Caller) within(path string) (string, bool) {

@@ -346,8 +346,12 @@ func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 			return c.assemble
 		}, in)
 	}
+	w := s.Kinds.Agent(c.assemble, in)
 	if c.teammate != nil {
-		return s.Kinds.Teammate(c.assemble, in)
+		w = s.Kinds.Teammate(c.assemble, in)
 	}
-	return s.Kinds.Agent(c.assemble, in)
+	if c.on != "" {
+		w.Driver = placed{w.Driver}
+	}
+	return w
 }

@@ -28,28 +28,28 @@ func (k *Environment) tools() []agent.Tool {
 		written = append(slices.Clip(dirs), s.cfg.Place.Reports())
 	}
 	may := func(path string) bool { return k.Gate().MayRead(path) }
-	all := []agent.Tool{
-		shelltool.New(
-			shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(), OutputLimit: s.cfg.Limits.OutputChars,
-				Sandbox: s.Sandboxes.On(me.sandbox)},
-		),
+	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(),
+		OutputLimit: s.cfg.Limits.OutputChars, Sandbox: s.Sandboxes.On(me.sandbox)}
+	if me.workspace != nil {
+		shells.TempDir = "" // a command there cannot write into a file of this machine
 	}
-	all = append(
-		all,
-		files.New(
-			files.Config{
-				Root:     me.Cwd,
-				Dirs:     written,
-				ReadDirs: append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.memoryDirs()...),
-				MayRead:  may,
-				MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
-			},
-		)...)
-	all = append(all, search.New(search.Config{Root: me.Cwd, Dirs: dirs, MayRead: may})...)
+	all := []agent.Tool{shelltool.New(shells)}
+	here := append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.memoryDirs()...)
+	onFiles := files.New(
+		files.Config{
+			Root:     me.Cwd,
+			Dirs:     written,
+			ReadDirs: here,
+			MayRead:  may,
+			MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
+		},
+	)
+	onFiles = append(onFiles, search.New(search.Config{Root: me.Cwd, Dirs: dirs, MayRead: may})...)
+	all = append(all, k.atWorkspace(onFiles, here)...)
 	all = append(
 		all,
 		tasktools.New(
-			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote,
+			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote, Workers: s.cfg.Workers,
 				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
@@ -85,7 +85,9 @@ func (k *Environment) tools() []agent.Tool {
 	}
 	all = append(all, s.cfg.Tools...)
 	all = append(all, k.board()...)
-	all = append(all, k.workflowTool(rt))
+	if me.workspace == nil { // steps of a workflow work in a folder of this machine
+		all = append(all, k.workflowTool(rt))
+	}
 	deepest := me.Depth >= s.cfg.Limits.Depth
 	return slices.DeleteFunc(all, func(t agent.Tool) bool {
 		name := t.Spec().Name

@@ -19,6 +19,8 @@ import (
 	"github.com/drover-dev/drover/internal/driver/workflow"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/steps"
@@ -69,17 +71,28 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		me.Cwd = a.Cwd
 		rec, _, err := f.s.Launch(
 			ctx,
-			subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation},
+			subagent.Input{Type: g.Type, Prompt: a.Text, Model: g.Model, MaxTurns: g.MaxTurns, Isolation: g.Isolation,
+				On: a.Step.On},
 			spec,
 			me,
 		)
 		return rec, err
 	}
 	var w builtin.Work
-	if a.Step.Workflow != nil {
+	switch {
+	case a.Step.Workflow != nil:
 		w = f.s.Kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
-	} else {
+	case a.Step.On != "":
+		w = f.s.Kinds.CommandAt(
+			placement.Want{
+				Job:    wire.Job{Description: spec.Description, Line: a.Step.Shell, Env: a.Vars, Sandbox: true},
+				Folder: a.Cwd,
+			},
+			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
+		)
+		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, work.ShellPool
+	default:
 		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{
 			Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox,
 		})

@@ -384,6 +384,11 @@ func (s *Sandboxes) Holds(name string) *task.Sandbox {
 	return &held
 }
 
+// Requires reports whether commands must not start without bounds. mode is as in [Wish].
+func (s *Sandboxes) Requires(mode Mode) bool {
+	return s != nil && Stricter(s.cfg.Mode, mode) == Required
+}
+
 // On reports whether commands are bounded. mode is as in [Wish].
 func (s *Sandboxes) On(mode Mode) bool {
 	return s != nil && Stricter(s.cfg.Mode, mode).rank() > 0

@@ -78,6 +78,9 @@ func (j Step) Call(id string) (c agent.Call, ok bool) {
 		if g.Isolation != "" {
 			in["isolation"] = g.Isolation
 		}
+		if j.On != "" {
+			in["on"] = j.On
+		}
 	default:
 		return c, false
 	}

@@ -39,6 +39,7 @@ type agentInput struct {
 	MaxTurns       int    `json:"max_turns,omitempty" input:"minimum=1,maximum=1000"`
 	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 	Isolation      string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
+	On             string `json:"on,omitempty" input:"unlisted"`
 	AgentType      string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type" input:"unlisted"`
 	Mode           string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode" input:"unlisted"`
 	TeamName       string `json:"team_name,omitempty"`
@@ -48,7 +49,7 @@ type agentInput struct {
 func (in agentInput) request() (AgentRequest, error) {
 	r := AgentRequest{
 		Description: excerpt.Line(in.Description, 200), Prompt: in.Prompt, Name: in.Name,
-		Model: in.Model, Resume: in.Resume, MaxTurns: in.MaxTurns, Isolation: in.Isolation, Team: in.TeamName,
+		Model: in.Model, Resume: in.Resume, MaxTurns: in.MaxTurns, Isolation: in.Isolation, On: in.On, Team: in.TeamName,
 	}
 	var err error
 	switch {
@@ -123,6 +124,12 @@ func newAgent(c Config) agent.Tool {
 		})
 		t.Description = soloPrompt
 		return toolkit.New(t)
+	}
+	if c.Workers && !c.Remote {
+		return toolkit.New(agentTool(func(ctx context.Context, call agent.Call, in workerInput) (agent.Output, error) {
+			in.agentInput.On = in.On
+			return c.start(ctx, call, in.agentInput)
+		}))
 	}
 	if c.Remote {
 		return toolkit.New(agentTool(func(ctx context.Context, call agent.Call, in remoteInput) (agent.Output, error) {

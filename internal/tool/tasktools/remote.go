@@ -16,6 +16,12 @@ type remoteInput struct {
 	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: the agent works on its own copy of the repository; remote: it works on another machine, without the files of this one, and in the background" input:"enum=worktree|remote"`
 }
 
+// workerInput is the same where agents can work at workers.
+type workerInput struct {
+	agentInput
+	On string `json:"on,omitempty" jsonschema:"A worker, a label, or auto: it works on another machine, on a copy of the folder, and its changes come back as a commit"`
+}
+
 // LaunchedRemote is the structured result of an agent that works elsewhere.
 type LaunchedRemote struct {
 	Status      string  `json:"status"` // remote_launched

@@ -48,6 +48,7 @@ type AgentRequest struct {
 	Background     bool
 	ToolUseID      string
 	Isolation      string // worktree, remote, or empty
+	On             string // a worker or a label; empty: as its definition says
 	Team           string // of a teammate called Name; empty: it is none
 }
 
@@ -67,6 +68,7 @@ type Config struct {
 	Tasks       Tasks
 	OutputLimit int  // code points of output shown to the model; 0: [excerpt.DefaultLimit]
 	Remote      bool // agents can work elsewhere
+	Workers     bool // agents can work at workers
 	Solo        bool // the caller sends no messages, so that it has no team
 }
 

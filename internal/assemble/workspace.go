@@ -1,0 +1,27 @@
+package assemble
+
+import (
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/tool/files"
+	"github.com/drover-dev/drover/internal/tool/search"
+)
+
+// WorkspaceTools are the file tools of an agent whose session is on another machine: they use files below
+// top only, and none that a rule of the session speaks of. dir is where relative paths begin.
+func WorkspaceTools(ws wire.Workspace, dir, top string) []agent.Tool {
+	rules := permission.Rules{Deny: ws.Deny, Ask: ws.Ask, Cwd: dir, Dirs: []string{top}, Base: ws.Base, Home: ws.Home,
+		Copies: permission.CopiesOf(ws.Of, dir, top), Filtered: true}
+	for _, c := range ws.Copies {
+		rules.Copies = append(rules.Copies, permission.Copy(c))
+	}
+	gate, _ := permission.New(rules) // the session has told its user what is wrong with a rule, which holds all the same
+	c := files.Config{
+		Root:    dir,
+		Dirs:    []string{top},
+		MayRead: gate.MayRead,
+		MayOpen: gate.MayOpen,
+	}
+	return append(files.New(c), search.New(search.Config{Root: dir, Dirs: []string{top}, MayRead: gate.MayRead})...)
+}
