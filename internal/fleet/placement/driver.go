@@ -15,8 +15,8 @@ type Want struct {
 	Job wire.Job
 	Tee io.Writer // gets the output too; nil: nobody does
 
-	// Folder is the checkout that travels with the task, absolute; empty: none does. Untracked are
-	// patterns of files that are not tracked and travel all the same.
+	// Folder is the folder of the task, absolute, whose checkout travels with it. Empty, or not in a checkout:
+	// none does. Untracked are patterns of files that are not tracked and travel all the same.
 	Folder    string
 	Untracked []string
 

@@ -14,14 +14,14 @@ import (
 // job is what the worker is granted.
 func (w *work) job() wire.Job {
 	j := w.want.Job
-	j.Folder = w.want.Folder != ""
+	j.Folder = w.repo != ""
 	return j
 }
 
 // sendFolder sends what the worker lacks of the folder, and what it is to make of it. Nothing is sent again that is
 // there: the manifest of a first attempt serves the others.
 func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
-	if w.want.Folder == "" {
+	if w.repo == "" {
 		return nil
 	}
 	w.say("sends the folder to worker " + w.book.Worker)

@@ -65,7 +65,7 @@ type work struct {
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
 
 	offer string           // that is open; empty: none
-	repo  string           // of the folder
+	repo  string           // of the folder; empty: no folder travels
 	has   []string         // commits of it that the worker has
 	sent  *folder.Manifest // the folder as it went there; nil: none did
 	base  int64            // of the output of the attempt
@@ -251,7 +251,7 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	}
 	if w.want.Folder != "" && w.repo == "" {
 		repo, err := folder.Identify(ctx, w.want.Folder)
-		if err != nil {
+		if err != nil && !errors.Is(err, folder.ErrNoGit) {
 			return &task.FailError{Reason: task.ReasonStart, Err: err}
 		}
 		w.repo = repo

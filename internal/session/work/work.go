@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,7 +123,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	if client.Tee != nil {
 		want.Tee = client.Tee.Stdout
 	}
-	if !r.NoFolder && inGit(r.Cwd) {
+	if !r.NoFolder {
 		want.Folder, want.Untracked = r.Cwd, r.Untracked
 	}
 	made := w.cfg.Kinds.CommandAt(
@@ -140,20 +139,6 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 	}
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, w.Banned(r, spec.Command)
-}
-
-// inGit reports whether a folder is in a checkout of git.
-func inGit(dir string) bool {
-	for {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return true
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return false
-		}
-		dir = up
-	}
 }
 
 func lookup(env []string, name string) (string, bool) {
