@@ -263,7 +263,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 		if !ok || !failed(err) || len(res.Left) > 0 || ctx.Err() != nil || len(rec.Attempts) >= rec.Retries {
 			return res, err
 		}
-		if err := retry(ctx, again, len(rec.Attempts), res); err != nil {
+		if err := task.NextAttempt(ctx, again, res); err != nil {
 			return task.Result{}, err
 		}
 		rec = h.Record()
@@ -275,34 +275,6 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 func failed(err error) bool {
 	var fail *task.FailError
 	return errors.As(err, &fail) && (fail.Reason == task.ReasonExit || fail.Reason == task.ReasonSignal)
-}
-
-// The wait after the first attempt, which doubles with each, and the longest one.
-const (
-	firstRetry = time.Second
-	lastRetry  = 5 * time.Minute
-)
-
-// retry waits before the next attempt of a command, of which some have failed before.
-func retry(ctx context.Context, h task.Retrier, before int, res task.Result) error {
-	pause := min(firstRetry<<before, lastRetry)
-	now := time.Now().UTC()
-	attempt := task.Attempt{EndTime: now, ExitCode: res.ExitCode, Signal: res.Signal, OutputBytes: h.Output().Size(),
-		Next: now.Add(pause)}
-	return h.Retry(ctx, attempt, func(ctx context.Context) error {
-		r := h.Record()
-		h.Progress(task.Progress{Message: fmt.Sprintf("attempt %d of %d at %s", len(r.Attempts)+1, r.Retries+1,
-			attempt.Next.Local().Format(time.TimeOnly))})
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			h.Progress(task.Progress{})
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
 }
 
 func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Command) (task.Result, error) {

@@ -201,9 +201,10 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		if r := w.h.Record(); !ok || w.want == nil || !repeats(err) || ctx.Err() != nil || len(r.Attempts) >= r.Retries {
 			return res, err
 		}
-		if err := w.retry(ctx, again, res); err != nil {
+		if err := task.NextAttempt(ctx, again, res); err != nil {
 			return task.Result{}, err
 		}
+		w.told = "" // as it left the progress
 	}
 }
 
@@ -213,35 +214,6 @@ func repeats(err error) bool {
 	var fail *task.FailError
 	return errors.As(err, &fail) &&
 		slices.Contains([]task.Reason{task.ReasonExit, task.ReasonSignal, reasonWorkerLost}, fail.Reason)
-}
-
-// firstRetry is the pause before the second attempt; it doubles up to lastRetry.
-const (
-	firstRetry = time.Second
-	lastRetry  = 5 * time.Minute
-)
-
-func (w *work) retry(ctx context.Context, h task.Retrier, res task.Result) error {
-	n := len(w.h.Record().Attempts)
-	pause := min(firstRetry<<n, lastRetry)
-	now := time.Now().UTC()
-	a := task.Attempt{
-		EndTime:     now,
-		ExitCode:    res.ExitCode,
-		Signal:      res.Signal,
-		OutputBytes: w.h.Output().Size(),
-		Next:        now.Add(pause),
-	}
-	return h.Retry(ctx, a, func(ctx context.Context) error {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
 }
 
 // place offers the task and returns when a worker has it.
