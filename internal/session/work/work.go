@@ -102,6 +102,12 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	if err := wire.CheckName("worker", r.On); err != nil {
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
+	if r.ByModel {
+		return refuse(
+			"a command that a model has chosen, at a worker: nothing here says which bounds hold there",
+			"leave out on",
+		)
+	}
 	if r.Shell.TTY && client.Tee != nil {
 		return refuse(
 			"a command with a terminal at a worker, in the foreground",
@@ -118,7 +124,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	}
 	want := placement.Want{
 		Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
-			TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox || r.ByModel, Env: env},
+			TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox, Env: env},
 	}
 	if client.Tee != nil {
 		want.Tee = client.Tee.Stdout
