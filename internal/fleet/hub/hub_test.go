@@ -216,3 +216,35 @@ func TestInvite(t *testing.T) {
 		t.Errorf("the project of an invited worker has no bucket of workers: %v", err)
 	}
 }
+
+// What the hub has of a folder is not sent again by the next session, and a worker has what it knows the digest of: it
+// cannot ask what else is there.
+func TestParts(t *testing.T) {
+	h, _ := open(t, "127.0.0.1:0")
+	const digest = "0000000000000000000000000000000000000000000000000000000000000001"
+	for _, there := range []bool{false, true} {
+		s, err := connect(t, join(t, h, "main", link.RoleSession), link.RoleSession, "s", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has, err := s.Parts().Has(t.Context(), digest); err != nil || has != there {
+			t.Errorf("the hub has the part: %t, %v, want %t", has, err, there)
+		}
+		if err := s.Parts().Put(t.Context(), digest, []byte("part")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := connect(t, join(t, h, "main", link.RoleWorker), link.RoleWorker, "one", key(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.Parts().Get(t.Context(), digest); err != nil || string(got) != "part" {
+		t.Errorf("the worker has %q, %v", got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	all := []byte(`{"subjects_filter":">"}`)
+	if m, err := w.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+wire.Parts, all); err == nil {
+		t.Errorf("the worker lists the parts of all: %s", m.Data)
+	}
+}

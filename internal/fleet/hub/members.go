@@ -196,7 +196,7 @@ func ofWorker(name string) *server.Permissions {
 			"$KV." + wire.Workers + "." + name,
 			"$KV." + wire.Parts + ".*",
 			"$JS.API.DIRECT.GET.KV_" + wire.Parts + ".>",
-			"$JS.API.STREAM.INFO.KV_" + wire.Parts, "$JS.API.STREAM.INFO.KV_" + wire.Workers,
+			"$JS.API.STREAM.INFO.KV_" + wire.Workers,
 			"$JS.API.DIRECT.GET.KV_" + wire.Workers + ".$KV." + wire.Workers + "." + name,
 			"$JS.API.CONSUMER.*." + wire.Offers + ".>", "$JS.API.CONSUMER.MSG.NEXT." + wire.Offers + ".*",
 			"$JS.ACK." + wire.Offers + ".>",

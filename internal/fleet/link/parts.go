@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -26,11 +27,29 @@ func (l *Link) Parts() folder.Store { return &parts{link: l, put: map[string]boo
 
 func partSubject(digest string) string { return "$KV." + wire.Parts + "." + digest }
 
-// Has asks nobody: what this process has not put is put again, which is no error.
-func (p *parts) Has(_ context.Context, digest string) (bool, error) {
+// Has asks the hub, if this is the link of a session: a worker must not, since who may ask for one part may list all.
+// Without an answer the part is put again, which is no error.
+func (p *parts) Has(ctx context.Context, digest string) (bool, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.put[digest], nil
+	known := p.put[digest]
+	p.mu.Unlock()
+	if known || p.link.o.Role == RoleWorker {
+		return known, nil
+	}
+	filter, err := json.Marshal(map[string]string{"subjects_filter": partSubject(digest)})
+	if err != nil {
+		return false, err
+	}
+	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+wire.Parts, filter)
+	var info struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	if err == nil {
+		err = json.Unmarshal(m.Data, &info)
+	}
+	return err == nil && info.State.Subjects[partSubject(digest)] > 0, nil
 }
 
 // Put publishes a part.
