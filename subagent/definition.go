@@ -228,6 +228,7 @@ type Input struct {
 	On             string   `json:"on,omitempty"`        // a worker or a label; empty: as the definition says
 	Untracked      []string `json:"untracked,omitempty"` // patterns of files that travel there though git does not track them
 	NoFolder       bool     `json:"no_folder,omitempty"` // nothing travels there
+	Sync           bool     `json:"sync,omitempty"`      // the files of a folder without git travel there
 }
 
 // decode reads an [Input] and refuses what cannot work.

@@ -23,7 +23,8 @@ func (s *Session) newFleet() *placement.Fleet {
 		}
 	}
 	f := placement.New(
-		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Task: s.sup.Get, Refused: s.refused},
+		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Place: s.cfg.Place,
+			Task: s.sup.Get, Refused: s.refused},
 	)
 	s.kinds.UseFleet(f)
 	return f

@@ -220,6 +220,9 @@ type StartRequest struct {
 	// the ref refs/drover/tasks/ID.
 	NoFolder  bool     `json:"no_folder,omitempty"`
 	Untracked []string `json:"untracked,omitempty"`
+	// Sync makes the files of the folder travel, which is not in a checkout of git. What is changed there comes back
+	// into a folder of the session, which the worktree of the record names.
+	Sync bool `json:"sync,omitempty"`
 
 	Schedule string `json:"-"` // that starts the task; set by the session itself
 }
@@ -263,6 +266,11 @@ func (r StartRequest) Check() error {
 		return &Error{Code: Invalid, Message: "variables do not travel with an agent", Fix: "leave them out: its commands have the environment of the worker"}
 	case r.On == "" && len(r.EnvNames) > 0:
 		return &Error{Code: Invalid, Message: "variables that travel, and no worker to travel to", Fix: "name one with on"}
+	case r.On == "" && (r.NoFolder || r.Sync || len(r.Untracked) > 0):
+		return &Error{Code: Invalid, Message: "what of the folder travels, and no worker to travel to", Fix: "name one with on"}
+	case r.Sync && (r.NoFolder || len(r.Untracked) > 0):
+		return &Error{Code: Invalid, Message: "sync, which sends all files of a folder, with no_folder or untracked",
+			Fix: "leave one of them out"}
 	case r.Timeout < 0:
 		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Plain says what travels of a folder that is not in a repository, or comes back of one. It is made
-// by [PackPlain] and [CollectPlain]. The names, sizes and digests of all files are in a list, which
+// by [PackPlain] and [Cache.CollectPlain]. The names, sizes and digests of all files are in a list, which
 // travels in parts of its own; other parts hold the content of the files, in the order of the list.
 type Plain struct {
 	V       int      `json:"v"`

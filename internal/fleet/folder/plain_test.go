@@ -84,7 +84,7 @@ func TestPlain(t *testing.T) {
 		t.Errorf("notes %q", p.Notes)
 	}
 
-	nothing, err := CollectPlain(t.Context(), dir, p, Limits{}, s)
+	nothing, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s)
 	must(t, err)
 	if !nothing.Empty() {
 		t.Errorf("nothing was changed: %+v", nothing)
@@ -97,7 +97,7 @@ func TestPlain(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(dir, "exact"), 0o755))
 	must(t, os.Remove(filepath.Join(dir, "dangling")))
 	write(t, dir, "dangling", "a file now\n")
-	r, err := CollectPlain(t.Context(), dir, p, Limits{}, s)
+	r, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s)
 	must(t, err)
 	into := filepath.Join(t.TempDir(), "back")
 	got, err := ReceivePlain(t.Context(), r, Limits{}, s, into)
@@ -184,7 +184,7 @@ func TestPlainNotes(t *testing.T) {
 		}
 	}
 	write(t, dir, "node_modules/z", "made there\n")
-	if r, err := CollectPlain(t.Context(), dir, p, Limits{}, s); err != nil || !r.Empty() {
+	if r, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s); err != nil || !r.Empty() {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

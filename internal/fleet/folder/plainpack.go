@@ -39,9 +39,10 @@ func PackPlain(ctx context.Context, dir string, c PlainChoice, s Store) (Plain, 
 }
 
 // CollectPlain packs what is other in a folder than in the manifest from which it was unpacked: new
-// and changed files, and the names of deleted ones. What is excluded there is excluded here.
-func CollectPlain(ctx context.Context, dir string, m Plain, l Limits, s Store) (Plain, error) {
-	before, err := m.list(ctx, l.orDefault(), s)
+// and changed files, and the names of deleted ones. What is excluded there is excluded here. The list
+// of the manifest is in the cache since [Cache.UnpackPlain], however long ago that was.
+func (c *Cache) CollectPlain(ctx context.Context, dir string, m Plain, l Limits, s Store) (Plain, error) {
+	before, err := m.list(ctx, l.orDefault(), kept{s, c})
 	var p Plain
 	if err == nil {
 		p, err = packPlain(ctx, dir, PlainChoice{Exclude: m.Exclude, Limits: l}, &before, s)

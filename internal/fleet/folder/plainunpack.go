@@ -35,7 +35,7 @@ type Change struct {
 	Notes   []string
 }
 
-// ReceivePlain writes what [CollectPlain] has packed to a new or empty folder, never over the one
+// ReceivePlain writes what [Cache.CollectPlain] has packed to a new or empty folder, never over the one
 // from which the task began.
 func ReceivePlain(ctx context.Context, p Plain, l Limits, s Store, dir string) (Change, error) {
 	t, err := lay(ctx, p, l.orDefault(), s, dir)

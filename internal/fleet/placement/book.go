@@ -19,8 +19,13 @@ type Book struct {
 	Over     bool   `json:"over,omitempty"` // the grant counts no more
 	Bytes    int64  `json:"-"`              // of output that has been taken
 
-	// Sent is what the worker's folder was made of, without its parts. Nil: it has none.
+	// Sending: the worker waits for its folder.
+	Sending bool `json:"sending,omitempty"`
+	// Sent is what the worker's folder was made of, without its parts. Nil: not of a checkout.
 	Sent *folder.Manifest `json:"folder,omitempty"`
+	// Plain: it was made of a folder without git.
+	Plain bool     `json:"plain,omitempty"`
+	Notes []string `json:"notes,omitempty"` // what of the folder did not travel, for people
 }
 
 const bookVersion = 1

@@ -16,9 +16,11 @@ type Want struct {
 	Tee io.Writer // gets the output too; nil: nobody does
 
 	// Folder is the folder of the task, absolute, whose checkout travels with it. Empty, or not in a checkout:
-	// none does. Untracked are patterns of files that are not tracked and travel all the same.
+	// none does. Untracked are patterns of files that are not tracked and travel all the same. Sync makes the files of
+	// the folder travel, which must not be in a checkout then.
 	Folder    string
 	Untracked []string
+	Sync      bool
 
 	In *Workspace // a command runs there, and brings no folder; nil: anywhere
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -36,6 +37,7 @@ type Config struct {
 	// Open connects to the hub.
 	Open  func(ctx context.Context) (*link.Link, error)
 	Lease time.Duration // 0: [DefaultLease]
+	Place home.Session  // whose folder takes what comes back of folders without git
 	// Task is a task of the session as it is now.
 	Task func(task.ID) (task.Record, bool)
 	// Refused keeps evidence of what a worker has told with an epoch that does not count.

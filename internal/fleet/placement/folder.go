@@ -3,42 +3,68 @@ package placement
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
+
+// identify finds out what of the folder travels.
+func (w *work) identify(ctx context.Context) error {
+	if w.want.Folder == "" || w.repo != "" || w.plain {
+		return nil
+	}
+	repo, err := folder.Identify(ctx, w.want.Folder)
+	switch {
+	case errors.Is(err, folder.ErrNoGit) && !w.want.Sync && w.want.Job.Workspace != nil:
+		return fmt.Errorf("%w (send its files with --sync, or leave it here with --no-folder)", err)
+	case errors.Is(err, folder.ErrNoGit):
+		w.plain = w.want.Sync
+	case err != nil:
+		return err
+	case w.want.Sync:
+		return fmt.Errorf("sync the folder %s: it is in a checkout of git, which travels by itself (leave --sync out)",
+			w.want.Folder)
+	default:
+		w.repo = repo
+	}
+	return nil
+}
 
 // job is what the worker is granted.
 func (w *work) job() wire.Job {
 	j := w.want.Job
-	j.Folder = w.repo != ""
+	j.Folder, j.Plain = w.repo != "" || w.plain, w.plain
 	return j
 }
 
-// sendFolder sends what the worker lacks of the folder, and what it is to make of it. Nothing is sent again that is
-// there: the manifest of a first attempt serves the others.
+// sendFolder sends what the hub and the worker lack of the folder, and what it is to make of it.
 func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
-	if w.repo == "" {
+	if w.repo == "" && !w.plain {
 		return nil
 	}
 	w.say("sends the folder to worker " + w.book.Worker)
-	m, err := folder.Pack(ctx, w.want.Folder, folder.Choice{Have: w.has, Untracked: w.want.Untracked}, l.Parts())
+	b := w.book
+	data, err := w.pack(ctx, l, &b)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("send the folder: %w", err)
+	msg, err := wire.Encode(wire.Command{Kind: wire.FolderReady, Epoch: b.Epoch}, data)
+	if err == nil {
+		err = l.Publish(ctx, wire.CommandTo(b.Worker, w.rec.Session, w.id), "", msg)
 	}
-	// The next host takes the changes in, should this one die: it needs no parts for that.
-	m.Parts, m.Notes = nil, nil
-	w.sent = &m
-	b := w.book
-	b.Sent = w.sent
-	state, err := b.encode()
+	var state []byte
+	if err == nil {
+		b.Sending = false // not before: the next host could not tell that the worker waits
+		state, err = b.encode()
+	}
 	if err == nil {
 		err = w.h.Checkpoint(ctx, state)
 	}
@@ -46,14 +72,28 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 		return fmt.Errorf("send the folder: %w", err)
 	}
 	w.set(b)
-	msg, err := wire.Encode(wire.Command{Kind: wire.FolderReady, Epoch: w.book.Epoch}, data)
-	if err == nil {
-		err = l.Publish(ctx, wire.CommandTo(w.book.Worker, w.rec.Session, w.id), "", msg)
-	}
-	if err != nil {
-		return fmt.Errorf("send the folder: %w", err)
-	}
 	return nil
+}
+
+// pack sends the parts of the folder and returns its manifest. It notes in the book what the next host needs to take
+// the changes in, should this one die.
+func (w *work) pack(ctx context.Context, l *link.Link, b *Book) ([]byte, error) {
+	if w.plain {
+		p, err := folder.PackPlain(ctx, w.want.Folder, folder.PlainChoice{}, l.Parts())
+		if err != nil {
+			return nil, err
+		}
+		b.Sent, b.Plain, b.Notes = nil, true, p.Notes
+		return json.Marshal(p)
+	}
+	m, err := folder.Pack(ctx, w.want.Folder, folder.Choice{Have: w.has, Untracked: w.want.Untracked}, l.Parts())
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(m)
+	m.Parts, m.Notes, b.Notes = nil, nil, m.Notes
+	b.Sent, b.Plain = &m, false
+	return data, err
 }
 
 // abandon ends a task whose folder cannot be sent.
@@ -66,34 +106,122 @@ func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Resul
 	return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: why}
 }
 
-// leave takes what the task has changed into a ref of the repository, and never into its work tree.
+// leave takes in what the task has changed, and never into its folder.
 func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Worktree {
-	if w.sent == nil {
+	b := w.book
+	if b.Sent == nil && !b.Plain {
 		return nil
 	}
 	return func(ctx context.Context) *task.Worktree {
-		lost := func(why string) *task.Worktree {
-			return &task.Worktree{
-				Text: fmt.Sprintf("What the task has changed at worker %s did not come back: %s", w.book.Worker, why),
+		var t *task.Worktree
+		err := errors.New(e.Folder)
+		switch {
+		case e.Folder != "" || len(e.Return) == 0:
+		case b.Plain:
+			t, err = w.leavePlain(ctx, l, e.Return)
+		default:
+			t, err = w.leaveRef(ctx, l, *b.Sent, e.Return)
+		}
+		if err != nil {
+			t = &task.Worktree{
+				Text: fmt.Sprintf("What the task has changed at worker %s did not come back: %v", b.Worker, err),
 			}
 		}
-		if e.Folder != "" || len(e.Return) == 0 {
-			return lost(e.Folder)
+		if len(b.Notes) > 0 {
+			t.Text += " Of what did not travel there: " + excerpt.Line(strings.Join(b.Notes, "; "), maxNotes)
 		}
-		r, err := folder.ReadReturn(e.Return, folder.Limits{})
-		if err != nil {
-			return lost(err.Error())
-		}
-		ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
-		got, err := folder.Receive(ctx, w.rec.Cwd, *w.sent, r, ref, folder.Limits{}, l.Parts())
-		switch {
-		case err != nil:
-			return lost(err.Error())
-		case got.Ref == "":
-			return &task.Worktree{Removed: true, Text: "The task has changed no file."}
-		}
-		return &task.Worktree{Rescue: got.Ref, Removed: true, Text: fmt.Sprintf(
-			"The task has changed %d files (+%d -%d): see `git diff %.12s %s`, take them by `git cherry-pick %s`.",
-			got.Files, got.Added, got.Removed, got.Base, got.Ref, got.Ref)}
+		return t
 	}
 }
+
+// maxNotes limits the text about what did not travel, in characters.
+const maxNotes = 400
+
+// nothing is what is left of a task that has changed nothing.
+func nothing() *task.Worktree {
+	return &task.Worktree{Removed: true, Text: "The task has changed no file."}
+}
+
+// leaveRef takes the changes of a checkout into a ref of its repository.
+func (w *work) leaveRef(
+	ctx context.Context, l *link.Link, sent folder.Manifest, back []byte,
+) (*task.Worktree, error) {
+	r, err := folder.ReadReturn(back, folder.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
+	got, err := folder.Receive(ctx, w.rec.Cwd, sent, r, ref, folder.Limits{}, l.Parts())
+	if err != nil {
+		return nil, err
+	}
+	if got.Ref == "" {
+		return nothing(), nil
+	}
+	return &task.Worktree{Rescue: got.Ref, Removed: true, Text: fmt.Sprintf(
+		"The task has changed %d files (+%d -%d): see `git diff %.12s %s`, take them by `git cherry-pick %s`.",
+		got.Files, got.Added, got.Removed, got.Base, got.Ref, got.Ref)}, nil
+}
+
+// Names in the folder of what came back of a folder without git.
+const (
+	filesName   = "files"   // new and changed ones
+	deletedName = "deleted" // names, each ended with a NUL
+)
+
+// leavePlain takes the changes of a folder without git into a folder of the session. That is there as a whole or not
+// at all: a host that died meanwhile has left one of another name, which is begun anew.
+func (w *work) leavePlain(ctx context.Context, l *link.Link, back []byte) (*task.Worktree, error) {
+	p, err := folder.ReadPlain(back, folder.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	if p.Empty() {
+		return nothing(), nil
+	}
+	place := w.f.cfg.Place
+	dir, err := place.Returned(w.id)
+	if err != nil {
+		return nil, err
+	}
+	half := dir + ".part"
+	for _, old := range []string{half, dir} {
+		if err := place.Below().RemoveAll(old); err != nil {
+			return nil, err
+		}
+	}
+	if err := place.Below().Mkdir(half); err != nil {
+		return nil, err
+	}
+	got, err := folder.ReceivePlain(ctx, p, folder.Limits{}, l.Parts(), filepath.Join(half, filesName))
+	if err == nil && len(got.Deleted) > 0 {
+		names := []byte(strings.Join(got.Deleted, "\x00") + "\x00")
+		err = home.WriteBelow(place.Below(), filepath.Join(half, deletedName), names)
+	}
+	if err == nil {
+		err = place.Below().Rename(half, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, place.Below().RemoveAll(half))
+	}
+	return &task.Worktree{Path: dir, Text: w.taken(dir, got)}, nil
+}
+
+// taken says what came back of a folder without git, and how it is taken.
+func (w *work) taken(dir string, c folder.Change) string {
+	text := fmt.Sprintf("The task has changed %d files and deleted %d.", len(c.Files), len(c.Deleted))
+	if len(c.Files) > 0 {
+		text += fmt.Sprintf(" Take the changed ones by `cp -a %s %s`.", quote(filepath.Join(dir, filesName)+"/."), quote(w.rec.Cwd))
+	}
+	if len(c.Deleted) > 0 {
+		text += fmt.Sprintf(" Remove the deleted ones by `cd %s && xargs -0 rm -f -- <%s`.", quote(w.rec.Cwd),
+			quote(filepath.Join(dir, deletedName)))
+	}
+	if len(c.Notes) > 0 {
+		text += " Of what did not come back: " + excerpt.Line(strings.Join(c.Notes, "; "), maxNotes)
+	}
+	return text
+}
+
+// quote is a word of a shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
@@ -64,12 +63,12 @@ type work struct {
 	book    Book      // guarded by mu; changed by the one goroutine
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
 
-	offer string           // that is open; empty: none
-	repo  string           // of the folder; empty: no folder travels
-	has   []string         // commits of it that the worker has
-	sent  *folder.Manifest // the folder as it went there; nil: none did
-	base  int64            // of the output of the attempt
-	told  string           // for people
+	offer string   // that is open; empty: none
+	repo  string   // of the checkout that travels; empty: none does
+	plain bool     // a folder without git travels
+	has   []string // commits of the checkout that the worker has
+	base  int64    // of the output of the attempt
+	told  string   // for people
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
@@ -175,12 +174,14 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		}
 		b.Bytes = w.h.Output().Size()
 		w.set(b)
-		w.sent = b.Sent
 		w.renewal = time.Now()
 	}
 	l, err := w.connect(ctx)
 	if err != nil {
 		return task.Result{}, err
+	}
+	if taken && w.book.Sending {
+		return w.abandon(ctx, l, errors.New("the host of the session died while it sent the folder"))
 	}
 	for {
 		if !taken {
@@ -221,12 +222,8 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	if err := wire.CheckName("worker", w.rec.On); err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
-	if w.want.Folder != "" && w.repo == "" {
-		repo, err := folder.Identify(ctx, w.want.Folder)
-		if err != nil && !errors.Is(err, folder.ErrNoGit) {
-			return &task.FailError{Reason: task.ReasonStart, Err: err}
-		}
-		w.repo = repo
+	if err := w.identify(ctx); err != nil {
+		return &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	w.offer, w.base = rand.Text(), w.h.Output().Size()
 	defer func() { w.offer = "" }()
@@ -320,6 +317,7 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 	}
 	w.has = c.Has
 	if fresh {
+		b.Sending = w.repo != "" || w.plain
 		if err := w.record(ctx, b); err != nil {
 			return false, err
 		}

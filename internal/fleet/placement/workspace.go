@@ -116,7 +116,7 @@ func (ws *Workspace) Leave(ctx context.Context) *task.Worktree {
 	if ws.res.Leave != nil {
 		return ws.res.Leave(ctx)
 	}
-	if ws.w.sent == nil {
+	if ws.w.repo == "" && !ws.w.plain {
 		return nil
 	}
 	return &task.Worktree{Text: fmt.Sprintf("What the agent has changed at worker %s did not come back: %v",

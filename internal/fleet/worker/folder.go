@@ -35,6 +35,7 @@ type place struct {
 	dir      string // in which it starts
 	top      string // of its own work tree; empty: it has none
 	manifest folder.Manifest
+	plain    folder.Plain // of a folder without git, instead of the manifest
 }
 
 // root is the folder that nothing of the task leaves.
@@ -57,11 +58,15 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	case <-ctx.Done():
 		return p, context.Cause(ctx)
 	}
-	m, err := folder.ReadManifest(data, folder.Limits{})
+	var err error
+	if c.job.Plain {
+		p.plain, err = folder.ReadPlain(data, folder.Limits{})
+	} else {
+		p.manifest, err = folder.ReadManifest(data, folder.Limits{})
+	}
 	if err != nil {
 		return p, err
 	}
-	p.manifest = m
 	if err := w.tell(
 		ctx,
 		c,
@@ -72,7 +77,12 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	}
 	cache := w.cache()
 	p.top = filepath.Join(filepath.Dir(cache.Dir), fmt.Sprintf("%s-%d-%.8s", c.id, c.epoch, w.instance))
-	if p.dir, err = cache.Unpack(ctx, m, folder.Limits{}, w.cfg.Link.Parts(), p.top); err != nil {
+	if c.job.Plain {
+		p.dir, err = p.top, cache.UnpackPlain(ctx, p.plain, folder.Limits{}, w.cfg.Link.Parts(), p.top)
+	} else {
+		p.dir, err = cache.Unpack(ctx, p.manifest, folder.Limits{}, w.cfg.Link.Parts(), p.top)
+	}
+	if err != nil {
 		return p, err
 	}
 	return p, w.tell(ctx, c, wire.Event{Kind: wire.Note}, nil)
@@ -83,16 +93,17 @@ func (p *place) collect(ctx context.Context, c *claim, e *wire.End) {
 	if p.top == "" {
 		return
 	}
-	r, err := p.w.cache().Collect(
-		ctx,
-		p.top,
-		p.manifest,
-		folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name},
-		folder.Limits{},
-		p.w.cfg.Link.Parts(),
-	)
+	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
+	var back any
+	var err error
+	if c.job.Plain {
+		back, err = cache.CollectPlain(ctx, p.top, p.plain, folder.Limits{}, parts)
+	} else {
+		end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
+		back, err = cache.Collect(ctx, p.top, p.manifest, end, folder.Limits{}, parts)
+	}
 	if err == nil {
-		e.Return, err = json.Marshal(r)
+		e.Return, err = json.Marshal(back)
 	}
 	if err != nil {
 		e.Folder = err.Error()

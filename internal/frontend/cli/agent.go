@@ -21,7 +21,7 @@ func (a *app) agentCommand() *cobra.Command {
 	var req control.AgentRequest
 	var name, settings, quote string
 	var asJSON bool
-	var detach, bare bool
+	var detach, bare, sync bool
 	var on string
 	var untracked []string
 	run := &cobra.Command{
@@ -64,7 +64,7 @@ func (a *app) agentCommand() *cobra.Command {
 				return usage("--json is for --quote=only", "leave it out, or see `drover inspect ID`")
 			}
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd, On: on, Untracked: untracked,
-				NoFolder: bare}
+				NoFolder: bare, Sync: sync}
 			if req.Team != "" && (!detach || name == "") {
 				return usage(
 					"--team needs -d and --name",
@@ -94,6 +94,7 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringVar(&on, "on", "", "work at a worker on another machine: its name, a label, or auto; see `drover workers`")
 	f.StringArrayVar(&untracked, "untracked", nil, "with --on: files that travel though git does not track them, such as '*.env'")
 	f.BoolVar(&bare, "no-folder", false, "with --on: leave the folder here")
+	f.BoolVar(&sync, "sync", false, "with --on: send the files of a folder without git")
 	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")
 	f.StringVar(&quote, "quote", "", "first say what it will likely use, by earlier runs; only: and start nothing")
 	f.Lookup("quote").NoOptDefVal = "run"

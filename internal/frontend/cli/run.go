@@ -53,7 +53,9 @@ With --on a worker on another machine runs the command: the one of that name, on
 label, or with "auto" any. It has the environment of the worker, and of yours only the
 variables that --env names. A checkout of git travels with it: the commit, what is not
 committed, and untracked files by --untracked. What the command changes comes back as the
-commit refs/drover/tasks/ID, and not into your files. See "drover hub".
+commit refs/drover/tasks/ID, and not into your files. Of a folder in no checkout nothing travels,
+or with --sync all its files; what the command changes then comes back into a folder of the
+session, which is named at the end. See "drover hub".
 
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
@@ -76,10 +78,11 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 	env := f.StringSlice("env", nil, "with --on: name of a variable whose value travels there")
 	bare := f.Bool("no-folder", false, "with --on: leave the folder here; the command starts in the folder of the worker")
 	untracked := f.StringSlice("untracked", nil, "with --on: pattern of untracked files that travel with the folder")
+	sync := f.Bool("sync", false, "with --on: send all files of this folder, which is in no checkout of git, and bring back what is changed")
 	asJSON := f.Bool("json", false, "print the task as JSON")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		model := control.StartRequest{Name: *name, Keep: *keep, Env: a.Env, Cwd: a.Cwd,
-			On: *on, EnvNames: *env, NoFolder: *bare, Untracked: *untracked}
+			On: *on, EnvNames: *env, NoFolder: *bare, Untracked: *untracked, Sync: *sync}
 		if f.Changed("timeout") {
 			var err error
 			if model.Timeout, err = duration("--timeout", *timeout, 1e6); err != nil {
@@ -98,8 +101,10 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			return usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
 		case f.Changed("batch") && *retries != 0:
 			return usage("--retry and --batch are mutually exclusive", "set retry in the JSON objects of the batch")
-		case (len(*env) > 0 || *bare || len(*untracked) > 0) && *on == "":
-			return usage("--env, --no-folder and --untracked need --on: a command here has your environment and folder", "leave them out")
+		case (len(*env) > 0 || *bare || *sync || len(*untracked) > 0) && *on == "":
+			return usage("--env, --no-folder, --sync and --untracked need --on: a command here has your environment and folder", "leave them out")
+		case *sync && (*bare || len(*untracked) > 0):
+			return usage("--sync and --no-folder or --untracked are mutually exclusive", "--sync sends all files of the folder")
 		case *retries < 0 || *retries > task.MaxRetries:
 			return usage(fmt.Sprintf("--retry is %d", *retries), fmt.Sprintf("give a number from 0 to %d", task.MaxRetries))
 		case *retries > 0 && (*keep || *terminal):

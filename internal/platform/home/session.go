@@ -1,7 +1,9 @@
 package home
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -64,6 +66,16 @@ func (s Session) ExitFile(id task.ID) string { return s.tasks(id, ".exit") }
 
 // KeysFile is the pipe through which is typed into the terminal of a command.
 func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
+
+// Returned is the folder for what a task at a worker has changed in its copy of a folder without git. The folder in
+// which it is exists then.
+func (s Session) Returned(id task.ID) (string, error) {
+	dir := filepath.Join(s.dir, "returned")
+	if err := s.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make folder for what comes back: %w", err)
+	}
+	return filepath.Join(dir, element(string(id))), nil
+}
 
 // HookOutputs is the directory of what hooks have printed that was too long for the
 // memory. It is there only if some have.

@@ -31,7 +31,7 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation,
-		On: r.On, Untracked: r.Untracked, NoFolder: r.NoFolder}
+		On: r.On, Untracked: r.Untracked, NoFolder: r.NoFolder, Sync: r.Sync}
 	if r.Agent.Team != "" {
 		spec.Team = &task.Team{Name: r.Name, Team: r.Agent.Team}
 	}

@@ -42,7 +42,7 @@ func (s *Set) Relaunch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	child.untracked, child.bare = in.Untracked, in.NoFolder
+	child.travels(in)
 	// As in its first run, whoever requests it.
 	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode))
 	child.join(old.Team, me)

@@ -43,7 +43,7 @@ func (s *Set) Launch(
 		return task.Record{}, nil, err
 	}
 	child.join(spec.Team, me)
-	child.untracked, child.bare = in.Untracked, in.NoFolder
+	child.travels(in)
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
 	in.On = child.on
 	w := s.work(child, in)
@@ -128,6 +128,7 @@ type Child struct {
 	on        string   // a worker or a label, where it works; empty: where its caller does
 	untracked []string // patterns of files that travel there though they are not tracked
 	bare      bool     // no folder travels there
+	sync      bool     // the files of a folder without git travel there
 
 	again bool // a further run
 

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -54,13 +55,16 @@ func (c *Child) at(on string, me Caller) error {
 	return nil
 }
 
+// travels keeps what of the folder is to travel.
+func (c *Child) travels(in subagent.Input) { c.untracked, c.bare, c.sync = in.Untracked, in.NoFolder, in.Sync }
+
 // openWorkspace has a worker keep a copy of the folder for the agent, and moves its place there. The text
 // tells the agent.
 func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (text string, err error) {
 	rules := me.Rules
 	want := placement.Want{Job: wire.Job{Name: h.Record().Name, Description: h.Record().Description,
 		Workspace: &wire.Workspace{Deny: rules.Deny, Ask: rules.Ask, Of: me.Cwd, Base: me.origin(), Home: rules.Home}},
-		Untracked: c.untracked}
+		Untracked: c.untracked, Sync: c.sync}
 	for _, one := range rules.Copies {
 		want.Job.Workspace.Copies = append(want.Job.Workspace.Copies, wire.Copy(one))
 	}
@@ -81,7 +85,7 @@ func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (tex
 			ws.Worker(), ws.Dir), nil
 	}
 	return fmt.Sprintf("You work on another machine, the worker %s, in a copy of %s: %s. Your commands and file tools act there. "+
-		"What you change comes back as a commit when you are done, so do not copy files yourself.", ws.Worker(), of, ws.Dir), nil
+		"What you change comes back when you are done, so do not copy files yourself.", ws.Worker(), of, ws.Dir), nil
 }
 
 // leaveWorkspace gives up the workspace of an agent, and tells where its work is.

@@ -130,7 +130,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		want.Tee = client.Tee.Stdout
 	}
 	if !r.NoFolder {
-		want.Folder, want.Untracked = r.Cwd, r.Untracked
+		want.Folder, want.Untracked, want.Sync = r.Cwd, r.Untracked, r.Sync
 	}
 	made := w.cfg.Kinds.CommandAt(
 		want,
