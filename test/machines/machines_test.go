@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -363,6 +364,80 @@ func TestHostKilledFolder(t *testing.T) {
 	}
 }
 
+// A worker that is killed while it receives a folder leaves nothing that is half made, at either end.
+func TestWorkerKilledInTransfer(t *testing.T) {
+	w := open(t)
+	big := make([]byte, 24<<20)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(big); err != nil {
+		t.Fatal(err)
+	}
+	w.File("big", string(big), 0o600)
+	w.File("small", "one\n", 0o600)
+	w.link.after(10 << 20)
+	id := w.Good("run", "--on", "far", "--sync", "-d", "--retry", "1", "--name", "moved", "--",
+		"cmp big big && echo two >small && echo new >made")
+	half := func() []string {
+		found, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*", id+"-*", "*"))
+		w.Must(err)
+		return found
+	}
+	w.Until("half of the folder", func() bool { return len(half()) > 0 })
+	w.Must(w.worker.Cmd.Process.Kill())
+	<-w.worker.Ended()
+	if len(half()) == 0 {
+		t.Fatal("nothing was left to be removed: the worker was not in the transfer")
+	}
+	w.Until("the end of the first attempt", func() bool { return len(w.record(id).Attempts) == 1 })
+	if got := w.record(id).Worktree; got != nil {
+		t.Errorf("something has come back of it: %+v", got)
+	}
+	w.link.mend()
+	w.startWorker()
+	r := w.ended(id)
+	if r.Status != task.Completed || r.Worktree == nil || r.Worktree.Path == "" {
+		t.Fatalf("it ended as %s, %+v, %s, worktree %+v", r.Status, r.Cause, r.Error, r.Worktree)
+	}
+	for name, want := range map[string]string{"small": "two\n", "made": "new\n"} {
+		if got, err := os.ReadFile(filepath.Join(r.Worktree.Path, "files", name)); err != nil || string(got) != want {
+			t.Errorf("%s has come back as %q, %v", name, got, err)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(w.Dir, "small")); err != nil || string(got) != "one\n" {
+		t.Errorf("the file at home is %q, %v", got, err)
+	}
+	if left := half(); len(left) > 0 {
+		t.Errorf("left at the worker: %q", left)
+	}
+	w.once()
+}
+
+// The next host takes in what a kept task has changed of a folder without git.
+func TestHostKilledSync(t *testing.T) {
+	w := open(t)
+	w.Settings(`{"workers": {"lease": "60s"}}`)
+	w.File("kept", "one\n", 0o600)
+	id := w.Good("run", "--on", "far", "--sync", "--keep", "--name", "plain", "--",
+		fmt.Sprintf("echo begun; while [ ! -e %s/go-plain ]; do sleep 0.02; done; rm kept; echo two >made", w.Dir))
+	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	for _, h := range w.Of("host") {
+		if h.Task == "" {
+			w.Must(syscall.Kill(h.PID, syscall.SIGKILL))
+		}
+	}
+	w.Until("the next host", func() bool { return w.Run("run", "-d", "--", "true").Code() == 0 })
+	w.letGo("plain")
+	r := w.ended(id)
+	if r.Status != task.Completed || r.Worktree == nil || r.Worktree.Path == "" {
+		t.Fatalf("it ended as %s, %+v, worktree %+v", r.Status, r.Cause, r.Worktree)
+	}
+	if got, err := os.ReadFile(filepath.Join(r.Worktree.Path, "deleted")); err != nil || string(got) != "kept\x00" {
+		t.Errorf("deleted %q, %v", got, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(r.Worktree.Path, "files", "made")); err != nil || string(got) != "two\n" {
+		t.Errorf("made %q, %v", got, err)
+	}
+}
+
 // link is a port that passes bytes to another one, until it is cut.
 type link struct {
 	listener net.Listener
@@ -371,6 +446,7 @@ type link struct {
 	mu    sync.Mutex
 	open  map[net.Conn]bool // guarded by mu
 	held  [2]chan struct{}  // to the hub, from the hub; closed: it passes; guarded by mu
+	left  int               // bytes from the hub that pass before it is cut; 0: all; guarded by mu
 	flows sync.WaitGroup
 }
 
@@ -430,6 +506,12 @@ func (k *link) pass(to, from net.Conn, way int) {
 	for {
 		n, err := from.Read(buf)
 		k.mu.Lock()
+		if way == 1 && k.left > 0 {
+			if k.left -= n; k.left <= 0 {
+				k.left = 0
+				k.held = [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+			}
+		}
 		held := k.held[way]
 		k.mu.Unlock()
 		<-held
@@ -455,9 +537,17 @@ func (k *link) cut(to, from bool) {
 	}
 }
 
+// after cuts both directions when so many more bytes have come from the hub.
+func (k *link) after(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.left = n
+}
+
 func (k *link) mend() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.left = 0
 	for _, c := range k.held {
 		select {
 		case <-c:

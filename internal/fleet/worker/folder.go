@@ -6,14 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// cacheName begins the name of the folder with what is kept of repositories.
-const cacheName = "repositories-"
+// Folders of workers in the state directory.
+const (
+	cacheName = "repositories-"
+	tasksName = "tasks-" // of the tasks of one worker; locked while it lives
+)
 
 // cache keeps what the worker has of the repositories of a project.
 func (w *Worker) cache() *folder.Cache {
@@ -27,6 +33,78 @@ func (w *Worker) mkdir(dir string) error {
 		return err
 	}
 	return nil
+}
+
+// tasksDir is where the folders of this worker's tasks are.
+func (w *Worker) tasksDir() string {
+	return filepath.Join(w.cfg.Home.Workspaces(), fmt.Sprintf("%s%.8s", tasksName, w.instance))
+}
+
+// settle makes the folder for the folders of tasks, and removes those of workers that were killed. leave removes it.
+func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
+	dir := w.tasksDir()
+	if err := w.mkdir(filepath.Dir(dir)); err != nil {
+		return nil, fmt.Errorf("make folder for tasks: %w", err)
+	}
+	names, err := w.cfg.Home.Below().Names(filepath.Dir(dir))
+	if err != nil {
+		return nil, fmt.Errorf("make folder for tasks: %w", err)
+	}
+	for _, n := range names {
+		if !strings.HasPrefix(n, tasksName) {
+			continue
+		}
+		old := filepath.Join(filepath.Dir(dir), n)
+		if f, err := w.lock(old); err == nil { // nobody has it any more
+			w.removeAll(old)
+			_ = f.Close()
+		}
+	}
+	held, err := home.Await(ctx, func() (*os.File, error) { // another one that starts may remove it before it is locked
+		if err := w.mkdir(dir); err != nil {
+			return nil, err
+		}
+		f, err := w.lock(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = home.ErrLocked
+		}
+		return f, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make folder for tasks: %w", err)
+	}
+	return func() {
+		w.removeAll(dir)
+		_ = held.Close()
+	}, nil
+}
+
+// lock locks a folder that is still there.
+func (w *Worker) lock(dir string) (*os.File, error) {
+	f, err := w.cfg.Home.Below().Open(dir, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = home.Flock(f); err == nil {
+		var a, b fs.FileInfo
+		if a, err = f.Stat(); err == nil {
+			b, err = os.Lstat(dir)
+		}
+		if err == nil && !os.SameFile(a, b) {
+			err = fs.ErrNotExist
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (w *Worker) removeAll(dir string) {
+	if err := w.cfg.Home.Below().RemoveAll(dir); err != nil {
+		w.cfg.Log.Warn("the folder of a task cannot be removed", "folder", dir, "error", err)
+	}
 }
 
 // place is where a task works.
@@ -76,7 +154,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 		return p, err
 	}
 	cache := w.cache()
-	p.top = filepath.Join(filepath.Dir(cache.Dir), fmt.Sprintf("%s-%d-%.8s", c.id, c.epoch, w.instance))
+	p.top = filepath.Join(w.tasksDir(), fmt.Sprintf("%s-%d", c.id, c.epoch))
 	if c.job.Plain {
 		p.dir, err = p.top, cache.UnpackPlain(ctx, p.plain, folder.Limits{}, w.cfg.Link.Parts(), p.top)
 	} else {
@@ -115,9 +193,7 @@ func (p *place) remove() {
 	if p.top == "" {
 		return
 	}
-	if err := p.w.cfg.Home.Below().RemoveAll(p.top); err != nil {
-		p.w.cfg.Log.Warn("the folder of a task cannot be removed", "folder", p.top, "error", err)
-	}
+	p.w.removeAll(p.top)
 	p.top = ""
 	if _, err := p.w.cache().Trim(context.Background()); err != nil {
 		p.w.cfg.Log.Warn("what is kept of repositories cannot be trimmed", "error", err)

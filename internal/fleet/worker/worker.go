@@ -151,7 +151,11 @@ func (w *Worker) Serve(ctx context.Context) error {
 	if err := w.before(ctx); err != nil {
 		return err
 	}
-	w.cache() // the sandbox shows its folder if that is there when the first command starts
+	leave, err := w.settle(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	loops, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup

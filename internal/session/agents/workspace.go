@@ -56,7 +56,9 @@ func (c *Child) at(on string, me Caller) error {
 }
 
 // travels keeps what of the folder is to travel.
-func (c *Child) travels(in subagent.Input) { c.untracked, c.bare, c.sync = in.Untracked, in.NoFolder, in.Sync }
+func (c *Child) travels(in subagent.Input) {
+	c.untracked, c.bare, c.sync = in.Untracked, in.NoFolder, in.Sync
+}
 
 // openWorkspace has a worker keep a copy of the folder for the agent, and moves its place there. The text
 // tells the agent.
