@@ -361,18 +361,26 @@ make test
 { echo group; }
 {"name":"n","args":["a","b"],"cwd":"sub","timeout":"5s","keep":true}
 {"command":"x | y","cwd":"/abs","description":"d"}
+{"command":"far","on":"gpu","env_names":["A"],"untracked":["*.bin"]}
+{"command":"bare","on":"w1","no_folder":true}
+{"command":"plain","on":"w1","sync":true}
 last`)
-	got := w.do(t, "run", "--batch", "-", "--timeout", "1m")
-	if got != (outcome{0, "b00000001\nb00000002\nb00000003\nb00000004\nb00000005\n", ""}) {
+	got := w.do(t, "run", "--batch", "-", "--timeout", "1m", "--on", "auto")
+	ids := "b00000001\nb00000002\nb00000003\nb00000004\nb00000005\nb00000006\nb00000007\nb00000008\n"
+	if got != (outcome{0, ids, ""}) {
 		t.Fatalf("got %+v", got)
 	}
 	env := []string{"A=b"}
 	want := []control.StartRequest{
-		{Shell: &control.ShellRequest{Line: "make test"}, Cwd: "/work", Env: env, Timeout: time.Minute},
-		{Shell: &control.ShellRequest{Line: "{ echo group; }"}, Cwd: "/work", Env: env, Timeout: time.Minute},
-		{Shell: &control.ShellRequest{Args: []string{"a", "b"}}, Name: "n", Cwd: "/work/sub", Env: env, Timeout: 5 * time.Second, Keep: true},
-		{Shell: &control.ShellRequest{Line: "x | y"}, Description: "d", Cwd: "/abs", Env: env, Timeout: time.Minute},
-		{Shell: &control.ShellRequest{Line: "last"}, Cwd: "/work", Env: env, Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "make test"}, Cwd: "/work", Env: env, On: "auto", Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "{ echo group; }"}, Cwd: "/work", Env: env, On: "auto", Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Args: []string{"a", "b"}}, Name: "n", Cwd: "/work/sub", Env: env, On: "auto", Timeout: 5 * time.Second, Keep: true},
+		{Shell: &control.ShellRequest{Line: "x | y"}, Description: "d", Cwd: "/abs", Env: env, On: "auto", Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "far"}, Cwd: "/work", Env: env, On: "gpu", EnvNames: []string{"A"},
+			Untracked: []string{"*.bin"}, Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "bare"}, Cwd: "/work", Env: env, On: "w1", NoFolder: true, Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "plain"}, Cwd: "/work", Env: env, On: "w1", Sync: true, Timeout: time.Minute},
+		{Shell: &control.ShellRequest{Line: "last"}, Cwd: "/work", Env: env, On: "auto", Timeout: time.Minute},
 	}
 	if !reflect.DeepEqual(w.background.started, want) {
 		t.Errorf("got %+v", w.background.started)

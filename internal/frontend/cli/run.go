@@ -59,7 +59,7 @@ session, which is named at the end. See "drover hub".
 
 --batch reads one task per line from a file, or from stdin with -: a line for bash, or a
 JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep", "tty",
-"sandbox", "retry"}.
+"sandbox", "retry", "on", "env_names", "untracked", "no_folder", "sync"}, which come before the flags.
 The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
@@ -235,6 +235,11 @@ type batchLine struct {
 	TTY         bool     `json:"tty"`
 	Sandbox     bool     `json:"sandbox"`
 	Retry       int      `json:"retry"`
+	On          string   `json:"on"`
+	EnvNames    []string `json:"env_names"`
+	Untracked   []string `json:"untracked"`
+	NoFolder    bool     `json:"no_folder"`
+	Sync        bool     `json:"sync"`
 }
 
 // parseLine makes a request of a line. A line of bash may begin with a brace
@@ -266,6 +271,16 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 	req.Shell.TTY, req.Shell.Sandbox = in.TTY, in.Sandbox
 	req.Shell.Retries = in.Retry
 	req.Name, req.Description, req.Keep = in.Name, in.Description, req.Keep || in.Keep
+	if in.On != "" {
+		req.On = in.On
+	}
+	if len(in.EnvNames) > 0 {
+		req.EnvNames = in.EnvNames
+	}
+	if len(in.Untracked) > 0 {
+		req.Untracked = in.Untracked
+	}
+	req.NoFolder, req.Sync = req.NoFolder || in.NoFolder, req.Sync || in.Sync
 	if in.Cwd != "" {
 		if req.Cwd = in.Cwd; !filepath.IsAbs(in.Cwd) {
 			req.Cwd = filepath.Join(model.Cwd, in.Cwd)
