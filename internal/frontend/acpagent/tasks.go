@@ -97,6 +97,9 @@ func (s *session) ending(ctx context.Context, r task.Record) []acp.ToolCallConte
 	if r.ExitCode != nil {
 		line += fmt.Sprintf(", exit code %d", *r.ExitCode)
 	}
+	if r.Worker != "" {
+		line += ", at worker " + excerpt.Line(r.Worker, 63)
+	}
 	if r.Error != "" {
 		line += ": " + excerpt.Line(r.Error, 500)
 	}

@@ -297,7 +297,13 @@ func TestList(t *testing.T) {
 		t.Errorf("all tasks %+v %q", got, text)
 	}
 	s.do(func() {
-		for range 300 {
+		s.tasks = append(s.tasks, task.Record{ID: task.NewID(task.LocalBash), Status: task.Running, Worker: "gpu-1"})
+	})
+	if text, _ := d.call("task_list", args{}, nil); strings.Count(text, "running (at gpu-1)") != 1 {
+		t.Errorf("no word of the worker: %q", text)
+	}
+	s.do(func() {
+		for range 299 {
 			s.tasks = append(s.tasks, task.Record{ID: task.NewID(task.LocalBash), Status: task.Running})
 		}
 	})

@@ -28,6 +28,7 @@ type taskView struct {
 	ExitCode         *int   `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
 	Cause            *cause `json:"cause,omitempty" jsonschema:"why it ended, if not by itself"`
 	Error            string `json:"error,omitempty"`
+	Worker           string `json:"worker,omitempty" jsonschema:"the worker on another machine that does it"`
 	OutputBytes      int64  `json:"output_bytes,omitempty"`
 
 	Questions []question `json:"questions,omitempty" jsonschema:"what the task asks the user and waits for"`
@@ -89,6 +90,7 @@ func brief(r task.Record) taskView {
 		AskedName:        field(r.AskedName),
 		ExitCode:         r.ExitCode,
 		Error:            field(r.Error),
+		Worker:           field(r.Worker),
 		OutputBytes:      r.OutputBytes,
 		Questions:        questions(r),
 	}
@@ -139,6 +141,9 @@ func line(r task.Record) string {
 	}
 	if r.AwaitingApproval {
 		facts = append(facts, "awaiting approval")
+	}
+	if r.Worker != "" {
+		facts = append(facts, "at "+excerpt.Line(r.Worker, 63))
 	}
 	if len(facts) > 0 {
 		fmt.Fprintf(&b, " (%s)", strings.Join(facts, ", "))

@@ -268,3 +268,17 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d pages cost %d MiB", pages, cost>>20)
 	}
 }
+
+// The page says which worker does a task, and for which one a task waits.
+func TestWorkerStates(t *testing.T) {
+	for want, r := range map[string]task.Record{
+		"running at gpu-1":     {Status: task.Running, On: "gpu", Worker: "gpu-1"},
+		"waits for worker gpu": {Status: task.Pending, On: "gpu"},
+		"waits to start":       {Status: task.Pending},
+		"running":              {Status: task.Running},
+	} {
+		if got, _ := stateOf(r, time.Now()); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -113,10 +113,14 @@ func stateOf(r task.Record, now time.Time) (text, class string) {
 		return "paused", "waits"
 	case parked:
 		return line("waits for a limit: "+why, 120), "waits"
+	case r.Status == task.Pending && r.On != "":
+		return line("waits for worker "+r.On, 120), "waits"
 	case r.Status == task.Pending:
 		return "waits to start", "waits"
 	case r.Idle:
 		return "waits for a message", "idle"
+	case r.Worker != "":
+		return line("running at "+r.Worker, 120), "running"
 	}
 	return "running", "running"
 }

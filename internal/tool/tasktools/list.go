@@ -65,6 +65,7 @@ type ListedTask struct {
 	Description string      `json:"description"`
 	AgeMS       int64       `json:"age_ms"` // since it was recorded
 	Tokens      int64       `json:"tokens,omitempty"`
+	Worker      string      `json:"worker,omitempty"` // on another machine, that does it
 }
 
 func (in listInput) list(recs []task.Record, now time.Time) agent.Output {
@@ -88,7 +89,7 @@ func (in listInput) wants(r task.Record) bool {
 
 func entry(r task.Record, now time.Time) ListedTask {
 	e := ListedTask{TaskID: r.ID, TaskType: r.Kind, Status: r.Status, Description: excerpt.Line(r.Description, 120),
-		AgeMS: max(0, now.Sub(r.CreateTime)).Milliseconds()}
+		AgeMS: max(0, now.Sub(r.CreateTime)).Milliseconds(), Worker: excerpt.Line(r.Worker, 63)}
 	if e.Description == "" {
 		e.Description = excerpt.Line(r.Command, 120)
 	}
@@ -121,6 +122,9 @@ func (l Listed) text(in listInput) string {
 		fmt.Fprintf(&b, "- [%s] %s (%s): %s (%s", e.TaskID, e.TaskType, e.Status, e.Description, age)
 		if e.Tokens > 0 {
 			fmt.Fprintf(&b, ", %d tokens", e.Tokens)
+		}
+		if e.Worker != "" {
+			b.WriteString(", at worker " + e.Worker)
 		}
 		b.WriteString(")\n")
 	}

@@ -34,12 +34,12 @@ func TestListTasks(t *testing.T) {
 	done := at(now.Add(-time.Hour), "a00000003", task.LocalAgent, task.Completed, true, "Done")
 	done.Usage = &task.Usage{TotalTokens: 7}
 	command := at(now.Add(-2*time.Second), "b00000002", task.LocalBash, task.Pending, true, "")
-	command.Command = "make test"
+	command.Command, command.Worker = "make test", "gpu-1"
 	all := listed{tasks: []task.Record{command, agentTask, at(now, "b00000004", task.LocalBash, task.Running, false,
 		"in front"), done}}
 	tool := newList(all, func() time.Time { return now })
 	const hint = "\nUse TaskOutput for results and TaskStop to terminate."
-	live := "- [b00000002] local_bash (pending): make test (2s)\n- [a00000001] local_agent (running): Look for it " +
+	live := "- [b00000002] local_bash (pending): make test (2s, at worker gpu-1)\n- [a00000001] local_agent (running): Look for it " +
 		"(1m30s, 1200 tokens)\n"
 	for input, want := range map[string]string{
 		`{}`:                     "Background tasks:\n" + live + hint,
@@ -56,7 +56,7 @@ func TestListTasks(t *testing.T) {
 	}
 	out, _ := tool.Call(t.Context(), agent.Call{Input: json.RawMessage(`{"status":"completed"}`)})
 	if want := (Listed{Total: 1, Tasks: []ListedTask{{"a00000003", task.LocalAgent, task.Completed, "Done", 3_600_000,
-		7}}}); !reflect.DeepEqual(out.Structured, want) {
+		7, ""}}}); !reflect.DeepEqual(out.Structured, want) {
 		t.Errorf("%+v", out.Structured)
 	}
 	if len(all.tasks) != 4 || all.tasks[2].ID != "b00000004" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/frontend/tui/theme"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -129,5 +130,17 @@ func TestTail(t *testing.T) {
 	s.Output("a", strings.Repeat("x\n", 1000), false, 0)
 	if len(s.tail.Lines) != maxTail {
 		t.Errorf("%d lines", len(s.tail.Lines))
+	}
+}
+
+// A task at a worker says so, in its line and below it.
+func TestWorker(t *testing.T) {
+	r := record("a", "", 0, task.Running)
+	r.Worker = "gpu-1"
+	s := New()
+	s.Load([]task.Record{r}, when(1))
+	view := strings.Join(s.View(theme.New(), 100, 20, when(2)), "\n")
+	if !strings.Contains(view, "at gpu-1") || !strings.Contains(view, "at worker gpu-1") {
+		t.Errorf("no word of the worker:\n%s", view)
 	}
 }

@@ -111,6 +111,9 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 			right = append(right, c)
 		}
 	}
+	if rec.Worker != "" {
+		right = append(right, "at "+printable.Line(rec.Worker, 24))
+	}
 	if quiet := quietFor(rec, now); quiet >= silent {
 		right = append(right, "silent "+transcript.Span(quiet))
 	}
@@ -245,6 +248,9 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	facts := []string{printable.Line(string(r.ID), 20), strings.TrimSpace(word), "for " + transcript.Span(r.Duration(now))}
 	if why := transcript.Ending(r); why != "" {
 		facts = append(facts, why)
+	}
+	if r.Worker != "" {
+		facts = append(facts, "at worker "+printable.Line(r.Worker, 63))
 	}
 	if r.Model != "" {
 		facts = append(facts, printable.Line(r.Model, 40))
