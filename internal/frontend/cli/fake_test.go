@@ -374,6 +374,7 @@ type world struct {
 
 	mine, others []*session
 	background   *session
+	workers      []wire.Worker
 	foreground   func(Foreground) (task.Record, error)
 	removed      []task.ID
 	findings     []Finding
@@ -488,5 +489,5 @@ func (w *world) HubStatus(context.Context) (HubStatus, error) {
 	return HubStatus{}, errors.New("not here")
 }
 func (w *world) Work(context.Context, Worker) error             { return errors.New("not here") }
-func (w *world) Workers(context.Context) ([]wire.Worker, error) { return nil, errors.New("not here") }
+func (w *world) Workers(context.Context) ([]wire.Worker, error) { return w.workers, nil }
 func (w *world) Drain(context.Context, string) error            { return errors.New("not here") }

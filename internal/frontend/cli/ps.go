@@ -18,10 +18,12 @@ const tablePage = 200
 
 func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ps [-a] [--tree] [--all-sessions] [--watch] [--json] [-q]",
+		Use:   "ps [-a] [--tree] [--all-sessions] [--all-machines] [--watch] [--json] [-q]",
 		Short: "List tasks: status, age, time, tokens",
 		Long: "List the live tasks of this project's sessions, newest first. -a also lists ended tasks, including those\n" +
 			"of ended sessions. A table has at most 200 tasks; --limit changes that.\n" +
+			"With --all-machines it lists the tasks of all sessions of this machine, and what the workers of the hub do for\n" +
+			"sessions elsewhere, with the machine of each; \"gone\" is a worker that the hub does not know any more.\n" +
 			"With --watch the table is drawn again in place when something has changed. Where stdout is no terminal, or with\n" +
 			"--json, each live task is a line at first, and then each change.",
 		Args:              takes(0, 0),
@@ -34,6 +36,7 @@ func (a *app) ps() *cobra.Command {
 	quiet := f.BoolP("quiet", "q", false, "print only IDs")
 	limit := f.Int("limit", -1, "maximum number of tasks; 0 for all (default 200 in a table, all otherwise)")
 	watch := f.Bool("watch", false, "keep running and show changes, until q or Ctrl-C")
+	machines := f.Bool("all-machines", false, "list what the workers of the hub do for other machines too")
 	all := everywhere(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -44,6 +47,12 @@ func (a *app) ps() *cobra.Command {
 			*limit = 0
 		default:
 			*limit = tablePage
+		}
+		if *machines {
+			if *watch || *tree {
+				return usage("--all-machines and --watch or --tree are mutually exclusive", "leave one of them out")
+			}
+			return a.psMachines(cmd.Context(), *ended, *limit, *asJSON, *quiet)
 		}
 		l := listing{ended: *ended, tree: *tree, all: *all, limit: *limit}
 		if *watch {
@@ -68,22 +77,30 @@ func (a *app) ps() *cobra.Command {
 			}
 			return printArray(a.Stdout, shown)
 		case *quiet:
-			var ids strings.Builder
-			for _, r := range records {
-				fmt.Fprintln(&ids, cell(string(r.ID), 40))
-			}
-			_, err := a.Stdout.Write([]byte(ids.String()))
-			return err
+			return a.printIDs(records)
 		}
 		if _, err := a.Stdout.Write(a.tableText(table, a.Columns())); err != nil {
 			return err
 		}
-		if table.more {
-			a.note("the newest %d tasks are shown (--limit 0 shows all)", len(records))
-		}
+		a.noteMore(table.more, len(records))
 		return nil
 	}
 	return cmd
+}
+
+func (a *app) printIDs(records []task.Record) error {
+	var ids strings.Builder
+	for _, r := range records {
+		fmt.Fprintln(&ids, cell(string(r.ID), 40))
+	}
+	_, err := a.Stdout.Write([]byte(ids.String()))
+	return err
+}
+
+func (a *app) noteMore(more bool, shown int) {
+	if more {
+		a.note("the newest %d tasks are shown (--limit 0 shows all)", shown)
+	}
 }
 
 // nameChars is how much of a name a table shows.
