@@ -52,7 +52,10 @@ func (t *bench) finished() {
 }
 
 // hostPID is the process of the one host that lives in a state folder.
-func (t *bench) hostPID(dir string) int {
+func (t *bench) hostPID(dir string) int { return t.hostInfo(dir).PID }
+
+// hostInfo is what that host says of itself.
+func (t *bench) hostInfo(dir string) control.Info {
 	paths, _ := filepath.Glob(filepath.Join(dir, "state/projects/*/*/session.json"))
 	for _, path := range paths {
 		var info control.Info
@@ -60,9 +63,9 @@ func (t *bench) hostPID(dir string) int {
 		t.must(err)
 		t.must(json.Unmarshal(data, &info))
 		if info.PID != 0 {
-			return info.PID
+			return info
 		}
 	}
 	t.Fatal("no host lives")
-	return 0
+	return control.Info{}
 }

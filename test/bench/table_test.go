@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(liveVariable) != "" {
 		os.Exit(live())
 	}
+	if os.Getenv(floorVariable) != "" {
+		os.Exit(floorWorker())
+	}
 	os.Exit(m.Run())
 }
 
@@ -148,7 +151,7 @@ func BenchmarkTable(b *testing.B) {
 		{"list", (*bench).list}, {"finished", (*bench).finished}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
 		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"workflow", (*bench).workflow},
-		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows},
+		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows}, {"machines", (*bench).fleet},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && only != part.name {
 			continue
