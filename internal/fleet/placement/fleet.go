@@ -192,11 +192,8 @@ func (f *Fleet) claimed(m *nats.Msg) {
 		answer(m, wire.Grant{Refused: err.Error()})
 		return
 	}
-	select {
-	case w.claims <- asked{c, m}:
-	case <-w.over:
+	if w.inbox.put(asked{c, m}) == tooLate { // full: the worker asks again
 		answer(m, wire.Grant{Refused: errOver.Error()})
-	default: // as many others ask at this moment: the worker asks again
 	}
 }
 
@@ -241,10 +238,8 @@ func (f *Fleet) told(m jetstream.Msg) {
 		return
 	}
 	if w := f.find(id); w != nil {
-		select {
-		case w.events <- told{e, data, worker, m}: // it has room for all that is not acknowledged
+		if w.inbox.put(told{e, data, worker, m}) != tooLate { // full: what is not acknowledged comes again
 			return
-		case <-w.over:
 		}
 	} else if rec, ok := f.cfg.Task(id); ok && rec.Away() && !rec.Status.Terminal() {
 		if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unknownTries {

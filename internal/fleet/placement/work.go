@@ -24,10 +24,8 @@ const (
 
 // Patience of a session, beyond what a worker has.
 const (
-	claimQueue   = 64               // claims of one task that wait
-	commandQueue = 64               // commands of one task that wait
-	offerTime    = 20 * time.Second // for the first connection to the hub
-	lookAgain    = 5 * time.Second  // whether the worker that is waited for is there
+	offerTime = 20 * time.Second // for the first connection to the hub
+	lookAgain = 5 * time.Second  // whether the worker that is waited for is there
 )
 
 type asked struct {
@@ -50,10 +48,7 @@ type work struct {
 	rec  task.Record // when the run began
 	want *Want       // nil: it is taken up
 
-	claims   chan asked
-	events   chan told
-	commands chan wire.Command
-	over     chan struct{} // closed when the run is over
+	inbox *inbox
 
 	opened  chan wire.Ready // capacity 1: where its workspace is; nil: it has none
 	aborted chan struct{}   // closed when nobody waits for the worker any more
@@ -72,32 +67,21 @@ type work struct {
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
-	w := &work{
-		f:        f,
-		h:        h,
-		id:       rec.ID,
-		rec:      rec,
-		want:     want,
-		book:     Book{V: bookVersion, Bytes: h.Output().Size()},
-		over:     make(chan struct{}),
-		aborted:  make(chan struct{}),
-		claims:   make(chan asked, claimQueue),
-		events:   make(chan told, pendingEvents),
-		commands: make(chan wire.Command, commandQueue),
-	}
+	w := &work{f: f, h: h, id: rec.ID, rec: rec, want: want, inbox: newInbox(),
+		book: Book{V: bookVersion, Bytes: h.Output().Size()}, aborted: make(chan struct{})}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w
 }
 
 func (w *work) close() {
-	close(w.over)
+	late := w.inbox.close()
 	w.f.remove(w)
-	for { // what came too late is evidence, and is not told again
-		select {
-		case t := <-w.events:
-			w.f.refuse(t.msg, w.evidence(t, errOver))
-		default:
-			return
+	for _, x := range late {
+		switch x := x.(type) {
+		case asked:
+			answer(x.msg, wire.Grant{Refused: errOver.Error()})
+		case told: // it is evidence, and is not told again
+			w.f.refuse(x.msg, w.evidence(x, errOver))
 		}
 	}
 }
@@ -127,14 +111,13 @@ func (w *work) renew(worker, instance string, epoch uint64) wire.Lease {
 
 // command queues what the worker is to be told.
 func (w *work) command(c wire.Command) error {
-	select {
-	case w.commands <- c:
-		return nil
-	case <-w.over:
+	switch w.inbox.put(c) {
+	case tooLate:
 		return fmt.Errorf("task %s has ended", w.id)
-	default:
+	case full:
 		return fmt.Errorf("worker of %s does not take what it is told: it is out of reach (try again)", w.id)
 	}
+	return nil
 }
 
 func (w *work) set(b Book) {
@@ -255,14 +238,16 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx) // whoever claims the offer now is refused
-		case c := <-w.claims:
-			ok, err := w.grant(ctx, c)
-			if err != nil || ok {
-				return err
+		case <-w.inbox.wake:
+			switch x := w.inbox.next().(type) { // a command is dropped: nobody is there to be told
+			case asked:
+				ok, err := w.grant(ctx, x)
+				if err != nil || ok {
+					return err
+				}
+			case told: // of an earlier attempt
+				w.f.refuse(x.msg, w.evidence(x, errStale))
 			}
-		case t := <-w.events: // of an earlier attempt
-			w.f.refuse(t.msg, w.evidence(t, errStale))
-		case <-w.commands: // nobody is there to be told
 		case k := <-known:
 			w.waiting(k)
 		}
@@ -345,6 +330,15 @@ func (w *work) record(ctx context.Context, b Book) error {
 	return nil
 }
 
+// grantAgain answers a claim after the grant: the answer was lost, or another worker asks.
+func (w *work) grantAgain(c asked) {
+	if b, fresh, err := w.book.Grant("", c.Offer, c.Worker, c.Instance); err == nil && !fresh && w.want != nil {
+		answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
+		return
+	}
+	answer(c.msg, wire.Grant{Refused: errOther.Error()})
+}
+
 // follow takes in what the worker tells until the task has ended there, or the worker is given up.
 func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 	w.say("")
@@ -368,18 +362,17 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			return w.silent(ctx, "nobody waits for it any more")
 		case <-late: // the host is closing: the lease ends it
 			return w.silent(ctx, "it has not said in time that it was stopped")
-		case c := <-w.claims: // an answer was lost
-			if b, fresh, err := w.book.Grant("", c.Offer, c.Worker, c.Instance); err == nil && !fresh && w.want != nil {
-				answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
-			} else {
-				answer(c.msg, wire.Grant{Refused: errOther.Error()})
-			}
-		case c := <-w.commands:
-			w.send(l, c)
-		case t := <-w.events:
-			res, ended, err := w.take(ctx, l, t)
-			if ended {
-				return res, err
+		case <-w.inbox.wake:
+			switch x := w.inbox.next().(type) {
+			case asked:
+				w.grantAgain(x)
+			case wire.Command:
+				w.send(l, x)
+			case told:
+				res, ended, err := w.take(ctx, l, x)
+				if ended {
+					return res, err
+				}
 			}
 		case <-tick.C:
 			w.mu.Lock()
