@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,7 @@ type Fleet struct {
 	cfg Config
 
 	opening sync.Mutex // held while the connection is opened
+	lookout lookout
 
 	mu     sync.Mutex
 	link   *link.Link        // nil: not open yet; guarded by mu
@@ -152,6 +154,7 @@ func (f *Fleet) Close() {
 	if l == nil {
 		return
 	}
+	f.lookout.close()
 	stop()
 	l.Close()
 }
@@ -268,35 +271,30 @@ func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
-	keys, err := kv.ListKeys(ctx)
+	all, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
-	defer func() { _ = keys.Stop() }()
-	var out []wire.Worker
+	defer func() { _ = all.Stop() }()
+	found := map[string]wire.Worker{} // one that speaks meanwhile comes twice
 	for more := true; more; {
-		var k string
 		select {
-		case k, more = <-keys.Keys():
-		case <-ctx.Done(): // the list alone does not look at that
+		case entry, open := <-all.Updates():
+			if !open {
+				return nil, errors.New("list workers: the connection was closed")
+			}
+			if more = entry != nil; !more {
+				break
+			}
+			var w wire.Worker
+			if _, err := wire.Decode(entry.Value(), &w); err == nil && w.Name == entry.Key() { // else it is a stranger's
+				found[w.Name] = w
+			}
+		case <-ctx.Done():
 			return nil, fmt.Errorf("list workers: %w", context.Cause(ctx))
 		}
-		if !more {
-			break
-		}
-		entry, err := kv.Get(ctx, k)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
-		}
-		var w wire.Worker
-		if _, err := wire.Decode(entry.Value(), &w); err != nil || w.Name != k {
-			continue // a stranger's
-		}
-		out = append(out, w)
 	}
+	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b wire.Worker) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }

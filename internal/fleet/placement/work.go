@@ -25,7 +25,6 @@ const (
 // Patience of a session, beyond what a worker has.
 const (
 	offerTime = 20 * time.Second // for the first connection to the hub
-	lookAgain = 5 * time.Second  // whether the worker that is waited for is there
 )
 
 type asked struct {
@@ -49,6 +48,7 @@ type work struct {
 	want *Want       // nil: it is taken up
 
 	inbox *inbox
+	known chan bool // capacity 1: whether somebody is there who may take the task, see [lookout]
 
 	opened  chan wire.Ready // capacity 1: where its workspace is; nil: it has none
 	aborted chan struct{}   // closed when nobody waits for the worker any more
@@ -67,7 +67,7 @@ type work struct {
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
-	w := &work{f: f, h: h, id: rec.ID, rec: rec, want: want, inbox: newInbox(),
+	w := &work{f: f, h: h, id: rec.ID, rec: rec, want: want, inbox: newInbox(), known: make(chan bool, 1),
 		book: Book{V: bookVersion, Bytes: h.Output().Size()}, aborted: make(chan struct{})}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w
@@ -228,12 +228,8 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 		}
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}
-	looks, done := context.WithCancel(ctx)
-	var looking sync.WaitGroup
-	defer looking.Wait()
-	defer done()
-	known := make(chan bool)
-	looking.Go(func() { w.look(looks, l, known) })
+	w.f.lookout.add(w, l)
+	defer w.f.lookout.remove(w)
 	for {
 		select {
 		case <-ctx.Done():
@@ -248,34 +244,8 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			case told: // of an earlier attempt
 				w.f.refuse(x.msg, w.evidence(x, errStale))
 			}
-		case k := <-known:
-			w.waiting(k)
-		}
-	}
-}
-
-// look tells now and then whether somebody is there that may take the task.
-func (w *work) look(ctx context.Context, l *link.Link, known chan<- bool) {
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	for {
-		short, cancel := context.WithTimeout(ctx, lookAgain)
-		workers, err := List(short, l.JS)
-		cancel()
-		if err == nil {
-			fits := func(one wire.Worker) bool {
-				return w.rec.On == Auto || one.Name == w.rec.On || slices.Contains(one.Labels, w.rec.On)
-			}
-			select {
-			case known <- slices.ContainsFunc(workers, fits):
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+		case there := <-w.known:
+			w.waiting(there)
 		}
 	}
 }
