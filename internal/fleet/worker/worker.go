@@ -120,11 +120,9 @@ var (
 const (
 	claimTries  = 3
 	claimTime   = 5 * time.Second
-	fetchTime   = 20 * time.Second
 	outputWait  = 15 * time.Second
 	endAgain    = 10 * time.Second // until an end that is not recorded is told again
 	leaveTime   = 5 * time.Second  // for the ends of all tasks when the worker ends
-	offerTries  = 50
 	beatLeast   = 200 * time.Millisecond
 	pauseFailed = 2 * time.Second // after the hub has not answered
 )
@@ -170,7 +168,7 @@ func (w *Worker) Serve(ctx context.Context) error {
 		}
 	})
 	for _, subject := range w.subjects() {
-		running.Go(func() { w.pull(loops, consumerName(subject), subject) })
+		running.Go(func() { w.pull(loops, &offers{js: w.cfg.Link.JS, subject: subject}) })
 	}
 	select {
 	case <-ctx.Done():
@@ -197,11 +195,6 @@ func (w *Worker) subjects() []string {
 		}
 	}
 	return out
-}
-
-// consumerName is the name of the consumer that all workers share who take the same offers.
-func consumerName(subject string) string {
-	return "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(subject)
 }
 
 // before tells the user of tasks that a worker of this name had a moment ago.
@@ -324,16 +317,16 @@ func (w *Worker) About() wire.Worker {
 }
 
 // pull takes the offers of one subject, while there is a place.
-func (w *Worker) pull(ctx context.Context, name, subject string) {
+func (w *Worker) pull(ctx context.Context, from *offers) {
 	for ctx.Err() == nil {
 		if !w.place(ctx) {
 			return
 		}
 		<-w.places // the place is only taken with a task: others may have one first
-		msg, err := w.fetch(ctx, name, subject)
+		msg, err := from.next(ctx)
 		if err != nil {
 			if ctx.Err() == nil && w.cfg.Link.Conn.IsConnected() {
-				w.cfg.Log.Warn("offers cannot be read", "subject", subject, "error", err)
+				w.cfg.Log.Warn("offers cannot be read", "subject", from.subject, "error", err)
 			}
 			pause(ctx, pauseFailed)
 			continue
@@ -369,27 +362,6 @@ func (w *Worker) place(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// fetch waits for one offer; nil: there was none.
-func (w *Worker) fetch(ctx context.Context, name, subject string) (jetstream.Msg, error) {
-	c, err := w.cfg.Link.JS.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
-		MaxDeliver: offerTries,
-	})
-	if err != nil {
-		return nil, err
-	}
-	one, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
-	batch, err := c.Fetch(1, jetstream.FetchContext(one))
-	if err != nil {
-		return nil, err
-	}
-	for m := range batch.Messages() {
-		return m, nil
-	}
-	return nil, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -439,7 +411,7 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 	switch {
 	case err != nil: // the session may come back
 		w.cfg.Log.Warn("an offer cannot be claimed", "task", o.Task, "session", o.Session, "error", err)
-		_ = msg.NakWithDelay(5 * time.Second)
+		later(msg)
 		return
 	case g.Refused != "":
 		_ = msg.Ack() // it is somebody else's, or nobody's

@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/wire"
+)
+
+// offers are those of one subject, which all workers share that take them.
+type offers struct {
+	js       jetstream.JetStream
+	subject  string
+	consumer jetstream.Consumer // nil: to be found, or made
+}
+
+// Limits of offers. A thousand workers wait for one each, and offers of sessions that do not answer are
+// pending for as long as nobody may have them: neither may keep others waiting.
+const (
+	fetchTime    = 20 * time.Second // for one offer
+	offerTries   = 50
+	mostWaiting  = 20_000
+	mostPending  = 100_000
+	consumerIdle = 24 * time.Hour // until the hub forgets a consumer that nobody uses; the offers stay
+)
+
+// next waits for one offer; nil: there was none. After an error the consumer is looked for again: the
+// hub may have lost it.
+func (o *offers) next(ctx context.Context) (msg jetstream.Msg, err error) {
+	if o.consumer == nil {
+		if err := o.find(ctx); err != nil {
+			return nil, err
+		}
+	}
+	one, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	batch, err := o.consumer.Fetch(1, jetstream.FetchContext(one))
+	if err == nil {
+		for m := range batch.Messages() {
+			msg = m
+		}
+		err = batch.Error()
+	}
+	if msg != nil || err == nil || errors.Is(err, context.DeadlineExceeded) {
+		return msg, nil
+	}
+	o.consumer = nil
+	return nil, err
+}
+
+func (o *offers) find(ctx context.Context) (err error) {
+	name := "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(o.subject)
+	o.consumer, err = o.js.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
+		MaxDeliver: offerTries, MaxWaiting: mostWaiting, MaxAckPending: mostPending, InactiveThreshold: consumerIdle,
+	})
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) { // a worker of another version has made it, with other limits
+		o.consumer, err = o.js.Consumer(ctx, wire.Offers, name)
+	}
+	return err
+}
+
+// later gives an offer back whose session does not answer. Others come first, more and more.
+func later(msg jetstream.Msg) {
+	pause := firstLater
+	if m, err := msg.Metadata(); err == nil {
+		pause = min(firstLater<<min(m.NumDelivered-1, 10), lastLater)
+	}
+	_ = msg.NakWithDelay(pause)
+}
+
+// Pauses until an offer is delivered again.
+const (
+	firstLater = 5 * time.Second
+	lastLater  = 5 * time.Minute
+)
