@@ -123,7 +123,7 @@ const (
 	outputWait  = 15 * time.Second
 	endAgain    = 10 * time.Second // until an end that is not recorded is told again
 	leaveTime   = 5 * time.Second  // for the ends of all tasks when the worker ends
-	beatLeast   = 200 * time.Millisecond
+	beatLeast   = time.Second
 	pauseFailed = 2 * time.Second // after the hub has not answered
 )
 
@@ -268,12 +268,19 @@ func (w *Worker) leaving() bool {
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(wire.HeartBeat)
 	defer tick.Stop()
+	var kv jetstream.KeyValue
 	for {
 		one, cancel := context.WithTimeout(ctx, wire.HeartBeat)
-		if kv, err := w.cfg.Link.JS.KeyValue(one, wire.Workers); err == nil {
-			if data, err := wire.Encode(w.About(), nil); err == nil {
-				_, _ = kv.Put(one, w.cfg.Name, data) // the next beat says it again
-			}
+		var err error
+		if kv == nil {
+			kv, err = w.cfg.Link.JS.KeyValue(one, wire.Workers)
+		}
+		var data []byte
+		if err == nil {
+			data, err = wire.Encode(w.About(), nil)
+		}
+		if err == nil {
+			_, _ = kv.Put(one, w.cfg.Name, data) // the next beat says it again
 		}
 		cancel()
 		pause(ctx, beatLeast)
