@@ -8,11 +8,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -342,17 +342,17 @@ func Encode(v any, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decode reads a message into v, and returns the data behind it.
+// Decode reads a message into v, and returns the data behind it, which are part of the message.
 func Decode(msg []byte, v any) ([]byte, error) {
 	if len(msg) > MaxMessage {
 		return nil, fmt.Errorf("read message: it has %d bytes, more than the limit of %d", len(msg), MaxMessage)
 	}
-	head, data, ok := strings.Cut(string(msg), "\n")
+	head, data, ok := bytes.Cut(msg, []byte{'\n'})
 	if !ok {
 		return nil, errors.New("read message: it has no end of its first line")
 	}
-	if err := json.Unmarshal([]byte(head), v); err != nil {
+	if err := json.Unmarshal(head, v); err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	return []byte(data), nil
+	return data, nil
 }
