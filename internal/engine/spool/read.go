@@ -157,16 +157,20 @@ func Excerpt(path string, limit int) (text string, cut bool, err error) {
 	return string(data[start:]), offset > 0 || start > 0, nil
 }
 
-// Follow waits until [ReadAt] from offset has data, or until ended reports that the writer is
-// done, and then returns nil. It polls the file, so it costs time only while somebody waits.
-// When ctx ends it returns the cause.
-func Follow(ctx context.Context, path string, offset int64, ended func() bool) error {
+// Follow waits until [ReadAt] from offset has data, or until the writer is done, which closes the channel ended, and then
+// returns nil. It polls the file, so it costs time only while somebody waits. When ctx ends it returns the cause.
+func Follow(ctx context.Context, path string, offset int64, ended <-chan struct{}) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		// ended is called before the file is read, so that everything written before the end is
-		// seen.
-		done := ended()
+		// Whether it has ended is asked before the file is read, so that everything written before the
+		// end is seen.
+		done := false
+		select {
+		case <-ended:
+			done = true
+		default:
+		}
 		data, _, err := ReadAt(path, offset, utf8.UTFMax, done)
 		switch {
 		case errors.Is(err, ErrTruncated):
@@ -177,6 +181,7 @@ func Follow(ctx context.Context, path string, offset int64, ended func() bool) e
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-ended:
 		case <-tick.C:
 		}
 	}

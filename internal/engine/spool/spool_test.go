@@ -97,7 +97,7 @@ func TestPlanted(t *testing.T) {
 			refused("Tail", err)
 			_, _, err = Excerpt(path, 10)
 			refused("Excerpt", err)
-			refused("Follow", Follow(t.Context(), path, 0, func() bool { return true }))
+			refused("Follow", Follow(t.Context(), path, 0, closed()))
 			if data, err := os.ReadFile(secret); string(data) != "secret" {
 				t.Errorf("the target was touched: %q, %v", data, err)
 			}
@@ -240,7 +240,7 @@ func TestReplaced(t *testing.T) {
 	if _, next, err := ReadAt(f.Path(), 10, 0, false); !errors.Is(err, ErrTruncated) || next != 0 {
 		t.Errorf("ReadAt of a cut file = %d, %v", next, err)
 	}
-	if err := Follow(t.Context(), f.Path(), 10, func() bool { return false }); err != nil {
+	if err := Follow(t.Context(), f.Path(), 10, nil); err != nil {
 		t.Errorf("Follow of a cut file: %v", err)
 	}
 	if _, err := f.Write([]byte("new")); err != nil {
@@ -255,7 +255,7 @@ func TestReplaced(t *testing.T) {
 	if _, err := f.Write([]byte("unseen")); err != nil {
 		t.Errorf("the writer of a deleted file: %v", err)
 	}
-	if err := Follow(t.Context(), f.Path(), 3, func() bool { return false }); !errors.Is(err, fs.ErrNotExist) {
+	if err := Follow(t.Context(), f.Path(), 3, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Follow of a deleted file: %v", err)
 	}
 }
@@ -368,17 +368,17 @@ func TestTail(t *testing.T) {
 	}
 }
 
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func TestFollow(t *testing.T) {
-	never := func() bool { return false }
 	t.Run("more", func(t *testing.T) {
 		f := open(t, Options{})
-		looked := make(chan struct{})
-		var once sync.Once
 		result := make(chan error, 1)
-		go func() {
-			result <- Follow(t.Context(), f.Path(), 0, func() bool { once.Do(func() { close(looked) }); return false })
-		}()
-		<-looked
+		go func() { result <- Follow(t.Context(), f.Path(), 0, nil) }()
 		if _, err := f.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -389,22 +389,24 @@ func TestFollow(t *testing.T) {
 	t.Run("part", func(t *testing.T) {
 		ctx, done := context.WithTimeout(t.Context(), 3*followEvery)
 		defer done()
-		if err := Follow(ctx, plain(t, "a\xe2\x82"), 1, never); !errors.Is(err, context.DeadlineExceeded) {
+		if err := Follow(ctx, plain(t, "a\xe2\x82"), 1, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("half a character is not news: %v", err)
 		}
 	})
 	t.Run("ended", func(t *testing.T) {
-		calls := 0
-		ended := func() bool { calls++; return calls == 3 }
-		if err := Follow(t.Context(), plain(t, "a"), 1, ended); err != nil || calls != 3 {
-			t.Errorf("%v after %d looks", err, calls)
+		ended, result := make(chan struct{}), make(chan error, 1)
+		path := plain(t, "a")
+		go func() { result <- Follow(t.Context(), path, 1, ended) }()
+		close(ended)
+		if err := <-result; err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("cause", func(t *testing.T) {
 		gone := errors.New("reader gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		if err := Follow(ctx, plain(t, ""), 0, never); !errors.Is(err, gone) {
+		if err := Follow(ctx, plain(t, ""), 0, nil); !errors.Is(err, gone) {
 			t.Error(err)
 		}
 	})

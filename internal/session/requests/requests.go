@@ -271,17 +271,11 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
 		grown := t.cfg.Log.Grown()
-		got := t.cfg.Tree.Latest(r.ID)
-		err := spool.Follow(
-			ctx,
-			r.OutputFile,
-			offset,
-			func() bool { now, _ := t.cfg.Supervisor.Get(r.ID); return now.Status.Terminal() },
-		)
+		err := spool.Follow(ctx, r.OutputFile, offset, t.ended(r.ID))
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
-		case got.Status.Terminal(): // it has never begun
+		case t.cfg.Tree.Latest(r.ID).Status.Terminal(): // it has never begun, or in the meantime
 			return nil
 		}
 		select { // it has not begun yet
@@ -290,6 +284,17 @@ func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) er
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// ended returns a channel that is closed when the task has ended.
+func (t *Tasks) ended(id task.ID) <-chan struct{} {
+	done := t.cfg.Supervisor.Done(id)
+	if now, _ := t.cfg.Supervisor.Get(id); now.Status.Terminal() {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	return done
 }
 
 // Result returns a part of the final answer of an ended task.
