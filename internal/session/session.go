@@ -76,6 +76,9 @@ import (
 // remoteLive limits how many remote tasks are polled at the same time.
 const remoteLive = 200
 
+// placedLive limits how many tasks are offered to workers, or at work there, at the same time. Each has an open file.
+const placedLive = 10_000
+
 // Limits of one session. The zero value means the defaults.
 type Limits struct {
 	Depth            int   // of nested agents; default 3
@@ -413,6 +416,7 @@ func (s *Session) assemble() {
 			work.ShellPool:   {Size: cfg.Limits.LiveShells},
 			work.MonitorPool: {Size: cfg.Limits.LiveMonitors, Queue: 1000},
 			work.RemotePool:  {Size: remoteLive, Queue: 1000},
+			work.WorkerPool:  {Size: placedLive},
 		},
 	})
 	s.tree = tree.New(cfg.Info.Session, s.sup, s.log)

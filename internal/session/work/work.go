@@ -38,6 +38,7 @@ const (
 	ShellPool   = "shells"
 	MonitorPool = "monitors"
 	RemotePool  = "remote"
+	WorkerPool  = "workers" // of tasks on other machines: they need no process here
 )
 
 // Config configures work.
@@ -136,7 +137,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		want,
 		shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY},
 	)
-	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
+	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, WorkerPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
 		spec.Command = shell.Quote(r.Shell.Args...)
