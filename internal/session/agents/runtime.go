@@ -81,7 +81,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	w := rt.command(c, bounded)
 	spec.Input = w.Input
 	if rt.workspace != nil {
-		spec.On = rt.workspace.Worker()
+		spec.On, spec.Pool = rt.workspace.Worker(), work.WorkerPool
 	}
 	if background || s.cfg.Limits.NoBackground {
 		spec.Timeout = c.Timeout

@@ -91,7 +91,7 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 			},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, work.ShellPool
+		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, work.WorkerPool
 	default:
 		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{
 			Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox,
