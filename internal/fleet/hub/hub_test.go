@@ -3,10 +3,13 @@ package hub_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
@@ -53,6 +56,47 @@ func connect(t *testing.T, j link.Join, role, name string, key *link.Key) (*link
 		t.Cleanup(l.Close)
 	}
 	return l, err
+}
+
+// A question ends with the connection on which it was asked, and what is published goes on with the next one.
+func TestLost(t *testing.T) {
+	h, _ := open(t, "127.0.0.1:0")
+	j := join(t, h, "main", link.RoleSession)
+	conns := make(chan net.Conn, 10)
+	l, err := link.Open(t.Context(), link.Options{Role: link.RoleSession, Name: "s", Join: j, Dial: func() (net.Conn, error) {
+		c, err := net.Dial("tcp", j.Address)
+		conns <- c
+		return c, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	other, err := connect(t, j, link.RoleSession, "other", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan struct{})
+	if _, err := other.Conn.Subscribe("drover.session.s1.claim.w", func(*nats.Msg) { close(heard) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := l.Ask(t.Context(), wire.Ask("s1", wire.AskClaim, "w"), 1, new(int))
+		asked <- err
+	}()
+	<-heard
+	begin := time.Now()
+	_ = (<-conns).Close()
+	if err := <-asked; err == nil || time.Since(begin) > 5*time.Second {
+		t.Errorf("the question ended after %s: %v", time.Since(begin), err)
+	}
+	if err := l.Publish(t.Context(), wire.EventOf("s1", "w", "b1"), "", []byte("{}\n")); err != nil {
+		t.Error(err)
+	}
 }
 
 func key(t *testing.T) *link.Key {

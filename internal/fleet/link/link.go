@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +46,10 @@ type Link struct {
 	Conn *nats.Conn
 	JS   jetstream.JetStream
 	o    Options
+
+	mu    sync.Mutex
+	state context.Context // ends when the connection is lost, and when it is there again; guarded by mu
+	leave context.CancelFunc
 }
 
 // Pauses between tries to connect again.
@@ -53,13 +58,20 @@ const (
 	lastPause  = 5 * time.Second
 )
 
+// askWait limits a question whose context has no limit.
+const askWait = time.Minute
+
 type dialer struct{ dial func() (net.Conn, error) }
 
 func (d dialer) Dial(string, string) (net.Conn, error) { return d.dial() }
 
 // Open connects. ctx limits the first try only.
 func Open(ctx context.Context, o Options) (*Link, error) {
+	l := &Link{o: o}
+	l.state, l.leave = context.WithCancel(context.Background())
 	opts := []nats.Option{
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.change() }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.change() }),
 		nats.Name(o.Role + "." + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Role + "_" + o.Name),
 		nats.MaxReconnects(-1),
@@ -76,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 		opts = append(opts, nats.Timeout(max(time.Millisecond, time.Until(deadline))))
 	}
 	if o.Dial != nil {
-		opts = append(opts, nats.SetCustomDialer(dialer{o.Dial}))
+		opts = append(opts, nats.SetCustomDialer(dialer{o.Dial}), nats.SkipHostLookup())
 	}
 	url := o.Cluster
 	if url == "" {
@@ -101,7 +113,30 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
-	return &Link{conn, js, o}, nil
+	l.Conn, l.JS = conn, js
+	return l, nil
+}
+
+// change ends what waits for the connection as it was.
+func (l *Link) change() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leave()
+	l.state, l.leave = context.WithCancel(context.Background())
+}
+
+// now ends when the connection is lost, and when it is there again.
+func (l *Link) now() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// During limits a question: by most, and by the loss of the connection, after which no answer comes.
+func (l *Link) During(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(l.now(), cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 func explain(err error) error {
@@ -113,6 +148,9 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// Redial connects again at once, for whoever knows that the way to the hub is another one.
+func (l *Link) Redial() { _ = l.Conn.ForceReconnect() } // it fails after Close only
 
 // Close closes the connection.
 func (l *Link) Close() { l.Conn.Close() }
@@ -150,7 +188,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 // count once.
 func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		state := l.now()
+		one, cancel := l.During(ctx, 10*time.Second)
 		var opts []jetstream.PublishOpt
 		if id != "" {
 			opts = append(opts, jetstream.WithMsgID(id))
@@ -166,6 +205,8 @@ func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) erro
 		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // no secret
 		select {
 		case <-timer.C:
+		case <-state.Done(): // lost, or there again
+			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
@@ -179,6 +220,8 @@ func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := l.During(ctx, askWait)
+	defer cancel()
 	reply, err := l.Conn.RequestWithContext(ctx, subject, msg)
 	if err != nil {
 		return nil, err

@@ -8,12 +8,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // offers are those of one subject, which all workers share that take them.
 type offers struct {
-	js       jetstream.JetStream
+	link     *link.Link
 	subject  string
 	consumer jetstream.Consumer // nil: to be found, or made
 }
@@ -36,7 +37,7 @@ func (o *offers) next(ctx context.Context) (msg jetstream.Msg, err error) {
 			return nil, err
 		}
 	}
-	one, cancel := context.WithTimeout(ctx, fetchTime)
+	one, cancel := o.link.During(ctx, fetchTime)
 	defer cancel()
 	batch, err := o.consumer.Fetch(1, jetstream.FetchContext(one))
 	if err == nil {
@@ -54,13 +55,13 @@ func (o *offers) next(ctx context.Context) (msg jetstream.Msg, err error) {
 
 func (o *offers) find(ctx context.Context) (err error) {
 	name := "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(o.subject)
-	o.consumer, err = o.js.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
+	o.consumer, err = o.link.JS.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
 		MaxDeliver: offerTries, MaxWaiting: mostWaiting, MaxAckPending: mostPending, InactiveThreshold: consumerIdle,
 	})
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) { // a worker of another version has made it, with other limits
-		o.consumer, err = o.js.Consumer(ctx, wire.Offers, name)
+		o.consumer, err = o.link.JS.Consumer(ctx, wire.Offers, name)
 	}
 	return err
 }

@@ -168,7 +168,7 @@ func (w *Worker) Serve(ctx context.Context) error {
 		}
 	})
 	for _, subject := range w.subjects() {
-		running.Go(func() { w.pull(loops, &offers{js: w.cfg.Link.JS, subject: subject}) })
+		running.Go(func() { w.pull(loops, &offers{link: w.cfg.Link, subject: subject}) })
 	}
 	select {
 	case <-ctx.Done():
