@@ -162,8 +162,31 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 	})
 }
 
-// Work takes tasks of sessions elsewhere until ctx ends.
-func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
+// Work takes tasks of sessions elsewhere until ctx ends, here or over ssh.
+func (b *backend) Work(ctx context.Context, o cli.Worker) error {
+	if err := checkWorker(o); err != nil {
+		return err
+	}
+	switch {
+	case o.Stdio:
+		return b.bridge(ctx, o.Name)
+	case o.Daemon:
+		return b.workDetached(ctx, o.Name)
+	}
+	join, err := b.joinOf(ctx, o.Join)
+	if err != nil {
+		return err
+	}
+	if o.Via != "" {
+		return b.workOverSSH(ctx, o, join)
+	}
+	return b.work(ctx, o, link.Options{Join: join}, func(l *link.Link) error {
+		_, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr())
+		return err
+	})
+}
+
+func checkWorker(o cli.Worker) error {
 	if err := wire.CheckName("worker", o.Name); err != nil {
 		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
 	}
@@ -172,14 +195,16 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
 			return &control.Error{Code: control.Invalid, Message: err.Error()}
 		}
 	}
-	to := link.Options{Role: link.RoleWorker, Name: o.Name}
-	if to.Join, err = b.joinOf(ctx, o.Join); err != nil {
-		return err
-	}
+	return nil
+}
+
+// work is a worker in this process until ctx ends. It joins as to says, and calls ready when it takes tasks.
+func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready func(*link.Link) error) (err error) {
+	to.Role, to.Name = link.RoleWorker, o.Name
 	if err := b.root.Ensure(); err != nil {
 		return err
 	}
-	if to.Seed, err = link.ReadKey(filepath.Join(b.root.Dir(), "worker-"+o.Name+".key")); err != nil {
+	if to.Seed, err = link.ReadKey(b.root.WorkerKey(o.Name)); err != nil {
 		return err
 	}
 	set, err := b.Settings("")
@@ -211,7 +236,7 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) (err error) {
 			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger(),
 			Tools: assemble.WorkspaceTools},
 	)
-	if _, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr()); err != nil {
+	if err := ready(l); err != nil {
 		return err
 	}
 	return w.Serve(ctx)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "drover")
-	if err := harness.Build(program); err != nil {
+	if err := harness.Build(program, "-ldflags=-s -w"); err != nil {
 		panic(err)
 	}
 	code := m.Run()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/fleet/overssh"
 	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
@@ -62,6 +64,11 @@ type Worker struct {
 	Name     string // empty: that of the machine
 	Labels   []string
 	Capacity int // 0: the processors of the machine
+
+	Via    string // the other machine on which it is made; empty: this one
+	Binary string // file of the program for that; empty: this program
+	Stdio  bool   // the end of Via on that machine
+	Daemon bool   // the worker behind Stdio
 }
 
 func (a *app) hub() *cobra.Command {
@@ -144,26 +151,56 @@ func (a *app) hubStatus() *cobra.Command {
 func (a *app) worker() *cobra.Command {
 	var o Worker
 	cmd := &cobra.Command{
-		Use:   "worker [--hub LINE|FILE] [--name NAME] [--label LABEL]… [--capacity N]",
-		Short: "Take tasks of sessions on other machines, and do them here",
+		Use:   "worker [--via ssh://HOST] [--hub LINE|FILE] [--name NAME] [--label LABEL]… [--capacity N]",
+		Short: "Take tasks of sessions on other machines, and do them here or over ssh",
 		Long: "Take tasks from a hub and do them on this machine until Ctrl-C, which ends them. Each is a task of a session of this\n" +
 			"worker too: `drover ps` here shows it, and it ends with the worker. A worker that can reach the session of a task no\n" +
-			"more ends the task when its lease has passed. Without --hub it joins the hub of this user on this machine.",
+			"more ends the task when its lease has passed. Without --hub it joins the hub of this user on this machine.\n\n" +
+			"With --via the worker is on another machine, over ssh as you have set it up: nothing has to be installed or opened\n" +
+			"there. This program is copied to ~/.cache/drover there, and its connection to the hub runs through ssh. While that\n" +
+			"is interrupted the worker goes on for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
+			"command that is run instead of ssh, such as \"ssh -F FILE\".",
+		Example: "  drover worker --via ssh://build@ci.example.com --label gpu\n" +
+			"  drover worker --via ssh://pi --binary ./drover_linux_arm64",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Name == "" {
-				o.Name = hostName()
+			if o.Binary != "" && o.Via == "" {
+				return usage("--binary needs --via", "it is the program for the machine that --via names")
+			}
+			if err := o.defaultName(); err != nil {
+				return err
 			}
 			return own(cmd.Context(), a.Work(cmd.Context(), o))
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see")
-	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of the machine)")
+	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of its machine)")
 	f.StringSliceVar(&o.Labels, "label", nil, "further word by which run --on means it, such as gpu")
 	f.IntVar(&o.Capacity, "capacity", 0, "tasks at the same time (default: one for each processor)")
+	f.StringVar(&o.Via, "via", "", "the machine of the worker, ssh://[user@]host[:port] (default: this one)")
+	f.StringVar(&o.Binary, "binary", "", "drover for that machine, if its system or processor is another one than here")
+	f.BoolVar(&o.Stdio, "stdio", false, "the end of --via on the other machine, which starts it (internal)")
+	f.BoolVar(&o.Daemon, "daemon", false, "the worker that --stdio starts (internal)")
+	f.Lookup("stdio").Hidden, f.Lookup("daemon").Hidden = true, true
 	return cmd
+}
+
+// defaultName names the worker after its machine.
+func (o *Worker) defaultName() error {
+	if o.Via == "" && o.Name == "" {
+		o.Name = hostName()
+	}
+	if o.Via == "" {
+		return nil
+	}
+	h, err := overssh.ParseHost(o.Via)
+	if err != nil {
+		return usage(err.Error(), "")
+	}
+	o.Name = cmp.Or(o.Name, h.WorkerName())
+	return nil
 }
 
 func (a *app) workers() *cobra.Command {
@@ -185,7 +222,7 @@ func (a *app) workers() *cobra.Command {
 				return printJSON(a.Stdout, map[string]any{"workers": all})
 			}
 			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.Stderr, "no workers (start one: `drover worker --hub LINE`, with the line of `drover hub join`)")
+				_, err := fmt.Fprintln(a.Stderr, "no workers (start one: `drover worker --via ssh://HOST`, or there `drover worker --hub LINE`, see `drover hub join`)")
 				return err
 			}
 			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)

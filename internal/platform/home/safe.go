@@ -204,20 +204,46 @@ func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 func (s Session) SocketPath(env func(string) string) (string, error) {
 	// The ID is not enough: it may be given by the user, in two projects or under two
 	// state directories, and all share the directory.
-	sum := sha256.Sum256([]byte(s.dir))
-	name := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
+	name := socketName(s.dir)
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkOwn(dir) == nil {
 		dir = filepath.Join(dir, "drover")
-		if path := filepath.Join(dir, name+".sock"); len(path) <= maxSocket {
+		if path := filepath.Join(dir, name); len(path) <= maxSocket {
 			return inSocketDir(dir, path)
 		}
 	}
+	return inTemp(name, env)
+}
+
+// WorkerSocket is where a worker of that name listens to ssh, and creates the directory. It is below $TMPDIR or /tmp:
+// the directory of XDG_RUNTIME_DIR can go with the connection that the worker outlives.
+func (r Root) WorkerSocket(name string, env func(string) string) (string, error) {
+	return inTemp(socketName(r.worker(name)), env)
+}
+
+// LockWorker takes the lock of the worker of that name, or returns [ErrLocked]. The state directory must exist.
+func (r Root) LockWorker(name string) (unlock func(), err error) {
+	return lock(r.Below(), r.worker(name)+".lock")
+}
+
+// WorkerKey is the file with the key by which hubs know the worker of that name.
+func (r Root) WorkerKey(name string) string { return r.worker(name) + ".key" }
+
+func (r Root) worker(name string) string { return filepath.Join(r.dir, "worker-"+element(name)) }
+
+// socketName is short, and differs for all that is in one directory.
+func socketName(of string) string {
+	sum := sha256.Sum256([]byte(of))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + ".sock"
+}
+
+// inTemp is a socket in the directory for this user's sockets below that for temporary files.
+func inTemp(name string, env func(string) string) (string, error) {
 	temp := env("TMPDIR")
 	if !filepath.IsAbs(temp) {
 		temp = "/tmp"
 	}
 	dir := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
-	path := filepath.Join(dir, name+".sock")
+	path := filepath.Join(dir, name)
 	if len(path) > maxSocket {
 		return "", fmt.Errorf(
 			"path of the socket has %d bytes, %d are possible: %s (set TMPDIR to a shorter directory)",

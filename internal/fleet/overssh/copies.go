@@ -1,0 +1,91 @@
+package overssh
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Copies that are kept beside the ones in use, and how old what was never finished becomes.
+const (
+	spare     = 2
+	abandoned = time.Hour
+)
+
+// sums are the names of the folders of copies.
+//
+//rules:constant never changed after this line
+var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Keep marks the copy of the program at exe as one that is in use until release, and removes old ones that nobody
+// uses. A program that is no copy is left alone.
+func Keep(exe string) (release func(), err error) {
+	dir, own := filepath.Dir(filepath.Dir(exe)), filepath.Base(filepath.Dir(exe))
+	if !sums.MatchString(own) || !strings.HasSuffix(dir, filepath.Join("drover", "bin")) {
+		return func() {}, nil
+	}
+	all, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the copies of this program: %w", err)
+	}
+	defer all.Close()
+	f, err := hold(all, own, unix.LOCK_SH)
+	if err != nil {
+		return nil, fmt.Errorf("find the copy of this program: %w", err)
+	}
+	prune(all, own)
+	return func() { _ = f.Close() }, nil
+}
+
+// hold locks a copy.
+func hold(all *os.Root, name string, how int) (*os.File, error) {
+	f, err := all.Open(filepath.Join(name, "drover"))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// prune removes what is old. What cannot be removed stays until the next time.
+func prune(all *os.Root, own string) {
+	dir, err := fs.ReadDir(all.FS(), ".")
+	if err != nil {
+		return
+	}
+	used := map[string]time.Time{}
+	for _, e := range dir {
+		name := e.Name()
+		switch info, err := fs.Stat(all.FS(), name); {
+		case err != nil || name == own:
+		case !e.IsDir() && strings.HasPrefix(name, ".") && time.Since(info.ModTime()) > abandoned:
+			_ = all.Remove(name)
+		case sums.MatchString(name):
+			used[name] = info.ModTime()
+			if info, err := fs.Stat(all.FS(), name+"/drover"); err == nil {
+				used[name] = info.ModTime() // the script touches it
+			}
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) })
+	for _, name := range names[min(spare, len(names)):] {
+		f, err := hold(all, name, unix.LOCK_EX)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			_ = all.RemoveAll(name)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package overssh
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/drover-dev/drover/internal/fleet/wire"
+)
+
+// Host is another machine, as ssh knows it.
+type Host struct {
+	User string // empty: as the configuration of ssh says
+	Name string // of a machine, or of a Host line of that configuration
+	Port string // empty: as above
+}
+
+// Names of users and machines: nothing that is an option of ssh, or that a shell in its configuration
+// (ProxyCommand with %h or %r) would take for more than a word.
+//
+//rules:constant never changed after this line
+var (
+	userName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*$`)
+	machineName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9_.:%-]*$`)
+)
+
+// ParseHost reads ssh://[user@]host[:port].
+func ParseHost(text string) (Host, error) {
+	bad := func(why string) (Host, error) {
+		return Host{}, fmt.Errorf("read %.200q: %s (write ssh://[user@]host[:port])", text, why)
+	}
+	u, err := url.Parse(text)
+	if err == nil {
+		text = u.Redacted() // the error is shown
+	}
+	switch {
+	case err != nil || u.Scheme != "ssh" || u.Hostname() == "":
+		return bad("it is not the address of a machine")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+		return bad("it has more than a user, a host and a port")
+	}
+	if _, has := u.User.Password(); has {
+		return bad("ssh takes no password from an address: leave it out, and ssh asks for it")
+	}
+	h := Host{User: u.User.Username(), Name: u.Hostname(), Port: u.Port()}
+	if !machineName.MatchString(h.Name) || h.User != "" && !userName.MatchString(h.User) {
+		return bad("the name of the host or of the user has characters that they cannot have")
+	}
+	return h, nil
+}
+
+// String is how people write it.
+func (h Host) String() string {
+	s := h.Name
+	if h.Port != "" {
+		s = net.JoinHostPort(h.Name, h.Port)
+	}
+	if h.User != "" {
+		s = h.User + "@" + s
+	}
+	return s
+}
+
+// WorkerName is the name of a worker on it, if none is given.
+func (h Host) WorkerName() string {
+	name := strings.ToLower(h.Name)
+	if net.ParseIP(name) == nil {
+		name, _, _ = strings.Cut(name, ".")
+	}
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, name)
+	name = strings.Trim(name, "-")
+	name = name[:min(len(name), 63)]
+	if wire.CheckName("worker", name) != nil {
+		return "worker"
+	}
+	return name
+}
