@@ -61,6 +61,13 @@ func (p *peer) gate(name string) chan struct{} {
 	return p.gates[name]
 }
 
+// heard reports whether a message with a text was sent.
+func (p *peer) heard(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.sent, func(s SendRequest) bool { return Text(s.Message.Parts) == text })
+}
+
 func (p *peer) called(method string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -375,7 +382,9 @@ func TestInput(t *testing.T) {
 		for _, answer := range []string{"blue", "broad"} {
 			all = append(all, <-h.told)
 			h.steer <- answer
-			close(p.gate(answer))
+			if waittest.Until(patience, func() bool { return p.heard(answer) }) { // the work goes on once it has the answer
+				close(p.gate(answer))
+			}
 		}
 		asked <- append(all, <-h.told)
 		close(p.gate("auth"))

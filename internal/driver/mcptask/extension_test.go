@@ -167,7 +167,7 @@ func TestExtensionStop(t *testing.T) {
 			h := newHost(t, in)
 			r := start(t, d, h)
 			r.until("working", func() bool { return h.state().Status == "working" })
-			grace := 300 * time.Millisecond
+			grace := 2 * time.Second
 			cause := &task.StopError{Cause: task.Cause{Actor: task.ByModel, Reason: task.ReasonStopped}, Grace: &grace}
 			r.end(cause)
 			res, err := r.wait()
