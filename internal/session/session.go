@@ -560,7 +560,8 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.agents = agents.New(cfg, agents.Parts{
 		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
 		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
-		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking, Fleet: s.fleet,
+		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking,
+		Fleet: s.fleet,
 	})
 	s.Tasks = requests.New(requests.Config{
 		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: l.NoBackground,

@@ -232,11 +232,6 @@ type carried struct {
 	first []float64 // from the request to the first byte, in ms
 }
 
-func (c *carried) add(more carried) {
-	c.rate = more.rate
-	c.first = append(c.first, more.first...)
-}
-
 // tasks has the session do n tasks at a worker, or here if on is empty.
 func (m *machines) tasks(on string, n int, args ...string) carried {
 	const part = 1000 // of one request, as the command line has it

@@ -267,7 +267,8 @@ func (r StartRequest) Check() error {
 	case r.On == "" && len(r.EnvNames) > 0:
 		return &Error{Code: Invalid, Message: "variables that travel, and no worker to travel to", Fix: "name one with on"}
 	case r.On == "" && (r.NoFolder || r.Sync || len(r.Untracked) > 0):
-		return &Error{Code: Invalid, Message: "what of the folder travels, and no worker to travel to", Fix: "name one with on"}
+		return &Error{Code: Invalid, Message: "what of the folder travels, and no worker to travel to",
+			Fix: "name one with on"}
 	case r.Sync && (r.NoFolder || len(r.Untracked) > 0):
 		return &Error{Code: Invalid, Message: "sync, which sends all files of a folder, with no_folder or untracked",
 			Fix: "leave one of them out"}

@@ -157,8 +157,9 @@ func Excerpt(path string, limit int) (text string, cut bool, err error) {
 	return string(data[start:]), offset > 0 || start > 0, nil
 }
 
-// Follow waits until [ReadAt] from offset has data, or until the writer is done, which closes the channel ended, and then
-// returns nil. It polls the file, so it costs time only while somebody waits. When ctx ends it returns the cause.
+// Follow waits until [ReadAt] from offset has data, or until the writer is done, which closes the channel ended,
+// and then returns nil. It polls the file, so it costs time only while somebody waits. When ctx ends it returns
+// the cause.
 func Follow(ctx context.Context, path string, offset int64, ended <-chan struct{}) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
