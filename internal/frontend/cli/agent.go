@@ -91,7 +91,7 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil,
 		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
-	f.StringVar(&on, "on", "", "work at a worker on another machine: its name, a label, or auto; see `drover workers`")
+	f.StringVar(&on, "on", "", "work on another machine: a worker, a label, or auto")
 	f.StringArrayVar(&untracked, "untracked", nil, "with --on: files that travel though git does not track them, such as '*.env'")
 	f.BoolVar(&bare, "no-folder", false, "with --on: leave the folder here")
 	f.BoolVar(&sync, "sync", false, "with --on: send the files of a folder without git")
