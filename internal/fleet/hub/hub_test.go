@@ -27,6 +27,11 @@ func open(t *testing.T, listen string) (*hub.Hub, hub.Config) {
 		Listen: listen,
 		Log:    slog.New(slog.DiscardHandler),
 	}
+	return reopen(t, c)
+}
+
+func reopen(t *testing.T, c hub.Config) (*hub.Hub, hub.Config) {
+	t.Helper()
 	h, err := hub.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -157,8 +158,10 @@ func (l *Link) Close() { l.Conn.Close() }
 
 // Ensure makes the streams and buckets of the project, or finds them. A worker must not, and
 // finds what a hub or a session has made.
-// most limits the bytes of what workers tell, and of parts of folders, each.
+// most limits the bytes of what workers tell, and of parts of folders, each. What a program of a later protocol has
+// configured stays as it is.
 func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
+	configured := map[string]string{protocolKey: strconv.Itoa(wire.Version)}
 	streams := []jetstream.StreamConfig{
 		{Name: wire.Offers, Subjects: []string{"drover.offer.>"}, MaxBytes: 64 << 20},
 		{Name: wire.Events, Subjects: []string{"drover.event.>"}, MaxBytes: most},
@@ -166,8 +169,12 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 	}
 	for _, c := range streams {
 		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, wire.MessagesAge, wire.MaxMessage+(8<<10)
-		c.Discard, c.Duplicates = jetstream.DiscardNew, 2*time.Minute
-		if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
+		c.Discard, c.Duplicates, c.Metadata = jetstream.DiscardNew, 2*time.Minute, configured
+		later, err := ofLater(ctx, js, c.Name)
+		if err == nil && !later {
+			_, err = js.CreateOrUpdateStream(ctx, c)
+		}
+		if err != nil {
 			return fmt.Errorf("make stream %s: %w", c.Name, err)
 		}
 	}
@@ -176,11 +183,42 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 		{Bucket: wire.Parts, TTL: wire.MessagesAge, History: 1, MaxBytes: most},
 	}
 	for _, c := range buckets {
-		if _, err := js.CreateOrUpdateKeyValue(ctx, c); err != nil {
+		c.Metadata = configured
+		later, err := ofLater(ctx, js, "KV_"+c.Bucket)
+		if err == nil && !later {
+			_, err = js.CreateOrUpdateKeyValue(ctx, c)
+		}
+		if err != nil {
 			return fmt.Errorf("make bucket %s: %w", c.Bucket, err)
 		}
 	}
 	return nil
+}
+
+// protocolKey is in the metadata of each stream: the protocol of the program that has configured it.
+const protocolKey = "drover_protocol"
+
+// ofLater reports whether a program of a later protocol has configured a stream.
+func ofLater(ctx context.Context, js jetstream.JetStream, stream string) (bool, error) {
+	s, err := js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	v, err := strconv.Atoi(s.CachedInfo().Config.Metadata[protocolKey])
+	return err == nil && v > wire.Version, nil // one without a number is older than the numbers
+}
+
+// Consumer is a durable consumer of a stream, made if it is missing. One that another version has made in another way
+// stays as it is.
+func (l *Link) Consumer(ctx context.Context, stream string, c jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	got, err := l.JS.CreateConsumer(ctx, stream, c)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return l.JS.Consumer(ctx, stream, c.Durable)
+	}
+	return got, err
 }
 
 // Publish puts a message into a stream and returns when it is there. It tries again until ctx

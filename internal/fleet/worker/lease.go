@@ -114,7 +114,7 @@ func (w *Worker) listen(ctx context.Context) {
 }
 
 func (w *Worker) listenOnce(ctx context.Context) error {
-	c, err := w.cfg.Link.JS.CreateOrUpdateConsumer(ctx, wire.Commands, jetstream.ConsumerConfig{
+	c, err := w.cfg.Link.Consumer(ctx, wire.Commands, jetstream.ConsumerConfig{
 		Durable: link.ConsumerOf(w.cfg.Name), FilterSubject: "drover.worker." + w.cfg.Name + ".>",
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait, InactiveThreshold: consumerIdle,
 	})

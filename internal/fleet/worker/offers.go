@@ -55,14 +55,10 @@ func (o *offers) next(ctx context.Context) (msg jetstream.Msg, err error) {
 
 func (o *offers) find(ctx context.Context) (err error) {
 	name := "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(o.subject)
-	o.consumer, err = o.link.JS.CreateOrUpdateConsumer(ctx, wire.Offers, jetstream.ConsumerConfig{
+	o.consumer, err = o.link.Consumer(ctx, wire.Offers, jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
 		MaxDeliver: offerTries, MaxWaiting: mostWaiting, MaxAckPending: mostPending, InactiveThreshold: consumerIdle,
 	})
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) { // a worker of another version has made it, with other limits
-		o.consumer, err = o.link.JS.Consumer(ctx, wire.Offers, name)
-	}
 	return err
 }
 
