@@ -130,13 +130,31 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 	if h.server, err = server.NewServer(o); err != nil {
 		return nil, fmt.Errorf("open hub: %w", err)
 	}
-	h.server.SetLogger(logger{c.Log}, false, false)
-	h.server.Start()
-	if !h.server.ReadyForConnections(ready) {
-		h.server.Shutdown()
-		return nil, fmt.Errorf("open hub: it does not listen at %s (is the port taken?)", c.Listen)
+	if err := h.start(); err != nil {
+		return nil, err
 	}
 	return h, nil
+}
+
+// start starts the server, and returns when it listens.
+func (h *Hub) start() error {
+	failed := make(chan string, 1)
+	h.server.SetLogger(logger{h.cfg.Log, failed}, false, false)
+	h.server.Start()
+	why := "it has not started in " + ready.String()
+wait:
+	for late := time.Now().Add(ready); time.Now().Before(late); {
+		if h.server.ReadyForConnections(ready / 200) {
+			return nil
+		}
+		select {
+		case why = <-failed:
+			break wait
+		default:
+		}
+	}
+	h.server.Shutdown()
+	return fmt.Errorf("open hub at %s: %s (is another hub there? choose another port with --listen)", h.cfg.Listen, why)
 }
 
 // lock makes the folder, and takes it for this process.
@@ -330,11 +348,19 @@ func (h *Hub) ensure(ctx context.Context, project string) error {
 }
 
 // logger takes what the server wants to tell.
-type logger struct{ to *slog.Logger }
+type logger struct {
+	to     *slog.Logger
+	failed chan<- string // capacity 1: why it cannot go on
+}
 
 func (l logger) Noticef(string, ...any)            {}
 func (l logger) Debugf(string, ...any)             {}
 func (l logger) Tracef(string, ...any)             {}
 func (l logger) Warnf(format string, args ...any)  { l.to.Warn(fmt.Sprintf(format, args...)) }
 func (l logger) Errorf(format string, args ...any) { l.to.Error(fmt.Sprintf(format, args...)) }
-func (l logger) Fatalf(format string, args ...any) { l.to.Error(fmt.Sprintf(format, args...)) }
+func (l logger) Fatalf(format string, args ...any) {
+	select {
+	case l.failed <- fmt.Sprintf(format, args...):
+	default: // the first reason counts
+	}
+}

@@ -143,6 +143,14 @@ func TestJoin(t *testing.T) {
 	if _, err := hub.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another one") {
 		t.Errorf("a second hub in the folder: %v", err)
 	}
+	c.Dir, c.Listen = c.Dir+"2", h.Address()
+	begin := time.Now()
+	if _, err := hub.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("a second hub at the address: %v", err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it was refused after %s", took)
+	}
 }
 
 // A worker hears nothing that is not for it, and cannot speak for another.
