@@ -99,12 +99,16 @@ func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link
 
 // HubStatus is how the hub is.
 func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
-	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) error {
+	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) (err error) {
 		s = cli.HubStatus{
 			Address: l.Conn.ConnectedAddr(),
 			Project: o.Join.Project,
 			TLS:     o.Join.Pin != "",
 			Server:  l.Conn.ConnectedServerVersion(),
+		}
+		if why := l.Problem(ctx); why != "" { // the rest may be missing because of it
+			s.Problems = append(s.Problems, why)
+			defer func() { err = nil }()
 		}
 		for name, n := range map[string]*uint64{wire.Offers: &s.Waiting, wire.Events: &s.Untaken, wire.Commands: nil} {
 			stream, err := l.JS.Stream(ctx, name)
@@ -200,7 +204,7 @@ func checkWorker(o cli.Worker) error {
 
 // work is a worker in this process until ctx ends. It joins as to says, and calls ready when it takes tasks.
 func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready func(*link.Link) error) (err error) {
-	to.Role, to.Name = link.RoleWorker, o.Name
+	to.Role, to.Name, to.Log = link.RoleWorker, o.Name, b.logger()
 	if err := b.root.Ensure(); err != nil {
 		return err
 	}

@@ -38,10 +38,11 @@ const maxFile = 16 << 20
 const ready = 20 * time.Second
 
 // defaultStore is how many bytes what workers tell may take in a project, and parts of folders as
-// many again, and allStore bounds what all projects may reserve, which they mostly do not use.
+// many again. allStore bounds what all projects may reserve, which they mostly do not use, and maxMemory the same in memory.
 const (
 	defaultStore = 2 << 30
 	allStore     = 1 << 42
+	maxMemory    = 64 << 20
 )
 
 // DefaultProject is where a session and a worker meet that name no project.
@@ -64,10 +65,15 @@ type Hub struct {
 	server  *server.Server
 	pin     string // empty: no TLS
 	unlock  func()
+	stop    context.CancelFunc // of watching
+	watcher sync.WaitGroup
+	retry   time.Time // of opening the store, not earlier; of the watcher alone
 
 	mu       sync.Mutex
 	accounts map[string]*server.Account // guarded by mu
 	ensured  map[string]bool            // projects whose streams are there; guarded by mu
+	conns    map[string]*nats.Conn      // of this process, by project; guarded by mu
+	problem  string                     // for which it takes no messages; empty: it does; guarded by mu
 }
 
 // Open starts a hub. A second one in the same folder is refused.
@@ -75,7 +81,8 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 	if c.Store <= 0 {
 		c.Store = defaultStore
 	}
-	h := &Hub{cfg: c, accounts: map[string]*server.Account{}, ensured: map[string]bool{}}
+	h := &Hub{cfg: c, accounts: map[string]*server.Account{}, ensured: map[string]bool{},
+		conns: map[string]*nats.Conn{}}
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("open hub: listen at %.100q: %w", c.Listen, err)
@@ -105,9 +112,9 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		NoSigs:                     true,
 		NoLog:                      true,
 		JetStream:                  true,
-		StoreDir:                   filepath.Join(c.Dir, "jetstream"),
+		StoreDir:                   storeDir(c.Dir),
 		JetStreamMaxStore:          allStore,
-		JetStreamMaxMemory:         64 << 20,
+		JetStreamMaxMemory:         maxMemory,
 		MaxPayload:                 wire.MaxMessage + 64<<10,
 		MaxPending:                 64 << 20,
 		MaxConn:                    maxMembers,
@@ -133,6 +140,9 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 	if err := h.start(); err != nil {
 		return nil, err
 	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h.stop = stop
+	h.watcher.Go(func() { h.watch(life) })
 	return h, nil
 }
 
@@ -190,6 +200,7 @@ type About struct {
 }
 
 func aboutFile(dir string) string { return filepath.Join(dir, "hub.json") }
+func storeDir(dir string) string  { return filepath.Join(dir, "jetstream") }
 func joinFile(dir string) string  { return filepath.Join(dir, "session.join") }
 
 // Describe writes down where the hub is, and a line by which sessions of this user join it.
@@ -275,6 +286,11 @@ func Invite(ctx context.Context, root home.Root, dir, project, role, address str
 
 // Close ends the hub. What it has promised to carry is in its folder.
 func (h *Hub) Close() {
+	h.stop()
+	h.watcher.Wait()
+	for _, conn := range h.conns {
+		conn.Close()
+	}
 	h.server.Shutdown()
 	h.server.WaitForShutdown()
 	h.unlock()
@@ -327,11 +343,9 @@ func (h *Hub) ensure(ctx context.Context, project string) error {
 	if done {
 		return nil
 	}
-	secret := h.members.temporary(project)
-	defer h.members.expel(secret)
-	conn, err := nats.Connect("", nats.InProcessServer(h.server), nats.Token(secret), nats.Name(link.RoleSession+".hub"))
+	conn, err := h.enter(project)
 	if err != nil {
-		return fmt.Errorf("open project %s: %w", project, err)
+		return err
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn)

@@ -191,6 +191,7 @@ func ofWorker(name string) *server.Permissions {
 	consumer := link.ConsumerOf(name)
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
+			wire.AskHub,
 			"drover.session.*.*." + name,
 			"drover.event.*." + name + ".*",
 			"$KV." + wire.Workers + "." + name,

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // Roles of a connection.
@@ -40,6 +42,8 @@ type Options struct {
 	Dial func() (net.Conn, error)
 	// Seed signs as this key, by which a hub knows a worker again. Nil: without.
 	Seed *Key
+	// Log is told of messages that wait, and of lost connections. Nil: nobody is.
+	Log *slog.Logger
 }
 
 // Link is a connection to a hub. Its methods may be called by several goroutines.
@@ -51,6 +55,8 @@ type Link struct {
 	mu    sync.Mutex
 	state context.Context // ends when the connection is lost, and when it is there again; guarded by mu
 	leave context.CancelFunc
+
+	trouble string // for which the last message was not taken; guarded by mu
 }
 
 // Pauses between tries to connect again.
@@ -71,8 +77,6 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	l := &Link{o: o}
 	l.state, l.leave = context.WithCancel(context.Background())
 	opts := []nats.Option{
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.change() }),
-		nats.ReconnectHandler(func(*nats.Conn) { l.change() }),
 		nats.Name(o.Role + "." + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Role + "_" + o.Name),
 		nats.MaxReconnects(-1),
@@ -85,6 +89,7 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 		nats.ReconnectBufSize(-1), // nothing is said to be sent that waits in this process
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // each call gets its own error
 	}
+	opts = append(opts, l.handlers()...)
 	if deadline, ok := ctx.Deadline(); ok {
 		opts = append(opts, nats.Timeout(max(time.Millisecond, time.Until(deadline))))
 	}
@@ -116,6 +121,34 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	}
 	l.Conn, l.JS = conn, js
 	return l, nil
+}
+
+// handlers hear of lost connections, and tell of them: why, and once for each reason why there is no other. The client
+// calls them one after the other.
+func (l *Link) handlers() []nats.Option {
+	last := ""
+	say := func(text string, why error) {
+		if l.o.Log != nil && why != nil && why.Error() != last {
+			last = why.Error()
+			l.o.Log.Warn(text, "error", last)
+		}
+	}
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			l.change()
+			say("the connection to the hub is lost", err)
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			say("the hub cannot be reached: it is tried again", explain(err))
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			l.change()
+			if last != "" && l.o.Log != nil {
+				l.o.Log.Warn("connected to the hub again")
+			}
+			last = ""
+		}),
+	}
 }
 
 // change ends what waits for the connection as it was.
@@ -222,8 +255,8 @@ func (l *Link) Consumer(ctx context.Context, stream string, c jetstream.Consumer
 }
 
 // Publish puts a message into a stream and returns when it is there. It tries again until ctx
-// ends: after a lost connection, or while the stream is full. id makes what is published twice
-// count once.
+// ends: after a lost connection, or while the stream is full; [Link.Trouble] then says why. id makes
+// what is published twice count once.
 func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		state := l.now()
@@ -234,12 +267,17 @@ func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) erro
 		}
 		_, err := l.JS.Publish(one, subject, msg, opts...)
 		cancel()
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			l.troubled("")
+			return nil
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 		if errors.Is(err, nats.ErrMaxPayload) {
 			return fmt.Errorf("publish: %w", err)
 		}
+		l.troubled(l.Why(ctx, err).Error())
 		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // no secret
 		select {
 		case <-timer.C:
@@ -249,6 +287,62 @@ func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) erro
 			timer.Stop()
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// whyTime limits how long a hub is asked what is wrong with it, and maxProblem what is shown of the answer, in columns.
+const (
+	whyTime    = 2 * time.Second
+	maxProblem = 300
+)
+
+// Problem is what the hub says for which it takes no messages; empty: it takes them, or does not say.
+func (l *Link) Problem(ctx context.Context) string {
+	one, cancel := l.During(ctx, whyTime)
+	defer cancel()
+	var state wire.HubState
+	m, err := l.Conn.RequestWithContext(one, wire.AskHub, nil)
+	if err == nil {
+		_, err = wire.Decode(m.Data, &state)
+	}
+	if err != nil {
+		return ""
+	}
+	return excerpt.Line(state.Problem, maxProblem)
+}
+
+// Why is the reason for an error of the hub, in the hub's own words if it has some.
+func (l *Link) Why(ctx context.Context, err error) error {
+	if !l.Conn.IsConnected() {
+		return errors.New("the connection to it is lost")
+	}
+	if problem := l.Problem(ctx); problem != "" {
+		return errors.New(problem)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("it has not answered in time")
+	}
+	return err
+}
+
+// Trouble is why the hub has not taken the last message that was to go into a stream; empty: it has.
+func (l *Link) Trouble() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
+}
+
+func (l *Link) troubled(why string) {
+	l.mu.Lock()
+	was := l.trouble
+	l.trouble = why
+	l.mu.Unlock()
+	switch {
+	case l.o.Log == nil || (was == "") == (why == ""):
+	case why == "":
+		l.o.Log.Warn("the hub takes messages again")
+	default:
+		l.o.Log.Warn("the hub takes no messages: they wait", "error", why)
 	}
 }
 

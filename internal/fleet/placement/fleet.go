@@ -126,7 +126,7 @@ func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 		InactiveThreshold: eventsIdle,
 	})
 	if err != nil {
-		return fmt.Errorf("listen to workers: %w", err)
+		return fmt.Errorf("listen to workers: %w", l.Why(ctx, err))
 	}
 	consuming, err := c.Consume(f.told, jetstream.PullMaxMessages(pendingEvents), jetstream.ConsumeErrHandler(
 		func(jetstream.ConsumeContext, error) {})) // it goes on by itself
@@ -216,7 +216,7 @@ func (f *Fleet) renewed(m *nats.Msg) {
 	out := wire.Renewed{Tasks: make([]wire.Lease, len(r.Tasks))}
 	for i, h := range r.Tasks {
 		if w := f.find(h.Task); w != nil {
-			out.Tasks[i] = w.renew(r.Worker, r.Instance, h.Epoch)
+			out.Tasks[i] = w.renew(r, h.Epoch)
 			continue
 		}
 		rec, ok := f.cfg.Task(h.Task)

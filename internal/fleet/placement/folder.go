@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
@@ -52,7 +54,7 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	}
 	w.say("sends the folder to worker " + w.book.Worker)
 	b := w.book
-	data, err := w.pack(ctx, l, &b)
+	data, err := w.packed(ctx, l, &b)
 	if err != nil {
 		return err
 	}
@@ -73,6 +75,31 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	}
 	w.set(b)
 	return nil
+}
+
+// packed is pack, and says meanwhile why the hub does not take the parts.
+func (w *work) packed(ctx context.Context, l *link.Link, b *Book) (data []byte, err error) {
+	done := make(chan struct{})
+	var packing sync.WaitGroup
+	packing.Go(func() {
+		defer close(done)
+		data, err = w.pack(ctx, l, b)
+	})
+	defer packing.Wait()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return data, err
+		case <-tick.C:
+			text := "sends the folder to worker " + w.book.Worker
+			if why := l.Trouble(); why != "" {
+				text += ": the hub does not take it: " + why
+			}
+			w.say(text)
+		}
+	}
 }
 
 // pack sends the parts of the folder and returns its manifest. It notes in the book what the next host needs to take

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -25,6 +26,8 @@ const (
 // Patience of a session, beyond what a worker has.
 const (
 	offerTime = 20 * time.Second // for the first connection to the hub
+	tellTime  = 3 * time.Second  // for an offer, until it is said that the hub does not take it
+	maxUntold = 200              // columns of what a worker says of the hub
 )
 
 type asked struct {
@@ -57,6 +60,7 @@ type work struct {
 	mu      sync.Mutex
 	book    Book      // guarded by mu; changed by the one goroutine
 	renewal time.Time // of the last answer that gave a lease; guarded by mu
+	untold  string    // why the hub does not take what the worker tells; guarded by mu
 
 	offer string   // that is open; empty: none
 	repo  string   // of the checkout that travels; empty: none does
@@ -99,13 +103,13 @@ func (w *work) evidence(t told, why error) Evidence {
 }
 
 // renew is called by the connection.
-func (w *work) renew(worker, instance string, epoch uint64) wire.Lease {
+func (w *work) renew(r wire.Renewal, epoch uint64) wire.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.book.Valid(worker, instance, epoch) != nil {
+	if w.book.Valid(r.Worker, r.Instance, epoch) != nil {
 		return wire.Lease{}
 	}
-	w.renewal = time.Now()
+	w.renewal, w.untold = time.Now(), r.Untold
 	return wire.Lease{Valid: true}
 }
 
@@ -219,14 +223,13 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			Repo: w.repo},
 		nil,
 	)
-	if err == nil {
-		err = l.Publish(ctx, to, w.offer, data)
-	}
 	if err != nil {
+		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
+	}
+	for !w.publish(ctx, l, to, w.offer, data) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}
 	w.f.lookout.add(w, l)
 	defer w.f.lookout.remove(w)
@@ -248,6 +251,17 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			w.waiting(there)
 		}
 	}
+}
+
+// publish offers the task, or says why the hub does not take the offer.
+func (w *work) publish(ctx context.Context, l *link.Link, to, id string, offer []byte) bool {
+	one, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	err := l.Publish(one, to, id, offer)
+	if err != nil && ctx.Err() == nil {
+		w.say("waits for the hub: " + l.Why(ctx, err).Error())
+	}
+	return err == nil
 }
 
 func (w *work) waiting(known bool) {
@@ -346,13 +360,15 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			}
 		case <-tick.C:
 			w.mu.Lock()
-			silence := time.Since(w.renewal)
+			silence, untold := time.Since(w.renewal), w.untold
 			w.mu.Unlock()
 			switch {
 			case silence > w.f.cfg.Lease+w.f.cfg.Lease/5: // the worker counts from when it asked
 				return w.silent(ctx, fmt.Sprintf("it has not renewed its lease for %s", silence.Round(time.Second)))
 			case silence > w.f.cfg.Lease/2:
 				w.say(fmt.Sprintf("worker %s is out of reach for %s", w.book.Worker, silence.Round(time.Second)))
+			case untold != "":
+				w.say(fmt.Sprintf("the hub does not take what worker %s tells: %s", w.book.Worker, excerpt.Line(untold, maxUntold)))
 			case w.told != "":
 				w.say("")
 			}

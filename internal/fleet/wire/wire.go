@@ -65,6 +65,14 @@ const (
 	AskRenew = "renew"
 )
 
+// AskHub is where anybody asks a hub how it is; the answer is a [HubState]. A cluster does not answer.
+const AskHub = "drover.hub"
+
+// HubState is how a hub is.
+type HubState struct {
+	Problem string `json:"problem,omitempty"` // for which it takes no messages; empty: it does
+}
+
 // EventOf is where a worker tells a session of a task.
 func EventOf(session task.ID, worker string, id task.ID) string {
 	return "drover.event." + string(session) + "." + worker + "." + string(id)
@@ -247,6 +255,8 @@ type Renewal struct {
 	Worker   string `json:"worker"`
 	Instance string `json:"instance"`
 	Tasks    []Held `json:"tasks"`
+	// Untold is why the hub does not take what the worker tells of them; empty: it does.
+	Untold string `json:"untold,omitempty"`
 }
 
 // Held is a claim as its worker has it.

@@ -69,7 +69,7 @@ func (w *Worker) held() map[task.ID][]*claim {
 
 // renewOf asks a session for longer leases. It reports whether the session has answered, and all of them count.
 func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bool {
-	r := wire.Renewal{Worker: w.cfg.Name, Instance: w.instance}
+	r := wire.Renewal{Worker: w.cfg.Name, Instance: w.instance, Untold: w.cfg.Link.Trouble()}
 	limit := renewMost
 	for _, c := range held {
 		r.Tasks = append(r.Tasks, wire.Held{Task: c.id, Epoch: c.epoch})
