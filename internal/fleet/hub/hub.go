@@ -37,12 +37,10 @@ const maxFile = 16 << 20
 // ready is how long the server may take to start.
 const ready = 20 * time.Second
 
-// defaultStore is how many bytes what workers tell may take in a project, and parts of folders as
-// many again. allStore bounds what all projects may reserve, which they mostly do not use, and maxMemory the same in memory.
+// allStore bounds what all projects may reserve on the disk, which they mostly do not use, and maxMemory in memory.
 const (
-	defaultStore = 2 << 30
-	allStore     = 1 << 42
-	maxMemory    = 64 << 20
+	allStore  = 1 << 42
+	maxMemory = 64 << 20
 )
 
 // DefaultProject is where a session and a worker meet that name no project.
@@ -79,7 +77,7 @@ type Hub struct {
 // Open starts a hub. A second one in the same folder is refused.
 func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 	if c.Store <= 0 {
-		c.Store = defaultStore
+		c.Store = link.DefaultStore
 	}
 	h := &Hub{cfg: c, accounts: map[string]*server.Account{}, ensured: map[string]bool{},
 		conns: map[string]*nats.Conn{}}
@@ -272,7 +270,7 @@ func Invite(ctx context.Context, root home.Root, dir, project, role, address str
 		return link.Join{}, err
 	}
 	defer l.Close()
-	if err := link.Ensure(ctx, l.JS, defaultStore); err != nil {
+	if err := link.Ensure(ctx, l.JS, link.DefaultStore); err != nil {
 		return link.Join{}, err
 	}
 	if join.Token, err = m.admit(project, role); err != nil {

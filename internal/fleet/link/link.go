@@ -189,6 +189,9 @@ func (l *Link) Redial() { _ = l.Conn.ForceReconnect() } // it fails after Close 
 // Close closes the connection.
 func (l *Link) Close() { l.Conn.Close() }
 
+// DefaultStore is how many bytes what workers tell may take in a project, and parts of folders as many again.
+const DefaultStore = 2 << 30
+
 // Ensure makes the streams and buckets of the project, or finds them. A worker must not, and
 // finds what a hub or a session has made.
 // most limits the bytes of what workers tell, and of parts of folders, each. What a program of a later protocol has

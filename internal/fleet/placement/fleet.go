@@ -120,27 +120,76 @@ func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 			return fmt.Errorf("listen to workers: %w", err)
 		}
 	}
-	c, err := l.JS.CreateOrUpdateConsumer(ctx, wire.Events, jetstream.ConsumerConfig{
-		Durable: "session-" + string(sid), FilterSubject: wire.EventOf(sid, "*", "*"),
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pendingEvents,
-		InactiveThreshold: eventsIdle,
-	})
+	c, err := f.consumer(ctx, l)
 	if err != nil {
 		return fmt.Errorf("listen to workers: %w", l.Why(ctx, err))
 	}
-	consuming, err := c.Consume(f.told, jetstream.PullMaxMessages(pendingEvents), jetstream.ConsumeErrHandler(
-		func(jetstream.ConsumeContext, error) {})) // it goes on by itself
-	if err != nil {
-		return fmt.Errorf("listen to workers: %w", err)
-	}
+	life, stop := context.WithCancel(context.Background())
+	var hearing sync.WaitGroup
+	hearing.Go(func() { f.hear(life, l, c) })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.link = l
 	f.stop = func() {
-		consuming.Stop()
-		<-consuming.Closed()
+		stop()
+		hearing.Wait()
 	}
 	return nil
+}
+
+// consumer finds the consumer of the session, or makes it.
+func (f *Fleet) consumer(ctx context.Context, l *link.Link) (jetstream.Consumer, error) {
+	want := jetstream.ConsumerConfig{
+		Durable: "session-" + string(f.cfg.Session), FilterSubject: wire.EventOf(f.cfg.Session, "*", "*"),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pendingEvents,
+		InactiveThreshold: eventsIdle,
+	}
+	c, err := l.Consumer(ctx, wire.Events, want)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return c, err
+	}
+	if err := link.Ensure(ctx, l.JS, link.DefaultStore); err != nil { // a cluster that nobody has used yet
+		return nil, err
+	}
+	return l.Consumer(ctx, wire.Events, want)
+}
+
+// hearAgain is the pause after an error of the consumer.
+const hearAgain = time.Second
+
+// hear takes what workers tell until ctx ends. A hub that has forgotten the consumer, because it was out of reach for
+// longer than eventsIdle or has lost its files, is given it again.
+func (f *Fleet) hear(ctx context.Context, l *link.Link, c jetstream.Consumer) {
+	for ctx.Err() == nil {
+		f.hearFrom(ctx, c)
+		timer := time.NewTimer(hearAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if again, err := f.consumer(ctx, l); err == nil {
+			c = again
+		}
+	}
+}
+
+// hearFrom returns when nothing more is heard from the consumer.
+func (f *Fleet) hearFrom(ctx context.Context, c jetstream.Consumer) {
+	msgs, err := c.Messages(jetstream.PullMaxMessages(pendingEvents), jetstream.PullHeartbeat(wire.HeartBeat))
+	if err != nil {
+		return
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)()
+	for {
+		m, err := msgs.Next()
+		if err != nil {
+			return
+		}
+		f.told(m)
+	}
 }
 
 // Close ends the connection. No task of the session runs any more.

@@ -121,7 +121,7 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	msgs, err := c.Messages(jetstream.PullMaxMessages(64))
+	msgs, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullHeartbeat(wire.HeartBeat))
 	if err != nil {
 		return err
 	}
