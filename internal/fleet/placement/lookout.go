@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -73,20 +74,53 @@ func (o *lookout) look(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// tell tells each task that waits whether one of the workers may take it.
+// tell tells each task that waits which of the workers may take it.
 func (o *lookout) tell(workers []wire.Worker) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	there := map[string]bool{Auto: len(workers) > 0}
+	there := map[string]candidates{}
 	for _, one := range workers {
-		for _, name := range append(slices.Clone(one.Labels), one.Name) {
-			there[name] = true
+		for _, name := range append(slices.Clone(one.Labels), one.Name, Auto) {
+			there[name] = there[name].with(one)
 		}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for w := range o.waiting {
 		select {
 		case w.known <- there[w.rec.On]:
 		default: // it has not heard the last one yet
 		}
 	}
+}
+
+// candidates are the workers that a task may run on, as far as it wants to know of them.
+type candidates struct {
+	some    bool   // one is there
+	ready   bool   // and has a place
+	foreign string // why one that is there cannot have it; empty: there is none
+}
+
+func (c candidates) with(one wire.Worker) candidates {
+	if _, err := wire.Speaks("worker "+one.Name, one.Oldest, one.Newest); err != nil {
+		c.foreign = err.Error()
+		return c
+	}
+	c.some, c.ready = true, c.ready || one.State() == wire.StateReady
+	return c
+}
+
+// text says what a task waits for.
+func (c candidates) text(on string) string {
+	whom := "worker " + on
+	if on == Auto {
+		whom = "a worker"
+	}
+	switch {
+	case c.some:
+		return "waits for " + whom
+	case c.foreign != "":
+		return fmt.Sprintf("waits for %s: %s", whom, c.foreign)
+	case on == Auto:
+		return "waits for a worker: none is there"
+	}
+	return fmt.Sprintf("waits for worker %s: none of that name or label is there", on)
 }

@@ -51,7 +51,7 @@ type work struct {
 	want *Want       // nil: it is taken up
 
 	inbox *inbox
-	known chan bool // capacity 1: whether somebody is there who may take the task, see [lookout]
+	known chan candidates // capacity 1: who is there that may take the task, see [lookout]
 
 	opened  chan wire.Ready // capacity 1: where its workspace is; nil: it has none
 	aborted chan struct{}   // closed when nobody waits for the worker any more
@@ -71,7 +71,7 @@ type work struct {
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
-	w := &work{f: f, h: h, id: rec.ID, rec: rec, want: want, inbox: newInbox(), known: make(chan bool, 1),
+	w := &work{f: f, h: h, id: rec.ID, rec: rec, want: want, inbox: newInbox(), known: make(chan candidates, 1),
 		book: Book{V: bookVersion, Bytes: h.Output().Size()}, aborted: make(chan struct{})}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w
@@ -247,8 +247,8 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			case told: // of an earlier attempt
 				w.f.refuse(x.msg, w.evidence(x, errStale))
 			}
-		case there := <-w.known:
-			w.waiting(there)
+		case c := <-w.known:
+			w.say(c.text(w.rec.On))
 		}
 	}
 }
@@ -262,19 +262,6 @@ func (w *work) publish(ctx context.Context, l *link.Link, to, id string, offer [
 		w.say("waits for the hub: " + l.Why(ctx, err).Error())
 	}
 	return err == nil
-}
-
-func (w *work) waiting(known bool) {
-	switch {
-	case w.rec.On == Auto && known:
-		w.say("waits for a worker")
-	case w.rec.On == Auto:
-		w.say("waits for a worker: none is there")
-	case known:
-		w.say("waits for worker " + w.rec.On)
-	default:
-		w.say(fmt.Sprintf("waits for worker %s: none of that name or label is there", w.rec.On))
-	}
 }
 
 // grant gives the task to who has claimed it, durably before the worker knows.

@@ -123,15 +123,22 @@ type Worker struct {
 	Draining bool     `json:"draining,omitempty"`
 }
 
-// State is whether the worker takes tasks: ready, full or drains.
+// States of a worker.
+const (
+	StateReady  = "ready"
+	StateFull   = "full"
+	StateDrains = "drains"
+)
+
+// State is whether the worker takes tasks.
 func (w Worker) State() string {
 	switch {
 	case w.Draining:
-		return "drains"
+		return StateDrains
 	case len(w.Tasks) >= w.Capacity:
-		return "full"
+		return StateFull
 	}
-	return "ready"
+	return StateReady
 }
 
 // Doing is a task that a worker does.

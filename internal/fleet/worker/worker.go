@@ -66,6 +66,7 @@ type Worker struct {
 	mu       sync.Mutex
 	claims   map[task.ID]*claim // guarded by mu
 	draining bool               // takes nothing new; guarded by mu
+	unread   string             // of the last offer that it cannot take; guarded by mu
 	idle     chan struct{}      // closed when it drains and has no task; guarded by mu
 
 	changed chan struct{} // capacity 1: what it does is another
@@ -384,12 +385,13 @@ func pause(ctx context.Context, d time.Duration) {
 func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 	var o wire.Offer
 	_, err := wire.Decode(msg.Data(), &o)
-	if err == nil {
-		_, err = wire.Speaks("session "+string(o.Session), o.Oldest, o.Newest)
-	}
 	if err != nil {
 		w.cfg.Log.Warn("an offer cannot be read", "error", err)
 		_ = msg.Term()
+		return
+	}
+	if _, err = wire.Speaks("session "+string(o.Session), o.Oldest, o.Newest); err != nil {
+		w.foreign(msg, err)
 		return
 	}
 	var g wire.Grant
@@ -429,6 +431,17 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 	}
 	_ = msg.Ack()
 	w.do(ctx, o, g, asked, free)
+}
+
+// foreign leaves an offer in another protocol to other workers, and tells the user once for each session.
+func (w *Worker) foreign(msg jetstream.Msg, why error) {
+	_ = msg.NakWithDelay(firstLater)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unread != why.Error() {
+		w.unread = why.Error()
+		w.cfg.Log.Warn("an offer is left to other workers", "error", why)
+	}
 }
 
 // do does a task that was granted. free gives its place back when it has ended here.

@@ -232,8 +232,12 @@ func (a *app) workers() *cobra.Command {
 				if w.Load >= 0 {
 					load = fmt.Sprintf("%.0f%%", 100*w.Load)
 				}
+				state := w.State()
+				if _, err := wire.Speaks("it", w.Oldest, w.Newest); err != nil {
+					state = err.Error()
+				}
 				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,
-					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), w.State())
+					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state)
 				for _, d := range w.Tasks {
 					_, _ = fmt.Fprintf(t, "  %s\t%s\t\t%s\t\t\t\n", excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40),
 						(time.Duration(d.Since) * time.Millisecond).Round(time.Second))
