@@ -231,6 +231,7 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			return context.Cause(ctx)
 		}
 	}
+	again, unclaimed := 0, time.Now() // since when a worker has had a place and has not claimed the offer
 	w.f.lookout.add(w, l)
 	defer w.f.lookout.remove(w)
 	for {
@@ -249,6 +250,12 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			}
 		case c := <-w.known:
 			w.say(c.text(w.rec.On))
+			if !c.ready {
+				unclaimed = time.Now()
+			}
+			if time.Since(unclaimed) > wire.OfferWait && w.publish(ctx, l, to, fmt.Sprint(w.offer, again), data) {
+				again, unclaimed = again+1, time.Now() // the hub has lost the offer, or has given it out in vain too often
+			}
 		}
 	}
 }
