@@ -69,6 +69,7 @@ type Fleet struct {
 	works  map[task.ID]*work // guarded by mu
 	stop   func()            // ends the consumer; guarded by mu
 	closed bool
+	at     map[string]map[task.ID]bool // by worker: the tasks that it has, or is to have; guarded by mu
 }
 
 // New returns a fleet that has no connection yet.
@@ -76,7 +77,7 @@ func New(c Config) *Fleet {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	return &Fleet{cfg: c, works: map[task.ID]*work{}}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}, at: map[string]map[task.ID]bool{}}
 }
 
 // errClosed is returned when a task is placed while the session closes.
@@ -224,6 +225,7 @@ func (f *Fleet) remove(w *work) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.works, w.id)
+	f.move(w, "")
 }
 
 // claimed passes the claim of a worker to the task.

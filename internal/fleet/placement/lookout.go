@@ -13,23 +13,30 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
-// How soon and how often it is looked which workers are there, while tasks wait for one. Most tasks
-// wait for less than the first.
+// How soon and how often tasks that wait are told who is there. Most tasks wait for less than the first.
 const (
 	lookFirst = 500 * time.Millisecond
 	lookAgain = 5 * time.Second
 )
 
-// lookout tells tasks that wait for a worker whether one is there that may take them. It looks once
-// for all of them, and only while one waits.
+// lookout knows which workers are there, while tasks wait for one. It listens once for all of them, and
+// ends within [lookAgain] after the last one.
 type lookout struct {
 	mu      sync.Mutex
 	waiting map[*work]bool     // guarded by mu
-	stop    context.CancelFunc // ends the goroutine; nil: nobody waits; guarded by mu
+	stop    context.CancelFunc // ends the goroutine; nil: it does not run; guarded by mu
+	ready   chan struct{}      // closed when what was known at first has been heard; guarded by mu
+	workers map[string]heard   // guarded by mu
 	running sync.WaitGroup
 }
 
-func (o *lookout) add(w *work, l *link.Link) {
+type heard struct {
+	wire.Worker
+	at time.Time
+}
+
+// add begins to tell a task who is there. The channel is closed when that is known.
+func (o *lookout) add(w *work, l *link.Link) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting == nil {
@@ -38,40 +45,117 @@ func (o *lookout) add(w *work, l *link.Link) {
 	o.waiting[w] = true
 	if o.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		o.stop = cancel
+		o.stop, o.ready, o.workers = cancel, make(chan struct{}), map[string]heard{}
 		o.running.Go(func() { o.look(ctx, l.JS) })
 	}
+	return o.ready
 }
 
 func (o *lookout) remove(w *work) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if delete(o.waiting, w); len(o.waiting) == 0 && o.stop != nil {
-		o.stop()
-		o.stop = nil
-	}
+	delete(o.waiting, w)
 }
 
-// close waits for the goroutine. No task waits any more.
-func (o *lookout) close() { o.running.Wait() }
+// close ends the goroutine. No task waits any more.
+func (o *lookout) close() {
+	o.mu.Lock()
+	if o.stop != nil {
+		o.stop()
+	}
+	o.mu.Unlock()
+	o.running.Wait()
+}
+
+// over reports whether nobody waits; the next one that does begins anew.
+func (o *lookout) over() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.waiting) > 0 {
+		return false
+	}
+	o.stop()
+	o.stop = nil
+	return true
+}
+
+// all are the workers that have told something lately.
+func (o *lookout) all() []wire.Worker {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := make([]wire.Worker, 0, len(o.workers))
+	for name, w := range o.workers {
+		if time.Since(w.at) > wire.WorkerGone {
+			delete(o.workers, name)
+			continue
+		}
+		out = append(out, w.Worker)
+	}
+	return out
+}
 
 func (o *lookout) look(ctx context.Context, js jetstream.JetStream) {
 	timer := time.NewTimer(lookFirst)
 	defer timer.Stop()
+	heard, leave := o.listen(ctx, js)
+	defer func() { leave() }()
 	for {
 		select {
+		case e, open := <-heard:
+			if !open {
+				heard = nil
+				break
+			}
+			o.hear(e)
 		case <-timer.C:
+			if o.over() {
+				return
+			}
+			if heard == nil { // the hub was out of reach, or has lost its files
+				leave()
+				heard, leave = o.listen(ctx, js)
+			}
+			o.tell(o.all())
+			timer.Reset(lookAgain)
 		case <-ctx.Done():
 			return
 		}
-		short, cancel := context.WithTimeout(ctx, lookAgain)
-		workers, err := List(short, js)
-		cancel()
-		if err == nil {
-			o.tell(workers)
-		}
-		timer.Reset(lookAgain)
 	}
+}
+
+// listen follows what workers say of themselves; nil: that is not to be had now.
+func (o *lookout) listen(ctx context.Context, js jetstream.JetStream) (<-chan jetstream.KeyValueEntry, func()) {
+	short, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	kv, err := js.KeyValue(short, wire.Workers)
+	if err != nil {
+		return nil, func() {}
+	}
+	watch, err := kv.WatchAll(ctx)
+	if err != nil {
+		return nil, func() {}
+	}
+	return watch.Updates(), func() { _ = watch.Stop() }
+}
+
+// hear takes in what is new; nil: all that was known has been heard.
+func (o *lookout) hear(e jetstream.KeyValueEntry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e == nil {
+		select {
+		case <-o.ready: // listened to again
+		default:
+			close(o.ready)
+		}
+		return
+	}
+	var w wire.Worker
+	if _, err := wire.Decode(e.Value(), &w); err != nil || w.Name != e.Key() || e.Operation() != jetstream.KeyValuePut {
+		delete(o.workers, e.Key()) // it has gone, or is a stranger's
+		return
+	}
+	o.workers[w.Name] = heard{w, time.Now()}
 }
 
 // tell tells each task that waits which of the workers may take it.

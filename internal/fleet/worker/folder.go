@@ -163,6 +163,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	if err != nil {
 		return p, err
 	}
+	w.sayAgain() // it has the repository now
 	return p, w.tell(ctx, c, wire.Event{Kind: wire.Note}, nil)
 }
 

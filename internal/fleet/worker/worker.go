@@ -296,6 +296,10 @@ func (w *Worker) beat(ctx context.Context) {
 
 // About is what the worker says of itself.
 func (w *Worker) About() wire.Worker {
+	repos, err := w.cache().Repositories(wire.MaxRepos)
+	if err != nil {
+		w.cfg.Log.Warn("what is kept of repositories cannot be listed", "error", err)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := wire.Worker{
@@ -309,6 +313,7 @@ func (w *Worker) About() wire.Worker {
 		Capacity: w.cfg.Capacity,
 		Load:     load(),
 		Draining: w.draining,
+		Repos:    repos,
 	}
 	for _, c := range w.claims {
 		c.mu.Lock()
