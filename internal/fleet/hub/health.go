@@ -43,9 +43,9 @@ func (h *Hub) watch(ctx context.Context) {
 
 // look finds the problem of the hub, and ends it if that is possible.
 func (h *Hub) look(now time.Time) {
-	problem := ""
 	if h.server.JetStreamEnabled() {
-		if problem = h.failure(); problem == "" {
+		problem := h.failure()
+		if problem == "" {
 			h.set("")
 			return
 		}
