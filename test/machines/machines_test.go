@@ -334,7 +334,7 @@ func TestHostKilled(t *testing.T) {
 func TestHostKilledFolder(t *testing.T) {
 	w := open(t)
 	w.Settings(`{"workers": {"lease": "60s"}}`)
-	w.repository()
+	repository(w.Place)
 	id := w.Good("run", "--on", "far", "--keep", "--name", "tree", "--",
 		fmt.Sprintf("echo begun; while [ ! -e %s/go-tree ]; do sleep 0.02; done; echo two >made", w.Dir))
 	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
@@ -365,11 +365,11 @@ func (w *world) another(name string, args ...string) *harness.Call {
 	return c
 }
 
-// repository makes the folder of the session a checkout.
-func (w *world) repository() {
+// repository makes the project a checkout with all its files.
+func repository(w *harness.Place) {
 	w.Helper()
 	w.File("kept", "one\n", 0o600)
-	for _, args := range [][]string{{"init", "-q"}, {"add", "kept"},
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
 		{"-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first"}} {
 		git := exec.Command("git", args...)
 		git.Dir, git.Env = w.Dir, w.Env
@@ -382,7 +382,7 @@ func (w *world) repository() {
 // A task goes to the worker that has commits of its repository, and to another one if that does not take it.
 func TestPrefersCheckout(t *testing.T) {
 	w := open(t)
-	w.repository()
+	repository(w.Place)
 	near := w.another("near", "--capacity", "8") // behind the other one by its name
 	w.Good("run", "--on", "near", "--", "true")
 	w.Until("the repository at the worker", func() bool {
