@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/task"
 )
 
 // maxRefused limits the file of what workers told in vain, in bytes.
@@ -24,7 +25,8 @@ func (s *Session) newFleet() *placement.Fleet {
 	}
 	f := placement.New(
 		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Place: s.cfg.Place,
-			Task: s.sup.Get, Refused: s.refused},
+			Task: s.sup.Get, Refused: s.refused,
+			Say: func(about task.ID, text string) { s.report.Say(about, text) }},
 	)
 	s.kinds.UseFleet(f)
 	return f

@@ -610,6 +610,9 @@ func (s *Session) takeIn(ctx context.Context) error {
 		return err
 	}
 	_ = failpoint.Hit("session/adopted")
+	if slices.ContainsFunc(left.States, func(st journal.State) bool { return placement.Misses(st.Task, time.Now()) }) {
+		s.jobs.Go(func() { s.fleet.Listen(s.life) })
+	}
 	services.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
 		r, known := s.sup.Get(id)
 		return known && r.Status.Terminal()

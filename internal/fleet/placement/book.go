@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/drover-dev/drover/internal/fleet/folder"
 )
@@ -26,6 +27,33 @@ type Book struct {
 	// Plain: it was made of a folder without git.
 	Plain bool     `json:"plain,omitempty"`
 	Notes []string `json:"notes,omitempty"` // what of the folder did not travel, for people
+
+	// Earlier are the last claims before this one whose folders may come back yet.
+	Earlier []Former `json:"earlier,omitempty"`
+}
+
+// Former is a claim that does not count any more, with what its folder was made of.
+type Former struct {
+	Epoch    uint64           `json:"epoch"`
+	Worker   string           `json:"worker"`
+	Instance string           `json:"instance"`
+	Sent     *folder.Manifest `json:"folder,omitempty"`
+	Plain    bool             `json:"plain,omitempty"`
+}
+
+// maxEarlier limits the claims of which a book remembers the folders.
+const maxEarlier = 4
+
+func (b Book) former() Former { return Former{b.Epoch, b.Worker, b.Instance, b.Sent, b.Plain} }
+
+// Lost returns the claim by which a worker that could not be reached had a folder.
+func (b Book) Lost(worker, instance string, epoch uint64) (Former, bool) {
+	for _, f := range append([]Former{b.former()}, b.Earlier...) {
+		if f.Epoch == epoch && f.Worker == worker && f.Instance == instance && (f.Sent != nil || f.Plain) {
+			return f, true
+		}
+	}
+	return Former{}, false
 }
 
 const bookVersion = 1
@@ -59,6 +87,10 @@ func (b Book) Grant(open, offer, worker, instance string) (next Book, fresh bool
 		return b, false, nil
 	case open == "" || offer != open:
 		return b, false, errOther
+	}
+	if f := b.former(); f.Sent != nil || f.Plain {
+		b.Earlier = append(slices.Clone(b.Earlier[max(0, len(b.Earlier)-maxEarlier+1):]), f)
+		b.Sent, b.Plain, b.Notes = nil, false, nil
 	}
 	b.V, b.Epoch, b.Worker, b.Instance, b.Offer, b.Over = bookVersion, b.Epoch+1, worker, instance, offer, false
 	return b, true, nil

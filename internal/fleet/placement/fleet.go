@@ -43,6 +43,8 @@ type Config struct {
 	Task func(task.ID) (task.Record, bool)
 	// Refused keeps evidence of what a worker has told with an epoch that does not count.
 	Refused func(Evidence)
+	// Say tells the user about a task that has ended; nil: nobody is told.
+	Say func(about task.ID, text string)
 }
 
 // Evidence is something that was refused.
@@ -70,6 +72,8 @@ type Fleet struct {
 	stop   func()            // ends the consumer; guarded by mu
 	closed bool
 	at     map[string]map[task.ID]bool // by worker: the tasks that it has, or is to have; guarded by mu
+
+	left chan left // capacity [maxLeft]
 }
 
 // New returns a fleet that has no connection yet.
@@ -77,7 +81,8 @@ func New(c Config) *Fleet {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	return &Fleet{cfg: c, works: map[task.ID]*work{}, at: map[string]map[task.ID]bool{}}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}, at: map[string]map[task.ID]bool{},
+		left: make(chan left, maxLeft)}
 }
 
 // errClosed is returned when a task is placed while the session closes.
@@ -128,6 +133,7 @@ func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 	life, stop := context.WithCancel(context.Background())
 	var hearing sync.WaitGroup
 	hearing.Go(func() { f.hear(life, l, c) })
+	hearing.Go(func() { f.takeLeft(life, l) })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.link = l
@@ -289,6 +295,10 @@ func (f *Fleet) told(m jetstream.Msg) {
 	data, err := wire.Decode(m.Data(), &e)
 	if err != nil {
 		f.refuse(m, Evidence{Task: id, Worker: worker, Why: err.Error()})
+		return
+	}
+	if e.Kind == wire.Left {
+		f.leftOver(m, id, worker, e)
 		return
 	}
 	if w := f.find(id); w != nil {

@@ -145,9 +145,10 @@ func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Workt
 		switch {
 		case e.Folder != "" || len(e.Return) == 0:
 		case b.Plain:
-			t, err = w.leavePlain(ctx, l, e.Return)
+			t, err = w.f.intoFolder(ctx, l, w.rec.Cwd, string(w.id), e.Return)
 		default:
-			t, err = w.leaveRef(ctx, l, *b.Sent, e.Return)
+			ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
+			t, err = w.f.intoRef(ctx, l, w.rec.Cwd, ref, *b.Sent, e.Return)
 		}
 		if err != nil {
 			t = &task.Worktree{
@@ -169,16 +170,15 @@ func nothing() *task.Worktree {
 	return &task.Worktree{Removed: true, Text: "The task has changed no file."}
 }
 
-// leaveRef takes the changes of a checkout into a ref of its repository.
-func (w *work) leaveRef(
-	ctx context.Context, l *link.Link, sent folder.Manifest, back []byte,
+// intoRef takes the changes of the checkout that cwd is in into a ref of its repository.
+func (f *Fleet) intoRef(
+	ctx context.Context, l *link.Link, cwd, ref string, sent folder.Manifest, back []byte,
 ) (*task.Worktree, error) {
 	r, err := folder.ReadReturn(back, folder.Limits{})
 	if err != nil {
 		return nil, err
 	}
-	ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
-	got, err := folder.Receive(ctx, w.rec.Cwd, sent, r, ref, folder.Limits{}, l.Parts())
+	got, err := folder.Receive(ctx, cwd, sent, r, ref, folder.Limits{}, l.Parts())
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +196,9 @@ const (
 	deletedName = "deleted" // names, each ended with a NUL
 )
 
-// leavePlain takes the changes of a folder without git into a folder of the session. That is there as a whole or not
-// at all: a host that died meanwhile has left one of another name, which is begun anew.
-func (w *work) leavePlain(ctx context.Context, l *link.Link, back []byte) (*task.Worktree, error) {
+// intoFolder takes the changes of cwd, which is without git, into a folder of the session. That is there as a whole or
+// not at all: a host that died meanwhile has left one of another name, which is begun anew.
+func (f *Fleet) intoFolder(ctx context.Context, l *link.Link, cwd, name string, back []byte) (*task.Worktree, error) {
 	p, err := folder.ReadPlain(back, folder.Limits{})
 	if err != nil {
 		return nil, err
@@ -206,8 +206,8 @@ func (w *work) leavePlain(ctx context.Context, l *link.Link, back []byte) (*task
 	if p.Empty() {
 		return nothing(), nil
 	}
-	place := w.f.cfg.Place
-	dir, err := place.Returned(w.id)
+	place := f.cfg.Place
+	dir, err := place.Returned(name)
 	if err != nil {
 		return nil, err
 	}
@@ -231,17 +231,17 @@ func (w *work) leavePlain(ctx context.Context, l *link.Link, back []byte) (*task
 	if err != nil {
 		return nil, errors.Join(err, place.Below().RemoveAll(half))
 	}
-	return &task.Worktree{Path: dir, Text: w.taken(dir, got)}, nil
+	return &task.Worktree{Path: dir, Text: taken(cwd, dir, got)}, nil
 }
 
 // taken says what came back of a folder without git, and how it is taken.
-func (w *work) taken(dir string, c folder.Change) string {
+func taken(cwd, dir string, c folder.Change) string {
 	text := fmt.Sprintf("The task has changed %d files and deleted %d.", len(c.Files), len(c.Deleted))
 	if len(c.Files) > 0 {
-		text += fmt.Sprintf(" Take the changed ones by `cp -a %s %s`.", quote(filepath.Join(dir, filesName)+"/."), quote(w.rec.Cwd))
+		text += fmt.Sprintf(" Take the changed ones by `cp -a %s %s`.", quote(filepath.Join(dir, filesName)+"/."), quote(cwd))
 	}
 	if len(c.Deleted) > 0 {
-		text += fmt.Sprintf(" Remove the deleted ones by `cd %s && xargs -0 rm -f -- <%s`.", quote(w.rec.Cwd),
+		text += fmt.Sprintf(" Remove the deleted ones by `cd %s && xargs -0 rm -f -- <%s`.", quote(cwd),
 			quote(filepath.Join(dir, deletedName)))
 	}
 	if len(c.Notes) > 0 {

@@ -413,9 +413,10 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 // hears of that, or when its lease ends, whichever is first.
 func (w *work) silent(ctx context.Context, why string) (task.Result, error) {
 	w.set(w.book.End())
-	res := task.Result{Left: []task.Survivor{{Task: w.id, Command: w.rec.Command,
+	res := task.Result{Leave: func(context.Context) *task.Worktree { return w.ofLost() }}
+	res.Left = []task.Survivor{{Task: w.id, Command: w.rec.Command,
 		Why: fmt.Sprintf("worker %s is out of reach: it ends the processes when its lease ends, %s after it was last heard",
-			w.book.Worker, w.f.cfg.Lease)}}}
+			w.book.Worker, w.f.cfg.Lease)}}
 	if cause := context.Cause(ctx); cause != nil {
 		return res, cause
 	}

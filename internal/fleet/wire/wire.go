@@ -293,6 +293,8 @@ const (
 	Note   EventKind = "note"   // Text is what the worker is doing, for people
 	Open   EventKind = "open"   // the workspace is there, see Ready
 	Ended  EventKind = "ended"
+	// Left is told of a claim that does not count any more: what it has changed is in End, and is kept apart.
+	Left EventKind = "left"
 )
 
 // Event is what a worker tells of a task. Data follow its JSON in the message, see [Encode].

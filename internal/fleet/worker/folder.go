@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
 )
 
 // Folders of workers in the state directory.
@@ -40,7 +42,7 @@ func (w *Worker) tasksDir() string {
 	return filepath.Join(w.cfg.Home.Workspaces(), fmt.Sprintf("%s%.8s", tasksName, w.instance))
 }
 
-// settle makes the folder for the folders of tasks, and removes those of workers that were killed. leave removes it.
+// settle makes the folder for the folders of tasks, and clears those of workers that were killed. leave removes it.
 func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 	dir := w.tasksDir()
 	if err := w.mkdir(filepath.Dir(dir)); err != nil {
@@ -56,8 +58,10 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 		}
 		old := filepath.Join(filepath.Dir(dir), n)
 		if f, err := w.lock(old); err == nil { // nobody has it any more
-			w.removeAll(old)
-			_ = f.Close()
+			w.tasks.Go(func() {
+				defer f.Close()
+				w.clear(ctx, old)
+			})
 		}
 	}
 	held, err := home.Await(ctx, func() (*os.File, error) { // another one that starts may remove it before it is locked
@@ -101,6 +105,83 @@ func (w *Worker) lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// remains is what a worker that is killed leaves in the folder of its tasks for each work tree, in a file beside it, so
+// that the next worker of its name can send what was changed.
+type remains struct {
+	V        int             `json:"v"`
+	Worker   string          `json:"worker"`
+	Instance string          `json:"instance"`
+	Session  task.ID         `json:"session_id"`
+	Task     task.ID         `json:"task_id"`
+	Epoch    uint64          `json:"epoch"`
+	Manifest folder.Manifest `json:"folder"`
+	Plain    *folder.Plain   `json:"plain,omitempty"` // instead of Manifest
+}
+
+const (
+	remainsVersion = 1
+	remainsExt     = ".json"
+	maxRemains     = 16 << 20 // bytes
+)
+
+// remember writes what the next worker needs should this one be killed. Without it that removes the work tree.
+func (p *place) remember(c *claim) error {
+	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance, Session: c.session, Task: c.id, Epoch: c.epoch}
+	if r.Manifest = p.manifest; c.job.Plain {
+		r.Plain = &p.plain
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return home.WriteBelow(p.w.cfg.Home.Below(), p.top+remainsExt, data)
+}
+
+// clear sends what is left in the folder of a worker that was killed, and removes it. That of a worker of another name
+// stays until it is of no use any more.
+func (w *Worker) clear(ctx context.Context, dir string) {
+	names, err := w.cfg.Home.Below().Names(dir)
+	if err != nil {
+		w.cfg.Log.Warn("the folder of an earlier worker cannot be read", "folder", dir, "error", err)
+		return
+	}
+	for _, n := range names {
+		base, ok := strings.CutSuffix(n, remainsExt)
+		if !ok {
+			continue
+		}
+		path := filepath.Join(dir, n)
+		r, err := w.remains(path)
+		if err != nil {
+			w.cfg.Log.Warn("what an earlier worker has left cannot be read", "file", path, "error", err)
+			continue
+		}
+		if info, err := os.Lstat(path); r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < wire.MessagesAge {
+			return
+		}
+		c := newClaim(r.Session, r.Task, wire.Grant{Epoch: r.Epoch, Job: wire.Job{Plain: r.Plain != nil}}, r.Instance)
+		p := &place{w: w, top: filepath.Join(dir, base), whole: true, manifest: r.Manifest}
+		if r.Plain != nil {
+			p.plain = *r.Plain
+		}
+		if w.save(ctx, c, p); ctx.Err() != nil {
+			return // the next worker goes on
+		}
+	}
+	w.removeAll(dir)
+}
+
+func (w *Worker) remains(path string) (r remains, err error) {
+	data, err := home.ReadFile(path, maxRemains)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && r.V != remainsVersion {
+		err = fmt.Errorf("its format is %d, this program knows %d", r.V, remainsVersion)
+	}
+	return r, err
+}
+
 func (w *Worker) removeAll(dir string) {
 	if err := w.cfg.Home.Below().RemoveAll(dir); err != nil {
 		w.cfg.Log.Warn("the folder of a task cannot be removed", "folder", dir, "error", err)
@@ -112,6 +193,7 @@ type place struct {
 	w        *Worker
 	dir      string // in which it starts
 	top      string // of its own work tree; empty: it has none
+	whole    bool   // the work tree has been made
 	manifest folder.Manifest
 	plain    folder.Plain // of a folder without git, instead of the manifest
 }
@@ -163,6 +245,10 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	if err != nil {
 		return p, err
 	}
+	p.whole = true
+	if err := p.remember(c); err != nil {
+		w.cfg.Log.Warn("what the task changes would be lost with this worker", "task", c.id, "error", err)
+	}
 	w.sayAgain() // it has the repository now
 	return p, w.tell(ctx, c, wire.Event{Kind: wire.Note}, nil)
 }
@@ -172,20 +258,63 @@ func (p *place) collect(ctx context.Context, c *claim, e *wire.End) {
 	if p.top == "" {
 		return
 	}
-	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
-	var back any
-	var err error
-	if c.job.Plain {
-		back, err = cache.CollectPlain(ctx, p.top, p.plain, folder.Limits{}, parts)
-	} else {
-		end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
-		back, err = cache.Collect(ctx, p.top, p.manifest, end, folder.Limits{}, parts)
-	}
-	if err == nil {
-		e.Return, err = json.Marshal(back)
-	}
-	if err != nil {
+	back, _, err := p.changes(ctx, c)
+	if e.Return = back; err != nil {
 		e.Folder = err.Error()
+	}
+}
+
+// changes sends what the task has changed to the store, and returns what is to be told of it. some is false if that
+// is nothing.
+func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, some bool, err error) {
+	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
+	if c.job.Plain {
+		got, err := cache.CollectPlain(ctx, p.top, p.plain, folder.Limits{}, parts)
+		if err != nil {
+			return nil, false, err
+		}
+		back, err = json.Marshal(got)
+		return back, !got.Empty(), err
+	}
+	end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
+	got, err := cache.Collect(ctx, p.top, p.manifest, end, folder.Limits{}, parts)
+	if err != nil {
+		return nil, false, err
+	}
+	back, err = json.Marshal(got)
+	return back, got.Result != "", err
+}
+
+// Patience with a hub that is out of reach while something is left to send.
+const (
+	saveTime  = 30 * time.Minute
+	saveTries = 5 // while the hub is there
+)
+
+// save sends what a task has changed whose claim counts no more: its session keeps that apart.
+func (w *Worker) save(ctx context.Context, c *claim, p *place) {
+	if !p.whole || p.top == "" {
+		return // or it is with the session
+	}
+	c.free()
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	for try := 1; ; {
+		back, some, err := p.changes(ctx, c)
+		if err == nil && some {
+			err = w.tell(ctx, c, wire.Event{Kind: wire.Left, End: &wire.End{Status: task.Failed, Return: back}}, nil)
+		}
+		if err == nil {
+			return
+		}
+		if w.cfg.Link.Conn.IsConnected() {
+			try++
+		}
+		if ctx.Err() != nil || try > saveTries {
+			w.cfg.Log.Warn("what a task has changed is lost, as was its session", "task", c.id, "session", c.session, "error", err)
+			return
+		}
+		pause(ctx, pauseFailed)
 	}
 }
 
@@ -195,6 +324,7 @@ func (p *place) remove() {
 		return
 	}
 	p.w.removeAll(p.top)
+	p.w.removeAll(p.top + remainsExt)
 	p.top = ""
 	if _, err := p.w.cache().Trim(context.Background()); err != nil {
 		p.w.cfg.Log.Warn("what is kept of repositories cannot be trimmed", "error", err)

@@ -74,16 +74,17 @@ type Worker struct {
 
 // claim is a task that the worker has.
 type claim struct {
-	session task.ID
-	id      task.ID
-	epoch   uint64
-	lease   time.Duration
-	job     wire.Job
-	since   time.Time
-	drop    context.CancelCauseFunc
-	folders chan []byte // capacity 1: manifest of the folder
-	resend  chan int64  // capacity 1: output from there on is told again
-	free    func()      // gives the place back
+	session  task.ID
+	instance string // of the worker that it was granted to
+	id       task.ID
+	epoch    uint64
+	lease    time.Duration
+	job      wire.Job
+	since    time.Time
+	drop     context.CancelCauseFunc
+	folders  chan []byte // capacity 1: manifest of the folder
+	resend   chan int64  // capacity 1: output from there on is told again
+	free     func()      // gives the place back
 
 	orders chan wire.Command // what is done to it, in order, once it has started
 	asked  chan struct{}     // closed when its end is asked for
@@ -102,8 +103,8 @@ type claim struct {
 // maxOrders limits what waits to be done to a task.
 const maxOrders = 64
 
-func newClaim(session, id task.ID, g wire.Grant) *claim {
-	c := &claim{session: session, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(),
+func newClaim(session, id task.ID, g wire.Grant, instance string) *claim {
+	c := &claim{session: session, instance: instance, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(),
 		drop: func(error) {}, free: func() {}, resend: make(chan int64, 1), folders: make(chan []byte, 1),
 		orders: make(chan wire.Command, maxOrders), asked: make(chan struct{})}
 	c.ask = sync.OnceFunc(func() { close(c.asked) })
@@ -150,13 +151,13 @@ func (w *Worker) Serve(ctx context.Context) error {
 	if err := w.before(ctx); err != nil {
 		return err
 	}
-	leave, err := w.settle(ctx)
+	loops, cancel := context.WithCancel(ctx)
+	defer cancel()
+	leave, err := w.settle(loops)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	loops, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var running sync.WaitGroup
 	running.Go(func() { w.beat(loops) })
 	running.Go(func() { w.renew(loops) })
@@ -451,7 +452,7 @@ func (w *Worker) foreign(msg jetstream.Msg, why error) {
 
 // do does a task that was granted. free gives its place back when it has ended here.
 func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.Time, free func()) {
-	c := newClaim(o.Session, o.Task, g)
+	c := newClaim(o.Session, o.Task, g, w.instance)
 	c.free = free
 	life, end := c.live(ctx)
 	defer end()
@@ -475,6 +476,9 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 		w.keep(life, c, p)
 	default:
 		w.command(life, c, p)
+	}
+	if life.Err() != nil {
+		w.save(ctx, c, p)
 	}
 }
 
@@ -517,6 +521,9 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 	case err == nil:
 		e := w.ended(life, c, size)
 		p.collect(life, c, &e)
+		if life.Err() != nil {
+			return
+		}
 		p.remove() // what was changed is on its way
 		w.end(life, c, size, e)
 	case life.Err() == nil: // the session must not wait for the lease
@@ -559,7 +566,7 @@ func (w *Worker) start(ctx context.Context, c *claim, dir string) (task.Record, 
 
 // tell tells the session of the task.
 func (w *Worker) tell(ctx context.Context, c *claim, e wire.Event, data []byte) error {
-	e.Epoch, e.Instance = c.epoch, w.instance
+	e.Epoch, e.Instance = c.epoch, c.instance
 	msg, err := wire.Encode(e, data)
 	if err != nil {
 		return err

@@ -73,6 +73,9 @@ func (w *Worker) keep(ctx context.Context, c *claim, p *place) {
 		e.Status, e.Error = task.Failed, err.Error()
 	}
 	p.collect(ctx, c, &e)
+	if ctx.Err() != nil {
+		return
+	}
 	p.remove()
 	w.end(ctx, c, 0, e)
 }
@@ -136,7 +139,7 @@ func (w *Worker) began(ctx context.Context, session, id task.ID, epoch uint64, d
 	if ws.over {
 		return errors.New("the workspace has ended")
 	}
-	c := newClaim(session, id, g)
+	c := newClaim(session, id, g, w.instance)
 	life, end := c.live(ctx)
 	w.claims[id] = c
 	ws.inside.Add(1)

@@ -69,12 +69,12 @@ func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
 
 // Returned is the folder for what a task at a worker has changed in its copy of a folder without git. The folder in
 // which it is exists then.
-func (s Session) Returned(id task.ID) (string, error) {
+func (s Session) Returned(name string) (string, error) {
 	dir := filepath.Join(s.dir, "returned")
 	if err := s.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make folder for what comes back: %w", err)
 	}
-	return filepath.Join(dir, element(string(id))), nil
+	return filepath.Join(dir, element(name)), nil
 }
 
 // HookOutputs is the directory of what hooks have printed that was too long for the

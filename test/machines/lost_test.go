@@ -1,0 +1,96 @@
+//go:build linux
+
+package machines
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What a task has changed at a worker that could not be reached comes back when it can be again, apart from what counts.
+func TestLostChanges(t *testing.T) {
+	w := open(t)
+	repository(w.Place)
+	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; echo begun; exec sleep 600 # go-tree")
+	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	w.link.cut(true, true)
+	r := w.ended(id)
+	if r.Cause.Reason != "worker_lost" || r.Worktree == nil || !strings.Contains(r.Worktree.Text, "refs/drover/lost/"+id+"-1") {
+		t.Fatalf("it ended with %+v, and %+v of its folder", r.Cause, r.Worktree)
+	}
+	w.gone("tree", lease)
+	w.link.mend()
+	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
+	if r = w.record(id); r.Cause.Reason != "worker_lost" {
+		t.Errorf("then it has ended with %+v", r.Cause)
+	}
+	if got := w.shown("refs/drover/tasks/" + id + ":made"); got != "" {
+		t.Errorf("they are also among those that count: %q", got)
+	}
+	w.Until("an empty folder for tasks at the worker", func() bool {
+		left, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*", "*"))
+		return err == nil && len(left) == 0
+	})
+	w.once()
+}
+
+// A worker sends what an earlier one of its name has left that was killed.
+func TestWorkerKilledChanges(t *testing.T) {
+	w := open(t)
+	repository(w.Place)
+	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; echo begun; exec sleep 600 # go-tree")
+	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	w.Must(w.worker.Cmd.Process.Kill())
+	<-w.worker.Ended()
+	w.gone("tree", lease)
+	if r := w.ended(id); r.Cause.Reason != "worker_lost" {
+		t.Fatalf("it ended with %+v", r.Cause)
+	}
+	w.startWorker()
+	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
+	w.Until("one folder of a worker", func() bool {
+		left, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*"))
+		return err == nil && len(left) == 1
+	})
+	w.once()
+}
+
+// The next host of a session is given what the worker had when the host before died.
+func TestHostKilledChanges(t *testing.T) {
+	w := open(t)
+	w.File("kept", "one\n", 0o600)
+	id := w.Good("run", "--on", "far", "-d", "--sync", "--name", "plain", "--", "echo changed >made; echo begun; exec sleep 600 # go-plain")
+	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	for _, h := range w.Of("host") {
+		if h.Task == "" {
+			w.Must(syscall.Kill(h.PID, syscall.SIGKILL))
+		}
+	}
+	w.gone("plain", 2*lease)
+	w.Until("the next host", func() bool { return w.Run("run", "-d", "--", "sleep", "600").Code() == 0 })
+	w.Until("the changes", func() bool {
+		names, err := filepath.Glob(filepath.Join(w.State(), "projects", "*", "s*", "returned", id+"-lost-1", "files", "made"))
+		if err != nil || len(names) != 1 {
+			return false
+		}
+		text, err := os.ReadFile(names[0])
+		return err == nil && string(text) == "changed\n"
+	})
+	w.Good("stop", "--all")
+	w.once()
+}
+
+// shown is a file of a ref of the project; empty: it is not there.
+func (w *world) shown(name string) string {
+	git := exec.Command("git", "show", name)
+	git.Dir, git.Env = w.Dir, w.Env
+	out, err := git.Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
