@@ -238,7 +238,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 				}
 			},
 			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger(),
-			Tools: assemble.WorkspaceTools},
+			Tools: assemble.WorkspaceTools, Bounded: s.Bounded},
 	)
 	if err := ready(l); err != nil {
 		return err

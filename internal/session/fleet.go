@@ -32,6 +32,9 @@ func (s *Session) newFleet() *placement.Fleet {
 	return f
 }
 
+// Bounded reports whether everything is bounded that a command does which a session elsewhere starts here for a model.
+func (s *Session) Bounded() bool { return s.sandboxes.Whole("") }
+
 // refused keeps what a worker told with a claim that does not count any more.
 func (s *Session) refused(e placement.Evidence) {
 	line, err := json.Marshal(e)

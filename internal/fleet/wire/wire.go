@@ -238,6 +238,8 @@ type Ready struct {
 	Top    string `json:"top"` // of the copy, absolute
 	System string `json:"system"`
 	Git    bool   `json:"git,omitempty"`
+	// Bounded: a sandbox bounds everything that commands do there.
+	Bounded bool `json:"bounded,omitempty"`
 }
 
 // Call calls a tool of a workspace. One with the same ID is answered again and not done again.

@@ -50,6 +50,9 @@ type Config struct {
 	// Tools are those of a workspace: dir is where its agent works, top the copy that dir is in.
 	Tools func(ws wire.Workspace, dir, top string) []agent.Tool
 
+	// Bounded reports whether a sandbox bounds everything that commands of workspaces do; nil: it does not.
+	Bounded func() bool
+
 	// Pulse tells the keeper of the session to end what the worker does, should it not be told again
 	// within this time; 0: never. nil: a worker that stands still leaves its tasks at work.
 	Pulse func(within time.Duration)

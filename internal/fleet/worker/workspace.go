@@ -51,7 +51,8 @@ func (w *Worker) keep(ctx context.Context, c *claim, p *place) {
 	c.mu.Lock()
 	c.workspace = ws
 	c.mu.Unlock()
-	ready := wire.Ready{Dir: p.dir, Top: p.root(), System: runtime.GOOS}
+	ready := wire.Ready{Dir: p.dir, Top: p.root(), System: runtime.GOOS,
+		Bounded: w.cfg.Bounded != nil && w.cfg.Bounded()}
 	if _, err := os.Lstat(filepath.Join(p.root(), ".git")); err == nil {
 		ready.Git = true
 	}

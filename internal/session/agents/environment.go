@@ -327,8 +327,8 @@ func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
 	r.Sandboxed = func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
-	if k.Me.workspace != nil { // what bounds its commands is not known here
-		r.Sandboxed = nil
+	if ws := k.Me.workspace; ws != nil {
+		r.Sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
 	}
 	return r
 }

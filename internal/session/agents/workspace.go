@@ -45,8 +45,6 @@ func (c *Child) at(on string, me Caller) error {
 		return refuse("the agent that starts it is at a worker itself", "leave on out: it works in the same folder")
 	case c.def.ACP != nil:
 		return refuse("agents of other vendors run on this machine only", "leave on out")
-	case c.s.Sandboxes.Requires(sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))):
-		return refuse("a sandbox is required, and whether a worker has one is not checked", "leave on out")
 	}
 	if err := wire.CheckName("worker", on); err != nil {
 		return refuse(err.Error(), "`drover workers` lists them")
@@ -76,6 +74,12 @@ func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (tex
 	ws, err := c.s.Fleet.OpenWorkspace(ctx, h, want)
 	if err != nil {
 		return "", err
+	}
+	if c.s.Sandboxes.Requires(sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))) && !ws.Bounded {
+		ws.Undo()
+		return "", &task.FailError{Reason: task.ReasonStart,
+			Err: fmt.Errorf("a sandbox is required, and at worker %s none bounds all that commands do (`drover doctor` there says why)",
+				ws.Worker())}
 	}
 	me.workspace, me.inside = ws, me.ID
 	me.Rules.Base, me.Rules.Dirs = me.origin(), []string{ws.Top}

@@ -345,8 +345,14 @@ func (s *Sandboxes) report(text string) {
 
 // Auto reports whether commands need no rule: everything holds, and the user has not turned that
 // off. It opens the room. mode is as in [Wish].
-func (s *Sandboxes) Auto(mode Mode) bool {
-	if !s.On(mode) || !s.cfg.Auto {
+func (s *Sandboxes) Auto(mode Mode) bool { return s.Trusts(mode) && s.Whole(mode) }
+
+// Trusts reports whether the user lets commands of which everything is bounded run without a rule.
+func (s *Sandboxes) Trusts(mode Mode) bool { return s.On(mode) && s.cfg.Auto }
+
+// Whole reports whether everything that commands do is bounded on this machine. It opens the room.
+func (s *Sandboxes) Whole(mode Mode) bool {
+	if !s.On(mode) {
 		return false
 	}
 	room, _, err := s.open()
@@ -394,13 +400,14 @@ func (s *Sandboxes) On(mode Mode) bool {
 	return s != nil && Stricter(s.cfg.Mode, mode).rank() > 0
 }
 
-// Close closes the room. Commands that still run have no network any more.
 // Seatbelt returns the bounds of a command in folders as a profile for sandbox-exec of macOS; see
 // [sandbox.Seatbelt].
 func (s *Sandboxes) Seatbelt(folders []string) string {
 	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
 }
 
+// Close closes the room. Commands that still run have no network any more.
+// Close closes the room. Commands that still run have no network any more.
 func (s *Sandboxes) Close() {
 	if s == nil {
 		return
