@@ -118,7 +118,7 @@ func TestStopMovedTurn(t *testing.T) {
 	if now, _ := r.Get(r.ctx, string(first.ID)); now.Status != task.Killed || !now.StoppedByUser() {
 		t.Errorf("it is %+v", now)
 	}
-	if now, _ := r.Get(r.ctx, string(second.ID)); now.Status != task.Running {
+	if now, _ := r.Get(r.ctx, string(second.ID)); now.Status.Terminal() {
 		t.Errorf("the other one is %+v", now)
 	}
 	if _, err := r.Send(r.ctx, control.SendRequest{Ref: string(first.ID), Text: "go on"}); code(err) != control.Conflict {

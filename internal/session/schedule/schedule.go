@@ -326,18 +326,20 @@ func (c *Clock) pause(ref string, paused bool) (*control.Schedule, error) {
 
 // find returns the place of the schedule that an ID, its beginning or a name means.
 func (c *Clock) find(ref string) (int, error) {
-	found := -1
+	// A whole ID or name is meant although the IDs of others begin so.
+	found := slices.IndexFunc(c.all, func(s control.Schedule) bool { return s.ID == ref || s.Name == ref })
+	if found >= 0 {
+		return found, nil
+	}
 	for i, s := range c.all {
-		switch {
-		case s.ID == ref || s.Name == ref:
-			return i, nil
-		case strings.HasPrefix(s.ID, ref) || strings.HasPrefix(s.ID, "sch_"+ref):
-			if found >= 0 {
-				return 0, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("schedule %q: several begin so", ref),
-					Fix: "see `drover schedule list`"}
-			}
-			found = i
+		if !strings.HasPrefix(s.ID, ref) && !strings.HasPrefix(s.ID, "sch_"+ref) {
+			continue
 		}
+		if found >= 0 {
+			return 0, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("schedule %q: several begin so", ref),
+				Fix: "see `drover schedule list`"}
+		}
+		found = i
 	}
 	if found < 0 {
 		return 0, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("there is no schedule %q", ref),
