@@ -319,3 +319,17 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+func TestFind(t *testing.T) {
+	c := &Clock{all: []control.Schedule{{ID: "sch_7a", Name: "one"}, {ID: "sch_7b", Name: "two"}, {ID: "sch_c", Name: "7"}}}
+	for ref, want := range map[string]int{"7": 2, "sch_7b": 1, "7a": 0, "c": 2, "one": 0} {
+		if i, err := c.find(ref); i != want || err != nil {
+			t.Errorf("%s: %d, %v", ref, i, err)
+		}
+	}
+	for _, ref := range []string{"sch_7", "8"} {
+		if _, err := c.find(ref); err == nil {
+			t.Errorf("%s is found", ref)
+		}
+	}
+}
