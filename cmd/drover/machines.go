@@ -177,14 +177,14 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) error {
 	case o.Daemon:
 		return b.workDetached(ctx, o.Name)
 	}
-	join, err := b.joinOf(ctx, o.Join)
+	to, err := b.hubOf(ctx, o)
 	if err != nil {
 		return err
 	}
 	if o.Via != "" {
-		return b.workOverSSH(ctx, o, join)
+		return b.workOverSSH(ctx, o, to.Join)
 	}
-	return b.work(ctx, o, link.Options{Join: join}, func(l *link.Link) error {
+	return b.work(ctx, o, to, func(l *link.Link) error {
 		_, err := fmt.Fprintf(os.Stdout, "worker %s takes tasks of %s\n", o.Name, l.Conn.ConnectedAddr())
 		return err
 	})
@@ -230,6 +230,13 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 		return err
 	}
 	defer l.Close()
+	project := to.Join.Project
+	if to.Cluster != "" {
+		project = clusterProject
+		if err := l.Ensure(first); err != nil {
+			return fmt.Errorf("use cluster %s: %w (if the credentials may not make streams, a session that may makes them)", to.Cluster, err)
+		}
+	}
 	w := worker.New(
 		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
 			Pulse: func(within time.Duration) {
@@ -237,7 +244,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
 				}
 			},
-			Home: b.root, Project: to.Join.Project, Dir: b.cwd, Env: b.env, Log: b.logger(),
+			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
 			Tools: assemble.WorkspaceTools, Bounded: s.Bounded},
 	)
 	if err := ready(l); err != nil {
@@ -248,6 +255,41 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 
 // maxLine limits the file of a join line, in bytes.
 const maxLine = 4 << 10
+
+// clusterProject is the project of tasks that come over a cluster, where the account of the credentials parts them.
+const clusterProject = "cluster"
+
+// hubOf is the hub or the cluster that a worker joins. Without any it is that of the settings if that is a cluster, and
+// else the user's own.
+func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error) {
+	set, err := b.Settings("")
+	if err != nil {
+		return link.Options{}, err
+	}
+	url, creds := o.Join, o.Creds
+	if url == "" && link.IsCluster(set.Workers.Hub) {
+		url = set.Workers.Hub
+	}
+	if !link.IsCluster(url) {
+		if creds != "" {
+			return link.Options{}, &control.Error{Code: control.Invalid, Message: "--credentials is for a NATS cluster",
+				Fix: "name it by --hub nats://HOST:PORT"}
+		}
+		join, err := b.joinOf(ctx, o.Join)
+		return link.Options{Join: join}, err
+	}
+	if o.Via != "" {
+		return link.Options{}, &control.Error{Code: control.Invalid, Message: "--via needs a hub, not a NATS cluster",
+			Fix: "run the worker on that machine, with --hub and --credentials"}
+	}
+	if creds == "" {
+		creds = set.Workers.Creds
+	}
+	if creds != "" && !filepath.IsAbs(creds) {
+		creds = filepath.Join(b.cwd, creds)
+	}
+	return link.Options{Cluster: url, Creds: creds}, nil
+}
 
 // joinOf is how a worker joins: by a line, by a file that has one, or the user's own hub.
 func (b *backend) joinOf(ctx context.Context, given string) (link.Join, error) {

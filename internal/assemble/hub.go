@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/fleet/hub"
@@ -22,7 +21,7 @@ func HubDir(root home.Root) string { return filepath.Join(root.Dir(), "hub") }
 func Hub(root home.Root, set settings.Workers, name string) (link.Options, error) {
 	o := link.Options{Role: link.RoleSession, Name: name}
 	switch {
-	case strings.Contains(set.Hub, "://"):
+	case link.IsCluster(set.Hub):
 		o.Cluster, o.Creds = set.Hub, set.Creds
 	case set.Hub != "":
 		line, err := home.ReadFile(set.Hub, maxJoin)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/wire"
@@ -31,6 +32,12 @@ const scheme = "drover"
 func (j Join) String() string {
 	u := url.URL{Scheme: scheme, User: url.User(j.Token), Host: j.Address, Path: "/" + j.Project, Fragment: j.Pin}
 	return u.String()
+}
+
+// IsCluster reports whether a text is the URL of a NATS cluster.
+func IsCluster(text string) bool {
+	kind, _, ok := strings.Cut(text, "://")
+	return ok && slices.Contains([]string{"nats", "tls", "ws", "wss"}, kind)
 }
 
 // ParseJoin reads a line.

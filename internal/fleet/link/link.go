@@ -65,6 +65,9 @@ const (
 	lastPause  = 5 * time.Second
 )
 
+// maxPayload is what a server must take in one message, with its headers.
+const maxPayload = wire.MaxMessage + 8<<10
+
 // askWait limits a question whose context has no limit.
 const askWait = time.Minute
 
@@ -113,6 +116,11 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	conn, err := nats.Connect(url, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub %s: %w", cmp.Or(o.Cluster, o.Join.Address), explain(err))
+	}
+	if most := conn.MaxPayload(); most < maxPayload {
+		conn.Close()
+		return nil, fmt.Errorf("connect to hub %s: its messages have at most %d bytes, and those of Drover up to %d"+
+			" (set max_payload: 8MB in the configuration of its servers)", o.Cluster, most, maxPayload)
 	}
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(10*time.Second))
 	if err != nil {
@@ -197,6 +205,33 @@ const DefaultStore = 2 << 30
 // most limits the bytes of what workers tell, and of parts of folders, each. What a program of a later protocol has
 // configured stays as it is.
 func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
+	return ensure(ctx, js, most, 1)
+}
+
+// copies is how many servers of a cluster keep each stream.
+const copies = 3
+
+// Ensure is the function of this name for a project of a cluster or a hub. On a cluster three servers keep each stream, or
+// one if there are fewer.
+func (l *Link) Ensure(ctx context.Context) error {
+	if l.Conn.ConnectedClusterName() == "" {
+		return ensure(ctx, l.JS, DefaultStore, 1)
+	}
+	err := ensure(ctx, l.JS, DefaultStore, copies)
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && (refused.ErrorCode == noPeers || refused.ErrorCode == notClustered) {
+		err = ensure(ctx, l.JS, DefaultStore, 1)
+	}
+	return err
+}
+
+// Error codes of JetStream (ADR-7, errors.json of the NATS server) that the library has no names for.
+const (
+	noPeers      jetstream.ErrorCode = 10005 // fewer servers than copies
+	notClustered jetstream.ErrorCode = 10074 // copies without a cluster
+)
+
+func ensure(ctx context.Context, js jetstream.JetStream, most int64, replicas int) error {
 	configured := map[string]string{protocolKey: strconv.Itoa(wire.Version)}
 	streams := []jetstream.StreamConfig{
 		{Name: wire.Offers, Subjects: []string{"drover.offer.>"}, MaxBytes: 64 << 20},
@@ -204,8 +239,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 		{Name: wire.Commands, Subjects: []string{"drover.worker.>"}, MaxBytes: 64 << 20},
 	}
 	for _, c := range streams {
-		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, wire.MessagesAge, wire.MaxMessage+(8<<10)
-		c.Discard, c.Duplicates, c.Metadata = jetstream.DiscardNew, 2*time.Minute, configured
+		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, wire.MessagesAge, maxPayload
+		c.Discard, c.Duplicates, c.Metadata, c.Replicas = jetstream.DiscardNew, 2*time.Minute, configured, replicas
 		later, err := ofLater(ctx, js, c.Name)
 		if err == nil && !later {
 			_, err = js.CreateOrUpdateStream(ctx, c)
@@ -219,7 +254,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 		{Bucket: wire.Parts, TTL: wire.MessagesAge, History: 1, MaxBytes: most},
 	}
 	for _, c := range buckets {
-		c.Metadata = configured
+		c.Metadata, c.Replicas = configured, replicas
 		later, err := ofLater(ctx, js, "KV_"+c.Bucket)
 		if err == nil && !later {
 			_, err = js.CreateOrUpdateKeyValue(ctx, c)

@@ -155,7 +155,7 @@ func (f *Fleet) consumer(ctx context.Context, l *link.Link) (jetstream.Consumer,
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return c, err
 	}
-	if err := link.Ensure(ctx, l.JS, link.DefaultStore); err != nil { // a cluster that nobody has used yet
+	if err := l.Ensure(ctx); err != nil { // a cluster that nobody has used yet
 		return nil, err
 	}
 	return l.Consumer(ctx, wire.Events, want)
@@ -329,6 +329,9 @@ func (f *Fleet) refuse(m jetstream.Msg, e Evidence) {
 // List reads what each worker says of itself, by name.
 func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 	kv, err := js.KeyValue(ctx, wire.Workers)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil // a cluster that nobody has used yet
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}

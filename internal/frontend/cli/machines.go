@@ -60,7 +60,8 @@ type HubStatus struct {
 
 // Worker is how a worker works.
 type Worker struct {
-	Join     string // a line, or a file that has one; empty: the user's own hub
+	Join     string // a line, a file that has one, or the URL of a NATS cluster; empty: that of the settings, or the user's own hub
+	Creds    string // file with the credentials for the cluster; empty: that of the settings, if any
 	Name     string // empty: that of the machine
 	Labels   []string
 	Capacity int // 0: the processors of the machine
@@ -151,7 +152,7 @@ func (a *app) hubStatus() *cobra.Command {
 func (a *app) worker() *cobra.Command {
 	var o Worker
 	cmd := &cobra.Command{
-		Use:   "worker [--via ssh://HOST] [--hub LINE|FILE] [--name NAME] [--label LABEL]… [--capacity N]",
+		Use:   "worker [--via ssh://HOST] [--hub LINE|FILE|URL] [--name NAME] [--label LABEL]… [--capacity N]",
 		Short: "Take tasks of sessions on other machines, and do them here or over ssh",
 		Long: "Take tasks from a hub and do them on this machine until Ctrl-C, which ends them. Each is a task of a session of this\n" +
 			"worker too: `drover ps` here shows it, and it ends with the worker. A worker that can reach the session of a task no\n" +
@@ -175,7 +176,8 @@ func (a *app) worker() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see")
+	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see;\nor the URL of a NATS cluster, nats://HOST:PORT")
+	f.StringVar(&o.Creds, "credentials", "", "file with the credentials for the cluster (default: the setting workers.credentials)")
 	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of its machine)")
 	f.StringSliceVar(&o.Labels, "label", nil, "further word by which run --on means it, such as gpu")
 	f.IntVar(&o.Capacity, "capacity", 0, "tasks at the same time (default: one for each processor)")
