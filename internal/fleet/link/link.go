@@ -211,8 +211,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 // copies is how many servers of a cluster keep each stream.
 const copies = 3
 
-// Ensure is the function of this name for a project of a cluster or a hub. On a cluster three servers keep each stream, or
-// one if there are fewer.
+// Ensure is the function of this name for a project of a cluster or a hub. On a cluster three servers keep each stream,
+// or one if there are fewer.
 func (l *Link) Ensure(ctx context.Context) error {
 	if l.Conn.ConnectedClusterName() == "" {
 		return ensure(ctx, l.JS, DefaultStore, 1)

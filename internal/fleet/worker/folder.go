@@ -126,7 +126,8 @@ const (
 
 // remember writes what the next worker needs should this one be killed. Without it that removes the work tree.
 func (p *place) remember(c *claim) error {
-	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance, Session: c.session, Task: c.id, Epoch: c.epoch}
+	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance,
+		Session: c.session, Task: c.id, Epoch: c.epoch}
 	if r.Manifest = p.manifest; c.job.Plain {
 		r.Plain = &p.plain
 	}
@@ -156,7 +157,8 @@ func (w *Worker) clear(ctx context.Context, dir string) {
 			w.cfg.Log.Warn("what an earlier worker has left cannot be read", "file", path, "error", err)
 			continue
 		}
-		if info, err := os.Lstat(path); r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < wire.MessagesAge {
+		info, err := os.Lstat(path)
+		if r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < wire.MessagesAge {
 			return
 		}
 		c := newClaim(r.Session, r.Task, wire.Grant{Epoch: r.Epoch, Job: wire.Job{Plain: r.Plain != nil}}, r.Instance)
@@ -311,7 +313,8 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 			try++
 		}
 		if ctx.Err() != nil || try > saveTries {
-			w.cfg.Log.Warn("what a task has changed is lost, as was its session", "task", c.id, "session", c.session, "error", err)
+			w.cfg.Log.Warn("what a task has changed is lost, as was its session",
+				"task", c.id, "session", c.session, "error", err)
 			return
 		}
 		pause(ctx, pauseFailed)

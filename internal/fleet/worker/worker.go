@@ -107,8 +107,9 @@ type claim struct {
 const maxOrders = 64
 
 func newClaim(session, id task.ID, g wire.Grant, instance string) *claim {
-	c := &claim{session: session, instance: instance, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job, since: time.Now(),
-		drop: func(error) {}, free: func() {}, resend: make(chan int64, 1), folders: make(chan []byte, 1),
+	c := &claim{session: session, instance: instance, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job,
+		since: time.Now(),
+		drop:  func(error) {}, free: func() {}, resend: make(chan int64, 1), folders: make(chan []byte, 1),
 		orders: make(chan wire.Command, maxOrders), asked: make(chan struct{})}
 	c.ask = sync.OnceFunc(func() { close(c.asked) })
 	return c
