@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/tool/shelltool"
 )
 
 // hubTime limits what is asked of a hub by a command line.
@@ -245,7 +246,8 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 				}
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
-			Tools: assemble.WorkspaceTools, Bounded: s.Bounded},
+			Tools: assemble.WorkspaceTools, Bounded: s.Bounded,
+			Carry: func() (worker.Carried, error) { return shelltool.Carry(s.Place.Scratch()) }},
 	)
 	if err := ready(l); err != nil {
 		return err

@@ -297,6 +297,9 @@ type ShellRequest struct {
 	// Sandbox starts the command within bounds, by what the machine has; its record says which
 	// hold.
 	Sandbox bool `json:"sandbox,omitempty"`
+	// Folders are those that the command may write in the sandbox, absolute; none: the one in which it begins. What a
+	// model starts has no other.
+	Folders []string `json:"folders,omitempty"`
 
 	// Retries is how many times the command is started again when it fails, after 1 s, 2 s, 4 s and
 	// so on, at most 5 minutes. The task and its time limit are one.

@@ -23,6 +23,9 @@ type Want struct {
 	Sync      bool
 
 	In *Workspace // a command runs there, and brings no folder; nil: anywhere
+
+	// Carried is called before the end of a command that is to carry its working directory; nil: nobody wants it.
+	Carried func(cwd string)
 }
 
 // Auto is the On that any worker fits.

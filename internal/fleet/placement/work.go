@@ -508,6 +508,9 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			break
 		}
 		w.set(w.book.End())
+		if w.want != nil && w.want.Carried != nil {
+			w.want.Carried(t.End.Cwd)
+		}
 		res, err := w.result(ctx, *t.End)
 		res.Leave = w.leave(l, *t.End)
 		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, it is told again

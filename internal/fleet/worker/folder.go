@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -194,6 +195,7 @@ func (w *Worker) removeAll(dir string) {
 type place struct {
 	w        *Worker
 	dir      string // in which it starts
+	bound    string // of a command in a workspace: what it may write; empty: see root
 	top      string // of its own work tree; empty: it has none
 	whole    bool   // the work tree has been made
 	manifest folder.Manifest
@@ -202,10 +204,7 @@ type place struct {
 
 // root is the folder that nothing of the task leaves.
 func (p *place) root() string {
-	if p.top != "" {
-		return p.top
-	}
-	return p.dir
+	return cmp.Or(p.bound, p.top, p.dir)
 }
 
 // unpack makes the folder of a task, once it is told what to make it of.

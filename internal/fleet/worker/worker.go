@@ -50,12 +50,22 @@ type Config struct {
 	// Tools are those of a workspace: dir is where its agent works, top the copy that dir is in.
 	Tools func(ws wire.Workspace, dir, top string) []agent.Tool
 
+	// Carry makes a file by which a command tells in which directory it has ended; nil: none does.
+	Carry func() (Carried, error)
+
 	// Bounded reports whether a sandbox bounds everything that commands of workspaces do; nil: it does not.
 	Bounded func() bool
 
 	// Pulse tells the keeper of the session to end what the worker does, should it not be told again
 	// within this time; 0: never. nil: a worker that stands still leaves its tasks at work.
 	Pulse func(within time.Duration)
+}
+
+// Carried is where a script of bash writes its last working directory.
+type Carried interface {
+	Script(line string) string // that does so
+	Dir() string               // empty: it has not
+	Close()
 }
 
 // Worker is a running worker.
@@ -508,7 +518,15 @@ func (w *Worker) failed(ctx context.Context, c *claim, err error) {
 
 // command runs a command in its place.
 func (w *Worker) command(life context.Context, c *claim, p *place) {
-	rec, err := w.start(life, c, p.dir)
+	carried, err := w.carry(c)
+	if err != nil {
+		w.failed(life, c, err)
+		return
+	}
+	if carried != nil {
+		defer carried.Close()
+	}
+	rec, err := w.start(life, c, p)
 	if err != nil {
 		w.failed(life, c, err)
 		return
@@ -524,6 +542,9 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 	switch {
 	case err == nil:
 		e := w.ended(life, c, size)
+		if carried != nil {
+			e.Cwd = carried.Dir()
+		}
 		p.collect(life, c, &e)
 		if life.Err() != nil {
 			return
@@ -536,6 +557,20 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 	}
 }
 
+// carry makes a command tell in which directory it has ended, if its session wants that; nil: it does not.
+func (w *Worker) carry(c *claim) (Carried, error) {
+	if !c.job.Carry || w.cfg.Carry == nil || len(c.job.Args) == 0 {
+		return nil, nil //nolint:nilnil // see above
+	}
+	out, err := w.cfg.Carry()
+	if err != nil {
+		return nil, err
+	}
+	last := len(c.job.Args) - 1
+	c.job.Args = append(slices.Clone(c.job.Args[:last]), out.Script(c.job.Args[last]))
+	return out, nil
+}
+
 func (w *Worker) forget(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -546,10 +581,11 @@ func (w *Worker) forget(c *claim) {
 }
 
 // start starts the task in the worker's session.
-func (w *Worker) start(ctx context.Context, c *claim, dir string) (task.Record, error) {
+func (w *Worker) start(ctx context.Context, c *claim, p *place) (task.Record, error) {
 	req := control.StartRequest{
-		Name: c.job.Name, Description: c.job.Description, Cwd: dir, Env: slices.Concat(w.cfg.Env, c.job.Env),
-		Shell: &control.ShellRequest{Args: c.job.Args, Line: c.job.Line, TTY: c.job.TTY, Sandbox: c.job.Sandbox},
+		Name: c.job.Name, Description: c.job.Description, Cwd: p.dir, Env: slices.Concat(w.cfg.Env, c.job.Env),
+		Shell: &control.ShellRequest{Args: c.job.Args, Line: c.job.Line, TTY: c.job.TTY, Sandbox: c.job.Sandbox,
+			Folders: []string{p.root()}},
 	}
 	out, err := w.cfg.API.Start(ctx, []control.StartRequest{req})
 	if err != nil {

@@ -149,7 +149,11 @@ func (w *Worker) began(ctx context.Context, session, id task.ID, epoch uint64, d
 		defer end()
 		defer w.forget(c)
 		if w.renewOf(life, session, []*claim{c}) {
-			w.command(life, c, &place{w: w, dir: ws.place.dir})
+			dir := ws.place.dir
+			if info, err := os.Stat(c.job.Cwd); err == nil && info.IsDir() {
+				dir = c.job.Cwd
+			}
+			w.command(life, c, &place{w: w, dir: dir, bound: ws.place.root()})
 		}
 	})
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -78,7 +79,8 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 		spec.Description = work.FirstLine(c.Line, 80)
 	}
 	spec.Pool, spec.TTY, spec.Sandbox = work.ShellPool, c.TTY, bounded.Held
-	w := rt.command(c, bounded)
+	var ended atomic.Value // where it has ended; a command in the background may set that at any time
+	w := rt.command(c, bounded, func(cwd string) { ended.Store(cwd) })
 	spec.Input = w.Input
 	if rt.workspace != nil {
 		spec.On, spec.Pool = rt.workspace.Worker(), work.WorkerPool
@@ -98,6 +100,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	out.Refused = bounded.Refused()
 	if !out.Backgrounded {
 		out.Made = bounded.Made()
+		out.Cwd, _ = ended.Load().(string)
 	}
 	return out, err
 }

@@ -31,7 +31,7 @@ func (k *Environment) tools() []agent.Tool {
 	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(),
 		OutputLimit: s.cfg.Limits.OutputChars, Sandbox: s.Sandboxes.On(me.sandbox)}
 	if me.workspace != nil {
-		shells.TempDir = "" // a command there cannot write into a file of this machine
+		shells.TempDir, shells.Far = "", true // a command there cannot write into a file of this machine
 	}
 	all := []agent.Tool{shelltool.New(shells)}
 	here := append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.memoryDirs()...)

@@ -136,13 +136,14 @@ func under(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// command is a command of the agent before its start: on this machine, or in its workspace.
-func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start) builtin.Work {
+// command is a command of the agent before its start: on this machine, or in its workspace. carried is called before
+// its end with where it has ended, if that is asked for.
+func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried func(cwd string)) builtin.Work {
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
 		client := shell.Client{Env: bounded.Environ(shell.ChildEnv(rt.Env)), Fork: bounded.Fork}
 		return rt.s.Kinds.Command(client, line)
 	}
-	job := wire.Job{Description: c.Description, Args: c.Args, TTY: c.TTY, Sandbox: !c.Outside}
-	return rt.s.Kinds.CommandAt(placement.Want{Job: job, In: rt.workspace}, line)
+	job := wire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY, Sandbox: !c.Outside}
+	return rt.s.Kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
 }

@@ -74,6 +74,9 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 		wish := sandboxes.Wish{Folders: []string{r.Cwd}}
 		if r.Shell.Sandbox {
 			wish.Mode, wish.Tell = sandboxes.Best, !r.ByModel
+			if len(r.Shell.Folders) > 0 && !r.ByModel {
+				wish.Folders = r.Shell.Folders
+			}
 		}
 		if start, err = w.cfg.Sandboxes.Command(wish); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}

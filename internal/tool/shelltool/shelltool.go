@@ -4,16 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
@@ -49,6 +46,7 @@ type Command struct {
 	Background  bool
 	TTY         bool // it gets a terminal, into which SendMessage types
 	Outside     bool // it is not started in the sandbox of the session
+	Carry       bool // whoever runs it tells in which directory it has ended, see [Outcome] and [Carry]
 }
 
 // Outcome is what became of a [Command].
@@ -60,6 +58,7 @@ type Outcome struct {
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts
 	Made         []string // protected files that it made in the sandbox without leave
+	Cwd          string   // with Carry: where it has ended; empty: that is not known
 }
 
 // Config is what the tool needs. Shells and Root are required.
@@ -68,7 +67,9 @@ type Config struct {
 	Root   string // absolute; where the first command runs
 	// TempDir is an existing folder of the session for files that live as long
 	// as one call. Empty: the working directory does not carry over.
-	TempDir     string
+	TempDir string
+	// Far: Root is on another machine, and commands carry their working directory themselves.
+	Far         bool
 	OutputLimit int    // code points shown to the model; 0: [excerpt.DefaultLimit]
 	Bash        string // the shell; empty: bash on the PATH of the task
 	Sandbox     bool   // commands run in a sandbox, and the model may ask to run one outside
@@ -231,6 +232,9 @@ func (in input) check() error {
 func (t *shell) directory() (cwd, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.cfg.Far {
+		return t.cwd, ""
+	}
 	if info, err := os.Stat(t.cwd); err == nil && info.IsDir() {
 		return t.cwd, ""
 	}
@@ -243,52 +247,41 @@ func (t *shell) directory() (cwd, note string) {
 		excerpt.Visible(gone), t.cwd)
 }
 
-// foreground runs the command so that its last working directory is known
-// afterwards. The trap writes only into a file that is still there: a command
-// that was moved to the background must not leave one behind when it ends.
+// foreground runs the command so that its last working directory is known afterwards.
 func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
+	if t.cfg.Far {
+		cmd.Carry = true
+		out, err := t.cfg.Shells.Run(ctx, cmd)
+		if err == nil && !out.Backgrounded {
+			t.move(out.Cwd)
+		}
+		return out, err
+	}
 	if t.cfg.TempDir == "" {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}
-	f, err := temporary(filepath.Join(t.cfg.TempDir, "cwd-"))
+	c, err := Carry(t.cfg.TempDir)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("make a file for the working directory: %w", err)
+		return Outcome{}, err
 	}
-	defer f.Close() // nothing was written
-	defer func() { _ = saferoot.Near(f.Name()).Remove(f.Name()) }()
-	cmd.Args = []string{t.cfg.Bash, "-c", carry(f.Name()) + cmd.Line}
+	defer c.Close()
+	cmd.Args = []string{t.cfg.Bash, "-c", c.Script(cmd.Line)}
 	out, err := t.cfg.Shells.Run(ctx, cmd)
 	if err != nil || out.Backgrounded {
 		return out, err
 	}
-	// Read from what was made: the command may have put a pipe or a link there.
-	if data, err := io.ReadAll(io.LimitReader(f, maxCwd)); err == nil {
-		if dir := strings.TrimSuffix(string(data), "\n"); strings.HasPrefix(dir, "/") {
-			t.mu.Lock()
-			t.cwd = dir
-			t.mu.Unlock()
-		}
-	}
+	t.move(c.Dir())
 	return out, nil
 }
 
-// maxCwd bounds the path of a working directory.
-const maxCwd = 4 << 10
-
-func temporary(prefix string) (*os.File, error) {
-	dir, err := saferoot.Near(prefix).Folder(filepath.Dir(prefix))
-	if err != nil {
-		return nil, err
+// move makes a directory the one of the next command; empty: it stays.
+func (t *shell) move(dir string) {
+	if dir == "" {
+		return
 	}
-	defer dir.Close()
-	return dir.Temporary(filepath.Base(prefix))
-}
-
-// carry is the beginning of the script. It stays on the first line, so that
-// the line numbers in messages of bash are those of the model's text.
-func carry(file string) string {
-	inner := "[ -e " + quote(file) + " ] && pwd -P >| " + quote(file) + " 2>/dev/null"
-	return "trap " + quote(inner) + " EXIT; "
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cwd = dir
 }
 
 // quote makes a word for a POSIX shell.
