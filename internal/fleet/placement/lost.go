@@ -129,6 +129,9 @@ func (f *Fleet) keepLeft(ctx context.Context, l *link.Link, x left) (string, err
 
 // Misses reports whether a task had a folder at a worker of which nothing has come back, and yet may.
 func Misses(r task.Record, now time.Time) bool {
+	if r.Worker == "" {
+		return false // its checkpoint is something else
+	}
 	b, err := readBook(r.Checkpoint)
 	if _, had := b.Lost(b.Worker, b.Instance, b.Epoch); err != nil || !had && len(b.Earlier) == 0 {
 		return false

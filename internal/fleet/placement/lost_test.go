@@ -50,12 +50,12 @@ func TestMisses(t *testing.T) {
 		r    task.Record
 		want bool
 	}{
-		"no worker": {},
-		"at work":   {task.Record{Checkpoint: state}, true},
-		"lost":      {task.Record{Checkpoint: state, EndTime: ago(time.Hour), Worktree: &task.Worktree{Text: "lost"}}, true},
-		"long ago":  {task.Record{Checkpoint: state, EndTime: ago(wire.MessagesAge)}, false},
-		"came back": {task.Record{Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Rescue: "ref"}}, false},
-		"unchanged": {task.Record{Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Removed: true}}, false},
+		"no worker": {task.Record{Checkpoint: state}, false},
+		"at work":   {task.Record{Worker: "w", Checkpoint: state}, true},
+		"lost":      {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(time.Hour), Worktree: &task.Worktree{Text: "lost"}}, true},
+		"long ago":  {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(wire.MessagesAge)}, false},
+		"came back": {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Rescue: "ref"}}, false},
+		"unchanged": {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Removed: true}}, false},
 	} {
 		if got := Misses(c.r, now); got != c.want {
 			t.Errorf("%s: %v", name, got)
