@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -304,4 +305,36 @@ func TestParts(t *testing.T) {
 	if m, err := w.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+wire.Parts, all); err == nil {
 		t.Errorf("the worker lists the parts of all: %s", m.Data)
 	}
+}
+
+// Workers that lose their hub together come back one after the other, and all of them.
+func TestStorm(t *testing.T) {
+	const n = 200
+	h, c := open(t, "127.0.0.1:0")
+	j := join(t, h, "main", link.RoleWorker)
+	links := make([]*link.Link, n)
+	for i := range links {
+		var err error
+		if links[i], err = connect(t, j, link.RoleWorker, fmt.Sprint("w", i), key(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Listen = h.Address()
+	h.Close()
+	reopen(t, c)
+	begin := time.Now()
+	back := make([]time.Duration, 0, n)
+	for _, l := range links {
+		for !l.Conn.IsConnected() {
+			if time.Since(begin) > 30*time.Second {
+				t.Fatalf("%d of %d are back", len(back), n)
+			}
+			time.Sleep(time.Millisecond) // the library tells only one of its callers
+		}
+		back = append(back, time.Since(begin))
+	}
+	if err := links[n-1].Publish(t.Context(), wire.EventOf("s", fmt.Sprint("w", n-1), "t"), "", []byte("x")); err != nil {
+		t.Errorf("the hub does not take a message: %v", err)
+	}
+	t.Logf("all are back after %s", back[n-1])
 }

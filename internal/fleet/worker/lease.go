@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,7 +44,8 @@ func (w *Worker) pulse() {
 	w.cfg.Pulse(within)
 }
 
-// rhythm is a sixth of the shortest lease.
+// rhythm is about a sixth of the shortest lease. It differs each time, so that workers that have begun together do not
+// ask together.
 func (w *Worker) rhythm() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +56,8 @@ func (w *Worker) rhythm() time.Duration {
 	if len(w.claims) == 0 { // a claim with a shorter lease may come
 		d = time.Second
 	}
-	return max(d, renewLeast)
+	d = max(d, renewLeast)
+	return d - rand.N(d/5) //nolint:gosec // no secret
 }
 
 func (w *Worker) held() map[task.ID][]*claim {
