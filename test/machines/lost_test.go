@@ -3,12 +3,15 @@
 package machines
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // What a task has changed at a worker that could not be reached comes back when it can be again, apart from what counts.
@@ -56,6 +59,20 @@ func TestWorkerKilledChanges(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*"))
 		return err == nil && len(left) == 1
 	})
+	w.once()
+}
+
+// What a task has changed that was ended here, because of its output, comes back too.
+func TestLimitedChanges(t *testing.T) {
+	w := open(t)
+	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}, "tasks": {"outputLimitBytes": 10000}}`, lease))
+	repository(w.Place)
+	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; yes; exit # go-tree")
+	if r := w.ended(id); r.Cause.Reason != task.ReasonOutputLimit || r.Worktree == nil {
+		t.Fatalf("it ended with %+v and %+v of its folder", r.Cause, r.Worktree)
+	}
+	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
+	w.gone("tree", lease)
 	w.once()
 }
 

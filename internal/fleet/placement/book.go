@@ -18,6 +18,7 @@ type Book struct {
 	Instance string `json:"instance"`       // which start of that worker
 	Offer    string `json:"offer"`          // that was claimed
 	Over     bool   `json:"over,omitempty"` // the grant counts no more
+	Told     bool   `json:"-"`              // its worker has told its end, which counts
 	Bytes    int64  `json:"-"`              // of output that has been taken
 
 	// Sending: the worker waits for its folder.
@@ -92,7 +93,8 @@ func (b Book) Grant(open, offer, worker, instance string) (next Book, fresh bool
 		b.Earlier = append(slices.Clone(b.Earlier[max(0, len(b.Earlier)-maxEarlier+1):]), f)
 		b.Sent, b.Plain, b.Notes = nil, false, nil
 	}
-	b.V, b.Epoch, b.Worker, b.Instance, b.Offer, b.Over = bookVersion, b.Epoch+1, worker, instance, offer, false
+	b.V, b.Epoch, b.Worker, b.Instance, b.Offer = bookVersion, b.Epoch+1, worker, instance, offer
+	b.Over, b.Told = false, false
 	return b, true, nil
 }
 

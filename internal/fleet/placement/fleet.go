@@ -311,10 +311,17 @@ func (f *Fleet) told(m jetstream.Msg) {
 			return
 		}
 	}
-	f.refuse(
-		m,
-		Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: errOver.Error(), Bytes: len(data), End: e.End},
-	)
+	f.late(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: errOver.Error(), Bytes: len(data),
+		End: e.End}, e)
+}
+
+// late refuses what does not count, and keeps what an end that comes too late has brought back.
+func (f *Fleet) late(m jetstream.Msg, why Evidence, e wire.Event) {
+	if e.Kind == wire.Ended && e.End != nil && len(e.End.Return) > 0 {
+		f.leftOver(m, why.Task, why.Worker, e)
+		return
+	}
+	f.refuse(m, why)
 }
 
 // refuse keeps what does not count as evidence. Output is only counted.

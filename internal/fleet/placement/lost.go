@@ -43,7 +43,7 @@ func (w *work) ofLost() *task.Worktree {
 		return nil
 	}
 	return &task.Worktree{Text: fmt.Sprintf(
-		"What the task has changed at worker %s has not come back. If the worker still runs, it sends that as soon as it can: into %s.",
+		"What the task has changed at worker %s has not come back yet. It comes into %s as soon as the worker can send it.",
 		f.Worker, where)}
 }
 
@@ -54,6 +54,7 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e wire.Even
 		f.refuse(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: why})
 	}
 	var b Book
+	came := false // what the claim has changed
 	if w := f.find(id); w != nil {
 		w.mu.Lock()
 		b = w.book
@@ -62,10 +63,16 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e wire.Even
 			_ = m.NakWithDelay(time.Second)
 			return
 		}
+		came = b.Told
 	} else if rec, ok := f.cfg.Task(id); ok {
 		b, _ = readBook(rec.Checkpoint) // of an empty book nothing was lost
+		came = cameBack(rec)
 	}
 	claim, ok := b.Lost(worker, e.Instance, e.Epoch)
+	if e.Kind == wire.Ended && (came || e.Epoch != b.Epoch) {
+		refuse(errOver.Error()) // it is told again, or is of an attempt that has failed in order
+		return
+	}
 	if !ok || e.End == nil {
 		refuse("it is of no claim that had a folder")
 		return
@@ -96,7 +103,7 @@ func (f *Fleet) takeLeft(ctx context.Context, l *link.Link) {
 				return // it comes again
 			}
 			if err != nil {
-				text = fmt.Sprintf("What task %s had changed at worker %s, which was lost, cannot be taken in: %v",
+				text = fmt.Sprintf("What task %s had changed at worker %s, and came after its end, cannot be taken in: %v",
 					x.id, x.claim.Worker, err)
 			}
 			had[name] = true
@@ -124,7 +131,12 @@ func (f *Fleet) keepLeft(ctx context.Context, l *link.Link, x left) (string, err
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Worker %s, which was lost, has sent what it had of task %s. %s", x.claim.Worker, x.id, t.Text), nil
+	return fmt.Sprintf("Worker %s has sent what it had of task %s after its end. %s", x.claim.Worker, x.id, t.Text), nil
+}
+
+// cameBack reports whether what a task has changed is in its record.
+func cameBack(r task.Record) bool {
+	return r.Worktree != nil && (r.Worktree.Rescue != "" || r.Worktree.Path != "" || r.Worktree.Removed)
 }
 
 // Misses reports whether a task had a folder at a worker of which nothing has come back, and yet may.
@@ -136,8 +148,7 @@ func Misses(r task.Record, now time.Time) bool {
 	if _, had := b.Lost(b.Worker, b.Instance, b.Epoch); err != nil || !had && len(b.Earlier) == 0 {
 		return false
 	}
-	back := r.Worktree != nil && (r.Worktree.Rescue != "" || r.Worktree.Path != "" || r.Worktree.Removed)
-	return !back && (r.EndTime == nil || now.Sub(*r.EndTime) < wire.MessagesAge)
+	return !cameBack(r) && (r.EndTime == nil || now.Sub(*r.EndTime) < wire.MessagesAge)
 }
 
 // listenAgain is the pause between tries to reach the hub for what is left of lost claims.

@@ -87,7 +87,7 @@ func (w *work) close() {
 		case asked:
 			answer(x.msg, wire.Grant{Refused: errOver.Error()})
 		case told: // it is evidence, and is not told again
-			w.f.refuse(x.msg, w.evidence(x, errOver))
+			w.f.late(x.msg, w.evidence(x, errOver), x.Event)
 		}
 	}
 }
@@ -465,7 +465,7 @@ func (w *work) send(l *link.Link, c wire.Command) {
 // take takes in one event.
 func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result, ended bool, err error) {
 	if why := w.book.Valid(t.worker, t.Instance, t.Epoch); why != nil {
-		w.f.refuse(t.msg, w.evidence(t, why))
+		w.f.late(t.msg, w.evidence(t, why), t.Event)
 		return res, false, nil
 	}
 	switch t.Kind {
@@ -477,7 +477,8 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		}
 		if len(part) > 0 {
 			if _, err := w.h.Output().Write(part); err != nil {
-				return res, true, w.limited(l, err)
+				res, err = w.limited(l, err)
+				return res, true, err
 			}
 			w.set(next)
 			if w.want != nil && w.want.Tee != nil {
@@ -485,7 +486,8 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			}
 			if o := w.h.Output(); o.Limit() > 0 && o.Size() >= o.Limit() {
 				err := fmt.Errorf("the output has reached its limit of %d bytes", o.Limit())
-				return res, true, w.limited(l, &task.FailError{Reason: task.ReasonOutputLimit, Err: err})
+				res, err = w.limited(l, &task.FailError{Reason: task.ReasonOutputLimit, Err: err})
+				return res, true, err
 			}
 		}
 	case wire.Note:
@@ -507,7 +509,9 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			w.send(l, wire.Command{Kind: wire.Resend, Offset: w.book.Bytes - w.base})
 			break
 		}
-		w.set(w.book.End())
+		b := w.book.End()
+		b.Told = true
+		w.set(b)
 		if w.want != nil && w.want.Carried != nil {
 			w.want.Carried(t.End.Cwd)
 		}
@@ -520,12 +524,12 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 	return res, false, nil
 }
 
-// limited ends a task here because of its output; the worker ends it there.
-func (w *work) limited(l *link.Link, why error) error {
+// limited ends a task here because of its output; the worker ends it there, and tells what it has changed too late.
+func (w *work) limited(l *link.Link, why error) (task.Result, error) {
 	now := time.Duration(0)
 	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Grace: &now})
 	w.set(w.book.End())
-	return why
+	return task.Result{Leave: func(context.Context) *task.Worktree { return w.ofLost() }}, why
 }
 
 // result is the end at the worker as the end of the run here.
