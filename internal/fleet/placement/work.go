@@ -347,9 +347,13 @@ func (w *work) record(ctx context.Context, b Book) error {
 	return nil
 }
 
-// grantAgain answers a claim after the grant: the answer was lost, or another worker asks.
+// grantAgain answers a claim after the grant: the answer was lost, or another worker asks. The worker counts its lease
+// from when it asked last, so it is counted anew here too.
 func (w *work) grantAgain(c asked) {
 	if b, fresh, err := w.book.Grant("", c.Offer, c.Worker, c.Instance); err == nil && !fresh && w.want != nil {
+		w.mu.Lock()
+		w.renewal = time.Now()
+		w.mu.Unlock()
 		answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 		return
 	}
@@ -396,7 +400,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			silence, untold := time.Since(w.renewal), w.untold
 			w.mu.Unlock()
 			switch {
-			case silence > w.f.cfg.Lease+w.f.cfg.Lease/5: // the worker counts from when it asked
+			case silence > wire.GiveUp(w.f.cfg.Lease):
 				return w.silent(ctx, fmt.Sprintf("it has not renewed its lease for %s", silence.Round(time.Second)))
 			case silence > w.f.cfg.Lease/2:
 				w.say(fmt.Sprintf("worker %s is out of reach for %s", w.book.Worker, silence.Round(time.Second)))

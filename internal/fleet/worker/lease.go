@@ -100,7 +100,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bo
 		}
 		c.mu.Lock()
 		if c.expires.Stop() { // one that has ended stays so
-			c.expires.Reset(time.Until(asked.Add(c.lease)))
+			c.expires.Reset(time.Until(wire.LeaseEnd(asked, c.lease)))
 		}
 		c.mu.Unlock()
 	}

@@ -80,6 +80,7 @@ type Worker struct {
 	claims   map[task.ID]*claim // guarded by mu
 	draining bool               // takes nothing new; guarded by mu
 	unread   string             // of the last offer that it cannot take; guarded by mu
+	begun    wire.Begun         // offers, and commands in workspaces; guarded by mu
 	idle     chan struct{}      // closed when it drains and has no task; guarded by mu
 
 	changed chan struct{} // capacity 1: what it does is another
@@ -466,11 +467,14 @@ func (w *Worker) foreign(msg jetstream.Msg, why error) {
 
 // do does a task that was granted. free gives its place back when it has ended here.
 func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.Time, free func()) {
+	if !w.first(o.Offer) {
+		return // the hub has given the offer out again
+	}
 	c := newClaim(o.Session, o.Task, g, w.instance)
 	c.free = free
 	life, end := c.live(ctx)
 	defer end()
-	c.expires.Reset(time.Until(asked.Add(g.Lease)))
+	c.expires.Reset(time.Until(wire.LeaseEnd(asked, g.Lease)))
 	w.mu.Lock()
 	old := w.claims[o.Task]
 	w.claims[o.Task] = c
@@ -569,6 +573,13 @@ func (w *Worker) carry(c *claim) (Carried, error) {
 	last := len(c.job.Args) - 1
 	c.job.Args = append(slices.Clone(c.job.Args[:last]), out.Script(c.job.Args[last]))
 	return out, nil
+}
+
+// first reports whether the worker has not begun this before.
+func (w *Worker) first(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun.First(key)
 }
 
 func (w *Worker) forget(c *claim) {

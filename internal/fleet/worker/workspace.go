@@ -148,7 +148,7 @@ func (w *Worker) began(ctx context.Context, session, id task.ID, epoch uint64, d
 		defer ws.inside.Done()
 		defer end()
 		defer w.forget(c)
-		if w.renewOf(life, session, []*claim{c}) {
+		if w.renewOf(life, session, []*claim{c}) && w.first(fmt.Sprint(id, ".", epoch)) {
 			dir := ws.place.dir
 			if info, err := os.Stat(c.job.Cwd); err == nil && info.IsDir() {
 				dir = c.job.Cwd
