@@ -39,6 +39,8 @@ type simulation struct {
 
 type simStats struct {
 	messages, refused, grants, again, begun, twice, lostWorkers, hubs, hosts, adopted, ends, completed int
+	// carriedOn are adopted tasks that completed, strangers events in the name of others.
+	carriedOn, strangers int
 }
 
 const (
@@ -75,6 +77,7 @@ type simTask struct {
 	started bool
 	live    bool // this host follows it
 	adopted bool
+	lost    uint64 // the newest epoch that was given up
 
 	ended     int
 	completed bool
@@ -333,6 +336,7 @@ func (s *simulation) deliver(t *simTask, offer string, host int) {
 // offered has a worker claim an offer.
 func (s *simulation) offered(w *simWorker, t *simTask, offer string, try int) {
 	if s.now < w.cut {
+		s.offerAgain(t, offer)
 		return
 	}
 	asked, instance, answered := w.clock(), w.id(), false
@@ -356,10 +360,21 @@ func (s *simulation) offered(w *simWorker, t *simTask, offer string, try int) {
 		})
 	})
 	s.after(simAsk, w.rate, func() {
-		if !answered && w.id() == instance && try < simTries {
+		switch {
+		case answered:
+		case w.id() == instance && try < simTries:
 			s.offered(w, t, offer, try+1)
+		default:
+			s.offerAgain(t, offer)
 		}
 	})
+}
+
+// offerAgain gives an offer out once more that was not acknowledged.
+func (s *simulation) offerAgain(t *simTask, offer string) {
+	if s.faulty() {
+		s.after(s.upTo(simAcks), 1, func() { s.offered(s.any(), t, offer, 1) })
+	}
 }
 
 // claimed is the answer of the session to a claim; nil: there is none.
@@ -380,6 +395,9 @@ func (s *simulation) claimed(t *simTask, offer, worker, instance string) (*Book,
 		s.granted(t, b)
 	} else {
 		s.stats.again++
+		if t.book.Over {
+			s.fail("task %s: epoch %d is granted again after its end", t.id, b.Epoch)
+		}
 	}
 	return &b, true
 }
@@ -448,6 +466,9 @@ func (s *simulation) do(w *simWorker, t *simTask, key string, g Book, asked time
 		return // the answer came too late to be of use
 	}
 	s.stats.begun++
+	if g.Epoch <= t.lost {
+		s.fail("task %s: epoch %d begins after it has been given up", t.id, g.Epoch)
+	}
 	s.alone(t, one, fmt.Sprintf("epoch %d begins", g.Epoch))
 	for _, old := range t.works {
 		if old.epoch >= one.epoch {
@@ -570,6 +591,22 @@ func (s *simulation) told(w *simWork, from, to int64, end bool) {
 	s.finish(t, true)
 }
 
+// strange tells something of a claim that another worker has, or an earlier start of that worker.
+func (s *simulation) strange() {
+	t := s.tasks[s.rng.IntN(len(s.tasks))]
+	if !t.live || t.book.Epoch == 0 || t.book.Over {
+		return
+	}
+	worker, instance := s.any().name, t.book.Instance
+	if worker == t.book.Worker {
+		instance += ".earlier"
+	}
+	s.stats.strangers++
+	if t.book.Valid(worker, instance, t.book.Epoch) == nil {
+		s.fail("task %s: what %s tells as %s of the claim of %s counts", t.id, worker, instance, t.book.Worker)
+	}
+}
+
 // resend asks a worker for output that is missing.
 func (s *simulation) resend(w *simWork, missing int64) {
 	s.store(w.worker, func() {
@@ -601,6 +638,9 @@ func (s *simulation) finish(t *simTask, completed bool) {
 	if completed {
 		s.stats.completed++
 	}
+	if completed && t.adopted {
+		s.stats.carriedOn++
+	}
 	if t.ended > 1 {
 		s.fail("task %s has %d ends", t.id, t.ended)
 	}
@@ -614,7 +654,7 @@ func (s *simulation) watch(t *simTask, epoch uint64, host int) {
 		}
 		if s.clock(s.rate).Sub(t.given) > wire.GiveUp(simLease) {
 			s.stats.lostWorkers++
-			t.book = t.book.End()
+			t.book, t.lost = t.book.End(), epoch
 			s.alone(t, nil, fmt.Sprintf("epoch %d is given up", epoch))
 			s.again(t)
 			return
@@ -679,6 +719,7 @@ func play(seed uint64, r rates) (s *simulation, steps int) {
 		})
 	}
 	s.disturb(2*time.Minute, s.killHub)
+	s.disturb(10*time.Second, s.strange)
 	s.disturb(2*time.Minute, func() { s.cutOff(s.any()) })
 	s.disturb(4*time.Minute, func() { s.killWorker(s.any()) })
 	if seed%2 == 0 { // every second history has hosts that die
@@ -723,7 +764,8 @@ func TestClaims(t *testing.T) {
 	}
 	t.Logf("%d histories in %s: %+v", histories, time.Since(began).Round(time.Millisecond), all)
 	for what, n := range map[string]int{"grant given again": all.again, "second beginning": all.twice,
-		"lost worker": all.lostWorkers, "adoption": all.adopted, "killed hub": all.hubs, "completed task": all.completed} {
+		"lost worker": all.lostWorkers, "adopted task that completed": all.carriedOn, "killed hub": all.hubs,
+		"completed task": all.completed, "event of a stranger": all.strangers} {
 		if n == 0 {
 			t.Errorf("there was no %s: the histories try too little", what)
 		}
@@ -743,6 +785,8 @@ func (a *simStats) add(b simStats) {
 	a.adopted += b.adopted
 	a.ends += b.ends
 	a.completed += b.completed
+	a.carriedOn += b.carriedOn
+	a.strangers += b.strangers
 }
 
 // The lease allows that the session's clock is a fifth faster than the worker's, and not more: see [wire.GiveUp].
