@@ -151,7 +151,7 @@ func BenchmarkTable(b *testing.B) {
 		{"list", (*bench).list}, {"finished", (*bench).finished}, {"journal", (*bench).journal}, {"registry", (*bench).registry}, {"subscriber", (*bench).subscriber},
 		{"tail", (*bench).tail}, {"transcript", (*bench).transcript}, {"resume", (*bench).resume}, {"stream", (*bench).stream},
 		{"compaction", (*bench).compaction}, {"todo", (*bench).todo}, {"permission", (*bench).permission}, {"loops", (*bench).loopRows}, {"workflow", (*bench).workflow},
-		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows}, {"machines", (*bench).fleet},
+		{"monitors", (*bench).monitors}, {"remote", (*bench).remote}, {"live", (*bench).liveRows}, {"machines", (*bench).fleet}, {"scale", (*bench).scale},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && only != part.name {
 			continue

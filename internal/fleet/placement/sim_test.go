@@ -750,7 +750,7 @@ func simEvents(most int) int {
 // No history gives a task two ends, two workers at once, an epoch that begins twice, a change by an old epoch, or
 // output that is not what its attempts wrote, and every task ends once faults have stopped. SIM_EVENTS makes it longer.
 func TestClaims(t *testing.T) {
-	most := simEvents(300_000)
+	most := simEvents(1_000_000)
 	var all simStats
 	histories, began := 0, time.Now()
 	for seed, steps := uint64(1), 0; steps < most; seed++ {

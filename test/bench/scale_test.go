@@ -1,0 +1,290 @@
+//go:build linux
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/worker"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
+)
+
+// How large the fleet of [bench.scale] is.
+const (
+	scaleWorkers = 1000
+	scaleTasks   = 100    // of each worker
+	scaleOffers  = 20_000 // that wait for a worker that is not there
+)
+
+// idleAPI is the session of a worker whose tasks do nothing: what is measured is the hub.
+type idleAPI struct{ control.API }
+
+func (idleAPI) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
+	return []control.Started{{Task: &task.Record{ID: "b00000000"}}}, nil
+}
+
+func (idleAPI) Output(ctx context.Context, _ control.OutputRequest) (control.Chunk, error) {
+	<-ctx.Done()
+	return control.Chunk{}, context.Cause(ctx)
+}
+
+func (idleAPI) Stop(context.Context, control.StopRequest) (task.Receipt, error) {
+	return task.Receipt{}, nil
+}
+
+// crowd are many workers in this process, each with a connection of its own to a hub that is another process.
+type crowd struct {
+	*machines
+	links   []*link.Link
+	running sync.WaitGroup
+	cancel  context.CancelFunc
+	granted atomic.Int64
+	renewed atomic.Int64
+}
+
+const scaleSession task.ID = "s00000000"
+
+// scale is what a hub costs that has a thousand workers, and a session that has tasks at all of them.
+func (t *bench) scale() {
+	if t.short {
+		return
+	}
+	c := &crowd{machines: t.openMachines(0, 0)}
+	defer c.machines.close()
+	c.answer()
+	hub := c.hub.cmd.Process.Pid
+	empty := private(t, hub)
+	began := time.Now()
+	c.enter(scaleWorkers)
+	defer c.leave()
+	t.add(row{name: fmt.Sprintf("%d workers enter a hub", scaleWorkers), unit: "ms",
+		ours: ms(time.Since(began)) / scaleWorkers, note: "for each, one after the other"})
+	<-time.After(c.pause() / 2)
+	c.steady("no task", hub)
+	t.add(row{name: "the same: memory of the hub for each worker", unit: "KiB",
+		ours: 1024 * (private(t, hub) - empty) / scaleWorkers})
+	c.list("no task")
+	c.claim(hub)
+	<-time.After(c.pause() / 2)
+	c.steady(fmt.Sprintf("%d tasks", scaleTasks), hub)
+	t.add(row{name: "the same: memory of the hub", unit: "MiB", ours: private(t, hub),
+		note: fmt.Sprintf("%.1f MiB on disk", c.disk())})
+	c.list(fmt.Sprintf("%d tasks", scaleTasks))
+	c.waiting(hub)
+	c.sizes()
+}
+
+// answer plays a session that grants what is claimed and renews all leases.
+func (c *crowd) answer() {
+	reply := func(m *nats.Msg, v any) {
+		if data, err := wire.Encode(v, nil); err == nil {
+			_ = m.Respond(data) // who asks does so again
+		}
+	}
+	_, err := c.asks.Conn.Subscribe(wire.Ask(scaleSession, wire.AskClaim, "*"), func(m *nats.Msg) {
+		var ask wire.Claim
+		if _, err := wire.Decode(m.Data, &ask); err == nil {
+			c.granted.Add(1)
+			reply(m, scaleGrant())
+		}
+	})
+	c.must(err)
+	_, err = c.asks.Conn.Subscribe(wire.Ask(scaleSession, wire.AskRenew, "*"), func(m *nats.Msg) {
+		var ask wire.Renewal
+		if _, err := wire.Decode(m.Data, &ask); err == nil {
+			c.renewed.Add(1)
+			reply(m, renewedAll(len(ask.Tasks)))
+		}
+	})
+	c.must(err)
+}
+
+func scaleGrant() wire.Grant {
+	return wire.Grant{Epoch: 1, Lease: placement.DefaultLease,
+		Job: wire.Job{Name: "build", Args: []string{"make", "test"}}}
+}
+
+func renewedAll(n int) wire.Renewed {
+	out := wire.Renewed{Tasks: make([]wire.Lease, n)}
+	for i := range out.Tasks {
+		out.Tasks[i].Valid = true
+	}
+	return out
+}
+
+func (c *crowd) enter(n int) {
+	_, line, _ := strings.Cut(c.hub.text, "--hub '")
+	line, _, _ = strings.Cut(line, "'")
+	join, err := link.ParseJoin(line)
+	c.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for i := range n {
+		key, err := link.NewKey()
+		c.must(err)
+		name := fmt.Sprintf("w%d", i)
+		l, err := link.Open(ctx, link.Options{Role: link.RoleWorker, Name: name, Join: join, Seed: key})
+		c.must(err)
+		c.links = append(c.links, l)
+		state := home.At(filepath.Join(c.dir, "workers", name))
+		c.must(state.Ensure())
+		one := worker.New(worker.Config{Name: name, Capacity: scaleTasks, Version: "bench", Link: l, API: idleAPI{},
+			Dir: c.dir, Home: state, Project: "main", Log: slog.New(slog.DiscardHandler)})
+		c.running.Go(func() { // joined by leave
+			if err := one.Serve(ctx); err != nil {
+				c.Error(err)
+			}
+		})
+	}
+}
+
+func (c *crowd) leave() {
+	c.cancel()
+	c.running.Wait()
+	for _, l := range c.links {
+		l.Close()
+	}
+}
+
+// traffic is what went over the connections of the workers.
+type traffic struct{ out, in, bytes uint64 }
+
+func (c *crowd) traffic() (t traffic) {
+	for _, l := range c.links {
+		s := l.Conn.Stats()
+		t.out, t.in, t.bytes = t.out+s.OutMsgs, t.in+s.InMsgs, t.bytes+s.OutBytes+s.InBytes
+	}
+	return t
+}
+
+// steady is what workers cost that go on with what they do.
+func (c *crowd) steady(tasks string, hub int) {
+	before, renewals, pause := c.traffic(), c.renewed.Load(), c.pause()
+	cpu := c.spending(pause, hub)
+	after, s := c.traffic(), pause.Seconds()
+	note := fmt.Sprintf("from workers %.0f messages/s, of them renewals %.0f; to workers %.0f; %.2f MB/s",
+		float64(after.out-before.out)/s, float64(c.renewed.Load()-renewals)/s, float64(after.in-before.in)/s,
+		float64(after.bytes-before.bytes)/s/1e6)
+	c.add(row{name: fmt.Sprintf("%d workers with %s each: CPU of the hub", scaleWorkers, tasks), unit: "ms/s",
+		ours: cpu[0], note: note})
+}
+
+// list is what it costs a session to look which workers are there.
+func (c *crowd) list(tasks string) {
+	before, began := c.asks.Conn.Stats(), time.Now()
+	all, err := placement.List(context.Background(), c.asks.JS)
+	took := time.Since(began)
+	c.must(err)
+	if len(all) != scaleWorkers {
+		c.Errorf("%d of %d workers are listed", len(all), scaleWorkers)
+	}
+	c.add(row{name: fmt.Sprintf("a session lists %d workers with %s each", scaleWorkers, tasks), unit: "ms", ours: ms(took),
+		note: fmt.Sprintf("%.2f MB", float64(c.asks.Conn.Stats().InBytes-before.InBytes)/1e6)})
+}
+
+// offer publishes offers, as many sessions would at once.
+func (c *crowd) offer(subject string, n int) time.Duration {
+	began := time.Now()
+	for i := range n {
+		data, err := wire.Encode(scaleOffer(i), nil)
+		c.must(err)
+		_, err = c.asks.JS.PublishAsync(subject, data)
+		c.must(err)
+	}
+	<-c.asks.JS.PublishAsyncComplete()
+	return time.Since(began)
+}
+
+func scaleOffer(i int) wire.Offer {
+	return wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: scaleSession, Task: scaleTask(i),
+		Offer: fmt.Sprintf("OFFEROFFEROFFEROF%09d", i)}
+}
+
+func scaleTask(i int) task.ID { return task.ID(fmt.Sprintf("b%08d", i)) }
+
+// claim has all workers claim as many tasks as they take.
+func (c *crowd) claim(hub int) {
+	const n = scaleWorkers * scaleTasks
+	spent, began := cpuTime(c.bench, hub), time.Now()
+	c.offer(wire.OfferAny, n)
+	for last, at := int64(0), time.Now(); c.granted.Load() < n; <-time.After(10 * time.Millisecond) {
+		if now := c.granted.Load(); now != last {
+			last, at = now, time.Now()
+		}
+		if time.Since(at) > harness.Patience {
+			c.Fatalf("%d of %d tasks have been claimed, and no more are", last, n)
+		}
+	}
+	took := time.Since(began)
+	c.add(row{name: fmt.Sprintf("%d offers published and claimed", n), unit: "tasks/s", ours: n / took.Seconds(),
+		note: fmt.Sprintf("%.2f ms CPU of the hub for each", ms(cpuTime(c.bench, hub)-spent)/n)})
+}
+
+// waiting are offers that nobody takes.
+func (c *crowd) waiting(hub int) {
+	memory, disk := private(c.bench, hub), c.disk()
+	took := c.offer(wire.OfferLabel("nobody"), scaleOffers)
+	c.add(row{name: fmt.Sprintf("%d offers that wait", scaleOffers), unit: "offers/s", ours: scaleOffers / took.Seconds(),
+		note: fmt.Sprintf("for each %.2f KiB of memory of the hub, %.2f KiB on disk", 1024*(private(c.bench, hub)-memory)/scaleOffers,
+			1024*(c.disk()-disk)/scaleOffers)})
+}
+
+// disk is what the hub has in its files, in MiB.
+func (c *crowd) disk() (all float64) {
+	_ = filepath.WalkDir(filepath.Join(c.dir, "session", "state"), func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil { // else it was removed meanwhile
+				all += float64(info.Size()) / (1 << 20)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// sizes are those of messages.
+func (c *crowd) sizes() {
+	renewal := wire.Renewal{Worker: "w999", Instance: strings.Repeat("A", 26)}
+	about := wire.Worker{Name: "w999", Instance: renewal.Instance, Oldest: 1, Newest: 1, Version: "v1.0.0", System: "linux/amd64",
+		Capacity: scaleTasks, Load: 0.5}
+	idle := c.bytes(about)
+	for i := range scaleTasks {
+		renewal.Tasks = append(renewal.Tasks, wire.Held{Task: scaleTask(i), Epoch: 1})
+		about.Tasks = append(about.Tasks, wire.Doing{Session: scaleSession, Task: scaleTask(i), Name: "build", Epoch: 1, Since: 123456})
+	}
+	for _, one := range []struct {
+		name string
+		v    any
+	}{
+		{"renewal of 100 tasks", renewal}, {"its answer", renewedAll(scaleTasks)}, {"heartbeat with 100 tasks", about},
+		{"offer", scaleOffer(1)}, {"grant", scaleGrant()},
+		{"claim", wire.Claim{Oldest: 1, Newest: 1, Task: scaleTask(1), Offer: scaleOffer(1).Offer, Worker: "w999",
+			Instance: renewal.Instance}},
+		{"event: output, without the data", wire.Event{Kind: wire.Output, Epoch: 1, Instance: renewal.Instance, Offset: 123456}},
+	} {
+		c.add(row{name: one.name, unit: "bytes", ours: c.bytes(one.v)})
+	}
+	c.add(row{name: "heartbeat without tasks", unit: "bytes", ours: idle})
+}
+
+func (c *crowd) bytes(v any) float64 {
+	data, err := wire.Encode(v, nil)
+	c.must(err)
+	return float64(len(data))
+}
