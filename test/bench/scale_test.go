@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,21 +31,67 @@ const (
 	scaleWorkers = 1000
 	scaleTasks   = 100    // of each worker
 	scaleOffers  = 20_000 // that wait for a worker that is not there
+	scaleReal    = 10_000 // tasks of a real session, which run, and as many that wait
 )
 
-// idleAPI is the session of a worker whose tasks do nothing: what is measured is the hub.
-type idleAPI struct{ control.API }
+// idleAPI is the session of workers whose tasks do nothing until they are stopped: what is measured is the hub.
+type idleAPI struct {
+	control.API
 
-func (idleAPI) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
-	return []control.Started{{Task: &task.Record{ID: "b00000000"}}}, nil
+	mu    sync.Mutex
+	count int                      // guarded by mu
+	over  map[string]chan struct{} // by task, closed when it has been stopped; guarded by mu
 }
 
-func (idleAPI) Output(ctx context.Context, _ control.OutputRequest) (control.Chunk, error) {
-	<-ctx.Done()
-	return control.Chunk{}, context.Cause(ctx)
+// Start implements [control.API].
+func (a *idleAPI) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count++
+	id := scaleTask(a.count)
+	a.over[string(id)] = make(chan struct{})
+	return []control.Started{{Task: &task.Record{ID: id}}}, nil
 }
 
-func (idleAPI) Stop(context.Context, control.StopRequest) (task.Receipt, error) {
+func (a *idleAPI) started() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
+}
+
+func (a *idleAPI) ended(ref string) chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over[ref]
+}
+
+// Output implements [control.API].
+func (a *idleAPI) Output(ctx context.Context, r control.OutputRequest) (control.Chunk, error) {
+	select {
+	case <-a.ended(r.Ref):
+		return control.Chunk{Ended: true}, nil
+	case <-ctx.Done():
+		return control.Chunk{}, context.Cause(ctx)
+	}
+}
+
+// Get implements [control.API].
+func (a *idleAPI) Get(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{ID: task.ID(ref), Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser}}, nil
+}
+
+// Stop implements [control.API].
+func (a *idleAPI) Stop(_ context.Context, r control.StopRequest) (task.Receipt, error) {
+	for _, ref := range r.Refs {
+		over := a.ended(ref)
+		a.mu.Lock()
+		select {
+		case <-over:
+		default:
+			close(over)
+		}
+		a.mu.Unlock()
+	}
 	return task.Receipt{}, nil
 }
 
@@ -52,6 +99,7 @@ func (idleAPI) Stop(context.Context, control.StopRequest) (task.Receipt, error) 
 type crowd struct {
 	*machines
 	links   []*link.Link
+	api     idleAPI
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 	granted atomic.Int64
@@ -65,7 +113,7 @@ func (t *bench) scale() {
 	if t.short {
 		return
 	}
-	c := &crowd{machines: t.openMachines(0, 0)}
+	c := &crowd{machines: t.openMachines(0, 0), api: idleAPI{over: map[string]chan struct{}{}}}
 	defer c.machines.close()
 	c.answer()
 	hub := c.hub.cmd.Process.Pid
@@ -87,7 +135,70 @@ func (t *bench) scale() {
 		note: fmt.Sprintf("%.1f MiB on disk", c.disk())})
 	c.list(fmt.Sprintf("%d tasks", scaleTasks))
 	c.waiting(hub)
+	c.session(hub)
 	c.sizes()
+}
+
+// session is what a real session costs whose tasks run at the workers, and wait for one that is not there.
+func (c *crowd) session(hub int) {
+	c.follow()
+	c.openHost() // the first one has ended: it had nothing to do
+	var refs []string
+	for _, kind := range []struct{ name, on string }{{"run at workers", "auto"}, {"wait for a worker", "nobody"}} {
+		memory, spent, began, begun := private(c.bench, c.pid), c.used(hub), time.Now(), c.api.started()
+		for at := 0; at < scaleReal; at += 1000 {
+			reqs := make([]control.StartRequest, 1000)
+			for i := range reqs {
+				reqs[i] = control.StartRequest{Shell: &control.ShellRequest{Args: []string{"sleep", "600"}}, Cwd: c.project,
+					On: kind.on, NoFolder: true}
+			}
+			started, err := c.host.Start(context.Background(), reqs)
+			c.must(err)
+			for _, one := range started {
+				if one.Error != nil {
+					c.Fatal(one.Error)
+				}
+				refs = append(refs, string(one.Task.ID))
+			}
+		}
+		for late := time.Now().Add(harness.Patience); kind.on == "auto" && c.api.started() < begun+scaleReal; {
+			if <-time.After(10 * time.Millisecond); time.Now().After(late) {
+				c.Fatalf("%d of %d tasks have begun", c.api.started()-begun, scaleReal)
+			}
+		}
+		took, used := time.Since(began), c.used(hub)
+		c.add(row{name: fmt.Sprintf("a session whose %d tasks %s: placing them", scaleReal, kind.name), unit: "tasks/s",
+			ours: scaleReal / took.Seconds(), note: fmt.Sprintf("for each %.2f ms CPU of the host, %.2f ms of the hub",
+				ms(used[0]-spent[0])/scaleReal, ms(used[1]-spent[1])/scaleReal)})
+		<-time.After(c.pause() / 2)
+		cpu := c.spending(c.pause(), c.pid, hub)
+		c.add(row{name: "the same, CPU of the host", unit: "ms/s", ours: cpu[0], note: fmt.Sprintf("hub %.0f ms/s", cpu[1])},
+			row{name: "the same, memory of the host for each", unit: "KiB",
+				ours: 1024 * (private(c.bench, c.pid) - memory) / scaleReal})
+	}
+	began := time.Now()
+	go func() { // ends with the stop of the last one, which is waited for below
+		for part := range slices.Chunk(refs, 1000) {
+			if _, err := c.host.Stop(context.Background(), control.StopRequest{Refs: part}); err != nil {
+				c.Error(err)
+			}
+		}
+	}()
+	for ended := map[task.ID]bool{}; len(ended) < len(refs); {
+		select {
+		case r := <-c.ends:
+			ended[r.ID] = true
+		case <-time.After(harness.Patience):
+			c.Fatalf("%d of %d tasks have ended, and no more do", len(ended), len(refs))
+		}
+	}
+	c.add(row{name: fmt.Sprintf("the same, all %d stopped", len(refs)), unit: "tasks/s",
+		ours: float64(len(refs)) / time.Since(began).Seconds()})
+}
+
+// used is the processor time of the host and of the hub.
+func (c *crowd) used(hub int) [2]time.Duration {
+	return [2]time.Duration{cpuTime(c.bench, c.pid), cpuTime(c.bench, hub)}
 }
 
 // answer plays a session that grants what is claimed and renews all leases.
@@ -144,8 +255,8 @@ func (c *crowd) enter(n int) {
 		c.links = append(c.links, l)
 		state := home.At(filepath.Join(c.dir, "workers", name))
 		c.must(state.Ensure())
-		one := worker.New(worker.Config{Name: name, Capacity: scaleTasks, Version: "bench", Link: l, API: idleAPI{},
-			Dir: c.dir, Home: state, Project: "main", Log: slog.New(slog.DiscardHandler)})
+		one := worker.New(worker.Config{Name: name, Capacity: scaleTasks + scaleReal/scaleWorkers, Version: "bench",
+			Link: l, API: &c.api, Dir: c.dir, Home: state, Project: "main", Log: slog.New(slog.DiscardHandler)})
 		c.running.Go(func() { // joined by leave
 			if err := one.Serve(ctx); err != nil {
 				c.Error(err)
@@ -194,20 +305,29 @@ func (c *crowd) list(tasks string) {
 	if len(all) != scaleWorkers {
 		c.Errorf("%d of %d workers are listed", len(all), scaleWorkers)
 	}
-	c.add(row{name: fmt.Sprintf("a session lists %d workers with %s each", scaleWorkers, tasks), unit: "ms", ours: ms(took),
-		note: fmt.Sprintf("%.2f MB", float64(c.asks.Conn.Stats().InBytes-before.InBytes)/1e6)})
+	c.add(row{name: fmt.Sprintf("a session lists %d workers with %s each", scaleWorkers, tasks), unit: "ms",
+		ours: ms(took), note: fmt.Sprintf("%.2f MB", float64(c.asks.Conn.Stats().InBytes-before.InBytes)/1e6)})
 }
 
 // offer publishes offers, as many sessions would at once.
 func (c *crowd) offer(subject string, n int) time.Duration {
+	const publishers = 32
 	began := time.Now()
-	for i := range n {
-		data, err := wire.Encode(scaleOffer(i), nil)
-		c.must(err)
-		_, err = c.asks.JS.PublishAsync(subject, data)
-		c.must(err)
+	var running sync.WaitGroup
+	for first := range publishers {
+		running.Go(func() {
+			for i := first; i < n; i += publishers {
+				data, err := wire.Encode(scaleOffer(i), nil)
+				if err == nil {
+					err = c.asks.Publish(context.Background(), subject, "", data)
+				}
+				if err != nil {
+					c.Error(err)
+				}
+			}
+		})
 	}
-	<-c.asks.JS.PublishAsyncComplete()
+	running.Wait()
 	return time.Since(began)
 }
 
@@ -241,8 +361,8 @@ func (c *crowd) waiting(hub int) {
 	memory, disk := private(c.bench, hub), c.disk()
 	took := c.offer(wire.OfferLabel("nobody"), scaleOffers)
 	c.add(row{name: fmt.Sprintf("%d offers that wait", scaleOffers), unit: "offers/s", ours: scaleOffers / took.Seconds(),
-		note: fmt.Sprintf("for each %.2f KiB of memory of the hub, %.2f KiB on disk", 1024*(private(c.bench, hub)-memory)/scaleOffers,
-			1024*(c.disk()-disk)/scaleOffers)})
+		note: fmt.Sprintf("for each %.2f KiB of memory of the hub, %.2f KiB on disk",
+			1024*(private(c.bench, hub)-memory)/scaleOffers, 1024*(c.disk()-disk)/scaleOffers)})
 }
 
 // disk is what the hub has in its files, in MiB.
@@ -261,12 +381,13 @@ func (c *crowd) disk() (all float64) {
 // sizes are those of messages.
 func (c *crowd) sizes() {
 	renewal := wire.Renewal{Worker: "w999", Instance: strings.Repeat("A", 26)}
-	about := wire.Worker{Name: "w999", Instance: renewal.Instance, Oldest: 1, Newest: 1, Version: "v1.0.0", System: "linux/amd64",
-		Capacity: scaleTasks, Load: 0.5}
+	about := wire.Worker{Name: "w999", Instance: renewal.Instance, Oldest: 1, Newest: 1, Version: "v1.0.0",
+		System: "linux/amd64", Capacity: scaleTasks, Load: 0.5}
 	idle := c.bytes(about)
 	for i := range scaleTasks {
 		renewal.Tasks = append(renewal.Tasks, wire.Held{Task: scaleTask(i), Epoch: 1})
-		about.Tasks = append(about.Tasks, wire.Doing{Session: scaleSession, Task: scaleTask(i), Name: "build", Epoch: 1, Since: 123456})
+		about.Tasks = append(about.Tasks, wire.Doing{Session: scaleSession, Task: scaleTask(i), Name: "build",
+			Epoch: 1, Since: 123456})
 	}
 	for _, one := range []struct {
 		name string
@@ -276,7 +397,8 @@ func (c *crowd) sizes() {
 		{"offer", scaleOffer(1)}, {"grant", scaleGrant()},
 		{"claim", wire.Claim{Oldest: 1, Newest: 1, Task: scaleTask(1), Offer: scaleOffer(1).Offer, Worker: "w999",
 			Instance: renewal.Instance}},
-		{"event: output, without the data", wire.Event{Kind: wire.Output, Epoch: 1, Instance: renewal.Instance, Offset: 123456}},
+		{"event: output, without the data", wire.Event{Kind: wire.Output, Epoch: 1, Instance: renewal.Instance,
+			Offset: 123456}},
 	} {
 		c.add(row{name: one.name, unit: "bytes", ours: c.bytes(one.v)})
 	}
