@@ -1,29 +1,28 @@
 //go:build linux
 
-// Package machines breaks what tasks on other machines depend on: workers, hubs, links and
-// hosts, all of them real processes of the built program on this machine, with state folders of
-// their own. After each fault every task has one end and one notification, and nothing of a lost
-// claim is left running.
+// Package machines breaks what tasks on other machines depend on: workers, hubs, links, disks,
+// clocks and hosts, all of them real processes of the built program on this machine, with state
+// folders of their own. After each fault every task has one end and one notification, and nothing
+// of a lost claim is left running; see [world.sound].
 package machines
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
 )
@@ -31,9 +30,27 @@ import (
 // lease is that of all tests: short, since faults outlast it.
 const lease = 3 * time.Second
 
+// longVariable asks for the long forms: programs that are built anew for the test, and links that lose packets.
+const longVariable = "MACHINES"
+
+// long skips what takes too long for each change.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv(longVariable) != "all" {
+		t.Skipf("NOT TRIED: it takes long (make machines, or %s=all)", longVariable)
+	}
+}
+
+// atOnce is how many tests run at the same time: most of them wait, for leases and for processes.
+const atOnce = "6"
+
 var program string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "drover-machines")
 	if err != nil {
 		panic(err)
@@ -43,60 +60,167 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	if testing.Verbose() {
+		tallied.print(os.Stdout)
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// world is a session, a hub and a worker, between which is a link that can be cut.
+// world is a session, a hub and a worker, between which is a link that can be cut. Each may be on a machine of its own:
+// a place with another state folder, and perhaps another program.
 type world struct {
-	*harness.Place
+	*harness.Place                // of the session
+	atHub          *harness.Place // of the hub: that of the session, unless [apart] has made another
+	atWorker       *harness.Place
+
+	lease   time.Duration
+	listen  string // of the hub
+	tls     bool   // the hub listens at all addresses, with TLS
+	connect bool   // false: the test connects them itself
+	began   time.Time
+
 	hub    *harness.Call
-	listen string
 	link   *link
 	worker *harness.Call
 }
 
-func open(t *testing.T) *world {
-	w := &world{Place: harness.New(t, program)}
+// with is the place as one on another machine: with another state folder and further variables.
+func with(p *harness.Place, bin, state string, env ...string) *harness.Place {
+	other := *p
+	other.Bin = bin
+	other.Env = slices.Concat(p.Env, []string{"DROVER_HOME=" + state}, env)
+	return &other
+}
+
+// apart gives the hub a machine of its own.
+func apart(w *world) { w.atHub = with(w.Place, program, filepath.Join(w.Work, "hub")) }
+
+// withTLS makes the hub one that other machines reach.
+func withTLS(w *world) { w.tls = true }
+
+// patient makes the lease longer than what a test does, however slow the machine is.
+func patient(w *world) { w.lease = harness.Patience }
+
+// open makes a world; set changes it before anything runs.
+func open(t *testing.T, set ...func(*world)) *world {
+	w := &world{Place: harness.New(t, program), lease: lease, connect: true, began: time.Now()}
+	w.atHub, w.atWorker = w.Place, with(w.Place, program, w.far())
+	for _, f := range set {
+		f(w)
+	}
 	t.Cleanup(func() { w.End(harness.Patience) })
-	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}}`, lease))
-	w.startHub("127.0.0.1:0")
-	w.link = newLink(t, w.listen)
-	w.startWorker()
+	w.settings()
+	if w.connect {
+		w.startHub(w.anywhere())
+		w.link = newLink(t, w.reached())
+		w.startWorker()
+	}
 	return w
 }
 
+// settings writes those of the session; the hub is the user's own, or one that a file names.
+func (w *world) settings() {
+	w.Helper()
+	if w.atHub == w.Place {
+		w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}}`, w.lease))
+		return
+	}
+	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q, "hub": %q}}`, w.lease, w.joinFile()))
+}
+
+func (w *world) joinFile() string { return filepath.Join(w.Work, "session.join") }
+
+// anywhere is where a hub listens at any port, and reached how others reach it.
+func (w *world) anywhere() string {
+	if w.tls {
+		return "0.0.0.0:0"
+	}
+	return "127.0.0.1:0"
+}
+
+func (w *world) reached() string {
+	_, port, err := net.SplitHostPort(w.listen)
+	w.Must(err)
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// startHub starts the hub, and joins the session to it if that is on another machine.
 func (w *world) startHub(listen string) {
 	w.Helper()
-	w.hub = w.Start("hub", "--listen", listen)
+	w.runHub(listen)
+	if w.atHub != w.Place {
+		w.Must(os.WriteFile(w.joinFile(), []byte(w.line("--session", "--address", w.reached())), 0o600))
+	}
+}
+
+// runHub starts the hub and returns when it answers.
+func (w *world) runHub(listen string) {
+	w.Helper()
+	w.hub = w.atHub.Start("hub", "--listen", listen)
 	w.Until("the hub", func() bool {
-		c := w.Run("hub", "status")
-		if m := regexp.MustCompile(`hub at (\S+) `).FindStringSubmatch(c.Stdout()); c.Code() == 0 && m != nil {
-			w.listen = m[1]
-			return true
+		select {
+		case <-w.hub.Ended():
+			w.Fatal(w.hub)
+		default:
 		}
-		return false
+		about, err := os.ReadFile(filepath.Join(w.hubDir(), "hub.json"))
+		var at struct {
+			Address string `json:"address"`
+			PID     int    `json:"pid"`
+		}
+		if err != nil || json.Unmarshal(about, &at) != nil || at.PID != w.hub.Cmd.Process.Pid {
+			return false
+		}
+		w.listen = at.Address
+		return w.atHub.Run("hub", "join").Code() == 0
 	})
+}
+
+// hubDir is where the hub keeps its files.
+func (w *world) hubDir() string {
+	if w.atHub == w.Place {
+		return filepath.Join(w.State(), "hub")
+	}
+	return filepath.Join(w.Work, "hub", "hub")
+}
+
+// line is a join line of the hub.
+func (w *world) line(flags ...string) string {
+	w.Helper()
+	return w.atHub.Good(append([]string{"hub", "join"}, flags...)...)
+}
+
+// killHub ends the hub as a loss of power does.
+func (w *world) killHub() {
+	w.Helper()
+	w.Must(w.hub.Cmd.Process.Kill())
+	<-w.hub.Ended()
 }
 
 // startWorker starts a worker that has a state of its own, behind the link.
 func (w *world) startWorker() {
 	w.Helper()
-	line := strings.Replace(w.Good("hub", "join"), w.listen, w.link.address(), 1)
-	w.worker = w.as(w.far(), "worker", "--hub", line, "--name", "far", "--capacity", "8")
-	w.Until("the worker", func() bool { return strings.Contains(w.Run("workers").Stdout(), "far") })
+	w.joinWorker("far", w.link.address())
+}
+
+// joinWorker starts a worker that reaches the hub at an address.
+func (w *world) joinWorker(name, address string) {
+	w.Helper()
+	line := w.line("--address", address)
+	w.worker = w.atWorker.Start("worker", "--hub", line, "--name", name, "--capacity", "8")
+	w.Until("the worker "+name, func() bool {
+		select {
+		case <-w.worker.Ended():
+			w.Fatal(w.worker)
+		default:
+		}
+		return strings.Contains(w.Run("workers").Stdout(), name+" ")
+	})
 }
 
 // far is the state folder of the worker.
 func (w *world) far() string { return filepath.Join(w.Work, "far") }
-
-// as starts the program with another state folder, as on another machine.
-func (w *world) as(state string, args ...string) *harness.Call {
-	w.Helper()
-	other := *w.Place
-	other.Env = append(append([]string{}, w.Env...), "DROVER_HOME="+state)
-	return other.Start(args...)
-}
 
 // run starts a task at the worker that counts until it is let go, and returns its ID.
 func (w *world) run(name string, flags ...string) string {
@@ -150,36 +274,6 @@ func (w *world) whole(id, name string) {
 	}
 }
 
-// once checks that each task has one end, and a notification with it.
-func (w *world) once() {
-	w.Helper()
-	names, err := filepath.Glob(filepath.Join(w.State(), "projects", "*", "s*", "events.db"))
-	if err != nil || len(names) == 0 {
-		names, err = filepath.Glob(filepath.Join(w.State(), "projects", "*", "s*", "*.db"))
-	}
-	w.Must(err)
-	if len(names) == 0 {
-		w.Fatal("there is no log")
-	}
-	for _, name := range names {
-		log, err := journal.Open(name, journal.Options{ReadOnly: true})
-		w.Must(err)
-		ends := map[task.ID]int{}
-		for e, err := range log.Events(context.Background(), 0) {
-			w.Must(err)
-			if e.Task.Status.Terminal() && (e.Verb == task.Complete || e.Verb == task.Fail || e.Verb == task.Stop) {
-				ends[e.Task.ID]++
-			}
-		}
-		w.Must(log.Close())
-		for id, n := range ends {
-			if n != 1 {
-				w.Errorf("task %s has %d ends", id, n)
-			}
-		}
-	}
-}
-
 // gone waits until no command of a task is left.
 func (w *world) gone(name string, within time.Duration) {
 	w.Helper()
@@ -192,6 +286,7 @@ func (w *world) gone(name string, within time.Duration) {
 
 // What is cut for less than a lease is not lost.
 func TestShortCut(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	id := w.run("short")
 	w.link.cut(true, true)
@@ -202,13 +297,15 @@ func TestShortCut(t *testing.T) {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
 	w.whole(id, "short")
-	w.once()
+	w.sound("link cut for less than a lease")
 }
 
 // What is cut for longer is lost at both ends, once, by any direction.
 func TestLongCut(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string][2]bool{"both": {true, true}, "to": {true, false}, "from": {false, true}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := open(t)
 			id := w.run(name)
 			w.link.cut(cut[0], cut[1])
@@ -226,12 +323,13 @@ func TestLongCut(t *testing.T) {
 			if r := w.record(id); r.Status != task.Failed {
 				t.Errorf("what was lost has become %s", r.Status)
 			}
-			w.once()
+			w.sound("link cut for longer")
 		})
 	}
 }
 
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	id := w.run("killed")
 	retried := w.run("tried", "--retry", "1")
@@ -249,12 +347,13 @@ func TestWorkerKilled(t *testing.T) {
 	if r := w.ended(retried); r.Status != task.Completed {
 		t.Errorf("what may be tried again ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.once()
+	w.sound("worker killed")
 }
 
 // A worker that stood still for longer than its lease ends what it does before anything else, and
 // what it tells is refused.
 func TestWorkerStopped(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	id := w.run("stopped")
 	w.Must(w.worker.Cmd.Process.Signal(syscall.SIGSTOP))
@@ -270,10 +369,11 @@ func TestWorkerStopped(t *testing.T) {
 	if r := w.record(id); r.OutputBytes != size {
 		t.Errorf("the output grew from %d to %d bytes after the end", size, r.OutputBytes)
 	}
-	w.once()
+	w.sound("worker stopped and continued")
 }
 
 func TestHubKilled(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	id, other := w.run("hub"), w.run("stop")
 	w.Must(w.hub.Cmd.Process.Kill())
@@ -286,11 +386,12 @@ func TestHubKilled(t *testing.T) {
 	w.whole(id, "hub")
 	w.Good("stop", other)
 	w.gone("stop", lease)
-	w.once()
+	w.sound("hub killed")
 }
 
 // A stop that cannot reach the worker takes effect when it hears of it, or when its lease ends.
 func TestStopUnheard(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	id := w.run("unheard")
 	w.link.cut(true, true)
@@ -303,13 +404,13 @@ func TestStopUnheard(t *testing.T) {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
 	w.gone("unheard", 2*lease)
-	w.once()
+	w.sound("stop while the link is cut")
 }
 
 // A kept task outlives the host of its session, and the next host goes on with it.
 func TestHostKilled(t *testing.T) {
-	w := open(t)
-	w.Settings(`{"workers": {"lease": "60s"}}`)
+	t.Parallel()
+	w := open(t, patient)
 	kept, other := w.run("kept", "--keep"), w.run("other")
 	hosts := w.Of("host")
 	for _, h := range hosts {
@@ -327,13 +428,13 @@ func TestHostKilled(t *testing.T) {
 		t.Errorf("what is kept ended as %s, %+v", r.Status, r.Cause)
 	}
 	w.whole(kept, "kept")
-	w.once()
+	w.sound("host of the session killed")
 }
 
 // What a kept task has changed in its folder comes back to the next host of the session.
 func TestHostKilledFolder(t *testing.T) {
-	w := open(t)
-	w.Settings(`{"workers": {"lease": "60s"}}`)
+	t.Parallel()
+	w := open(t, patient)
 	repository(w.Place)
 	id := w.Good("run", "--on", "far", "--keep", "--name", "tree", "--",
 		fmt.Sprintf("echo begun; while [ ! -e %s/go-tree ]; do sleep 0.02; done; echo two >made", w.Dir))
@@ -354,78 +455,12 @@ func TestHostKilledFolder(t *testing.T) {
 	if out, err := git.Output(); err != nil || string(out) != "two\n" {
 		t.Errorf("the ref has %q, %v", out, err)
 	}
-}
-
-// worker starts another worker, with a state of its own and without a link that can be cut.
-func (w *world) another(name string, args ...string) *harness.Call {
-	w.Helper()
-	args = append([]string{"worker", "--hub", strings.TrimSpace(w.Good("hub", "join")), "--name", name}, args...)
-	c := w.as(filepath.Join(w.Work, name), args...)
-	w.Until("worker "+name, func() bool { return strings.Contains(w.Run("workers").Stdout(), name) })
-	return c
-}
-
-// repository makes the project a checkout with all its files.
-func repository(w *harness.Place) {
-	w.Helper()
-	w.File("kept", "one\n", 0o600)
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
-		{"-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first"}} {
-		git := exec.Command("git", args...)
-		git.Dir, git.Env = w.Dir, w.Env
-		if out, err := git.CombinedOutput(); err != nil {
-			w.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
-}
-
-// A task goes to the worker that has commits of its repository, and to another one if that does not take it.
-func TestPrefersCheckout(t *testing.T) {
-	w := open(t)
-	repository(w.Place)
-	near := w.another("near", "--capacity", "8") // behind the other one by its name
-	w.Good("run", "--on", "near", "--", "true")
-	w.Until("the repository at the worker", func() bool {
-		return strings.Count(w.Run("workers", "--json").Stdout(), `"repositories"`) == 1
-	})
-	for i := range 10 {
-		if got := w.Good("run", "--on", "auto", "--json", "--", "true"); !strings.Contains(got, `"worker": "near"`) {
-			t.Errorf("task %d did not go to the worker that has the repository:\n%s", i, got)
-		}
-	}
-	w.Must(near.Cmd.Process.Signal(syscall.SIGSTOP))
-	begin := time.Now()
-	if got := w.Good("run", "--on", "auto", "--json", "--", "true"); !strings.Contains(got, `"worker": "far"`) {
-		t.Errorf("the task did not go to the other worker:\n%s", got)
-	}
-	t.Logf("at the other worker and back after %s", time.Since(begin))
-	w.Must(near.Cmd.Process.Signal(syscall.SIGCONT))
-}
-
-// Tasks that come at once are spread by free places.
-func TestSpreads(t *testing.T) {
-	w := open(t)
-	w.another("one", "--label", "pair", "--capacity", "4")
-	w.another("two", "--label", "pair", "--capacity", "4")
-	line := fmt.Sprintf("while [ ! -e %s/go-pair ]; do sleep 0.02; done\n", w.Dir)
-	w.File("batch", strings.Repeat(line, 4), 0o600)
-	ids := strings.Fields(w.Good("run", "--on", "pair", "--no-folder", "--batch", "batch"))
-	at := map[string]int{}
-	for _, id := range ids {
-		w.Until("the begin of "+id, func() bool { return w.record(id).Status == task.Running })
-		at[w.record(id).Worker]++
-	}
-	if at["one"] != 2 || at["two"] != 2 {
-		t.Errorf("four tasks are at %v, want two at each of two workers", at)
-	}
-	w.letGo("pair")
-	for _, id := range ids {
-		w.ended(id)
-	}
+	w.sound("host of the session killed")
 }
 
 // A worker that is killed while it receives a folder leaves nothing that is half made, at either end.
 func TestWorkerKilledInTransfer(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	big := make([]byte, 24<<20)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(big); err != nil {
@@ -468,13 +503,13 @@ func TestWorkerKilledInTransfer(t *testing.T) {
 	if left := half(); len(left) > 0 {
 		t.Errorf("left at the worker: %q", left)
 	}
-	w.once()
+	w.sound("worker killed in a transfer")
 }
 
 // The next host takes in what a kept task has changed of a folder without git.
 func TestHostKilledSync(t *testing.T) {
-	w := open(t)
-	w.Settings(`{"workers": {"lease": "60s"}}`)
+	t.Parallel()
+	w := open(t, patient)
 	w.File("kept", "one\n", 0o600)
 	id := w.Good("run", "--on", "far", "--sync", "--keep", "--name", "plain", "--",
 		fmt.Sprintf("echo begun; while [ ! -e %s/go-plain ]; do sleep 0.02; done; rm kept; echo two >made", w.Dir))
@@ -496,6 +531,7 @@ func TestHostKilledSync(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(r.Worktree.Path, "files", "made")); err != nil || string(got) != "two\n" {
 		t.Errorf("made %q, %v", got, err)
 	}
+	w.sound("host of the session killed")
 }
 
 // link is a port that passes bytes to another one, until it is cut.

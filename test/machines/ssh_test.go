@@ -35,11 +35,12 @@ func openSSH(t *testing.T, lease time.Duration) *sshWorld {
 	if err != nil {
 		t.Skip("there is no sshd: ", err)
 	}
-	w := &sshWorld{world: &world{Place: harness.New(t, program)}}
+	w := &sshWorld{world: &world{Place: harness.New(t, program), lease: lease, began: time.Now()}}
+	w.atHub = w.Place
 	t.Cleanup(func() { w.End(harness.Patience) })
 	w.home = filepath.Join(w.Work, "there")
 	w.Must(os.MkdirAll(w.home, 0o700))
-	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}}`, lease))
+	w.settings()
 	w.Env = append(w.Env, "DROVER_SSH=ssh -F "+w.path("ssh_config"))
 	w.keys()
 	w.startServer(server)
@@ -157,6 +158,7 @@ func (w *sshWorld) nothingThere(within time.Duration) {
 
 // The program is copied once, and again when the copy is not what it was. Commands run there in a copy of the folder.
 func TestSSH(t *testing.T) {
+	t.Parallel()
 	w := openSSH(t, lease)
 	c := w.via("--label", "gpu")
 	w.here(c)
@@ -204,6 +206,7 @@ func TestSSH(t *testing.T) {
 
 // A connection that is lost and made again loses nothing, and repeats nothing.
 func TestSSHCut(t *testing.T) {
+	t.Parallel()
 	w := openSSH(t, 10*time.Second)
 	c := w.via()
 	w.here(c)
@@ -225,7 +228,7 @@ func TestSSHCut(t *testing.T) {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
 	w.whole(id, "cut")
-	w.once()
+	w.sound("ssh killed")
 	if said := w.stop(c); strings.Count(said, "is connected again") != 3 || strings.Contains(said, "anew") {
 		t.Errorf("it said %q", said)
 	}
@@ -234,6 +237,7 @@ func TestSSHCut(t *testing.T) {
 
 // Who comes back within the lease after a kill finds the worker and its tasks.
 func TestSSHTakenOver(t *testing.T) {
+	t.Parallel()
 	w := openSSH(t, 20*time.Second)
 	c := w.via()
 	w.here(c)
@@ -246,13 +250,14 @@ func TestSSHTakenOver(t *testing.T) {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
 	w.whole(id, "back")
-	w.once()
+	w.sound("worker --via killed, and another")
 	w.stop(c)
 	w.nothingThere(harness.Patience)
 }
 
 // When the machine of the hub is gone, the tasks there end with their leases and the worker soon after.
 func TestSSHKilled(t *testing.T) {
+	t.Parallel()
 	w := openSSH(t, lease)
 	c := w.via()
 	w.here(c)
@@ -263,11 +268,12 @@ func TestSSHKilled(t *testing.T) {
 	}
 	w.gone("gone", lease)
 	w.nothingThere(2 * lease)
-	w.once()
+	w.sound("worker --via killed")
 }
 
 // What ssh refuses is an error that says so, and nothing is tried again.
 func TestSSHRefused(t *testing.T) {
+	t.Parallel()
 	w := openSSH(t, lease)
 	me, err := user.Current()
 	w.Must(err)
