@@ -57,6 +57,10 @@ func hubOf(c Config) func(context.Context) (*link.Link, error) {
 		if err != nil {
 			return nil, err
 		}
+		o.Again = func() (link.Join, error) {
+			now, err := Hub(c.Root, c.Settings.Workers, string(c.Session))
+			return now.Join, err
+		}
 		return link.Open(ctx, o)
 	}
 }

@@ -35,6 +35,9 @@ type Options struct {
 	Role string
 	Name string // of the worker, or of the session
 	Join Join
+	// Again reads the join line anew before each connection: a hub that has lost its files has made another. Nil: the
+	// line stays as it is.
+	Again func() (Join, error)
 	// Cluster is a URL of a NATS cluster instead of a hub, and Creds the file with credentials for it.
 	Cluster string
 	Creds   string
@@ -53,6 +56,7 @@ type Link struct {
 	o    Options
 
 	mu    sync.Mutex
+	join  Join            // by which it connects; guarded by mu
 	state context.Context // ends when the connection is lost, and when it is there again; guarded by mu
 	leave context.CancelFunc
 
@@ -77,7 +81,7 @@ func (d dialer) Dial(string, string) (net.Conn, error) { return d.dial() }
 
 // Open connects. ctx limits the first try only.
 func Open(ctx context.Context, o Options) (*Link, error) {
-	l := &Link{o: o}
+	l := &Link{o: o, join: o.Join}
 	l.state, l.leave = context.WithCancel(context.Background())
 	opts := []nats.Option{
 		nats.Name(o.Role + "." + o.Name),
@@ -96,16 +100,19 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		opts = append(opts, nats.Timeout(max(time.Millisecond, time.Until(deadline))))
 	}
+	if o.Again != nil && o.Cluster == "" {
+		o.Dial = l.dialAgain
+	}
 	if o.Dial != nil {
 		opts = append(opts, nats.SetCustomDialer(dialer{o.Dial}), nats.SkipHostLookup())
 	}
 	url := o.Cluster
 	if url == "" {
 		url = "nats://" + o.Join.Address
-		opts = append(opts, nats.Token(o.Join.Token))
+		opts = append(opts, nats.TokenHandler(func() string { return l.joined().Token }))
 		if o.Join.Pin != "" {
 			url = "tls://" + o.Join.Address
-			opts = append(opts, nats.Secure(o.Join.tls()))
+			opts = append(opts, nats.Secure(pinned(func() string { return l.joined().Pin })))
 		}
 		if o.Seed != nil {
 			opts = append(opts, nats.Nkey(o.Seed.Public, o.Seed.Sign))
@@ -129,6 +136,28 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	}
 	l.Conn, l.JS = conn, js
 	return l, nil
+}
+
+// dialTime limits one try to reach the hub.
+const dialTime = 5 * time.Second
+
+// dialAgain calls the hub of the join line as it is now. A line that cannot be read, or that would change whether the
+// connection has TLS, leaves the last one as it is.
+func (l *Link) dialAgain() (net.Conn, error) {
+	if j, err := l.o.Again(); err == nil {
+		l.mu.Lock()
+		if (j.Pin == "") == (l.join.Pin == "") {
+			l.join = j
+		}
+		l.mu.Unlock()
+	}
+	return net.DialTimeout("tcp", l.joined().Address, dialTime)
+}
+
+func (l *Link) joined() Join {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.join
 }
 
 // handlers hear of lost connections, and tell of them: why, and once for each reason why there is no other. The client
