@@ -94,7 +94,10 @@ func with(p *harness.Place, bin, state string, env ...string) *harness.Place {
 }
 
 // apart gives the hub a machine of its own.
-func apart(w *world) { w.atHub = with(w.Place, program, filepath.Join(w.Work, "hub")) }
+func apart(w *world) { w.atHub = with(w.Place, program, w.hubHome()) }
+
+// hubHome is the state folder of a hub that is apart.
+func (w *world) hubHome() string { return filepath.Join(w.Work, "hub") }
 
 // withTLS makes the hub one that other machines reach.
 func withTLS(w *world) { w.tls = true }
@@ -104,11 +107,12 @@ func patient(w *world) { w.lease = harness.Patience }
 
 // open makes a world; set changes it before anything runs.
 func open(t *testing.T, set ...func(*world)) *world {
-	w := &world{Place: harness.New(t, program), lease: lease, connect: true, began: time.Now()}
+	w := &world{Place: harness.New(t, program), lease: lease, connect: true}
 	w.atHub, w.atWorker = w.Place, with(w.Place, program, w.far())
 	for _, f := range set {
 		f(w)
 	}
+	w.began = time.Now()
 	t.Cleanup(func() { w.End(harness.Patience) })
 	w.settings()
 	if w.connect {
@@ -182,7 +186,7 @@ func (w *world) hubDir() string {
 	if w.atHub == w.Place {
 		return filepath.Join(w.State(), "hub")
 	}
-	return filepath.Join(w.Work, "hub", "hub")
+	return filepath.Join(w.hubHome(), "hub")
 }
 
 // line is a join line of the hub.
