@@ -28,7 +28,7 @@ type other struct {
 // edit puts new text in the place of old. Without old it is the whole file.
 type edit struct{ old, new string }
 
-func (o *other) program(t *testing.T) string {
+func (o *other) program(t testing.TB) string {
 	t.Helper()
 	o.once.Do(func() { o.bin, o.err = o.build() })
 	if o.err != nil {
