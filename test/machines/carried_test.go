@@ -18,6 +18,7 @@ import (
 
 // Each of many tasks that several workers may claim is done once.
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	w.another("one", "--capacity", "4")
 	w.another("two", "--capacity", "4")
@@ -50,11 +51,12 @@ func TestOnce(t *testing.T) {
 	if len(at) != 3 {
 		t.Errorf("they ran at %v, want three workers", at)
 	}
-	w.once()
+	w.sound("many claims of one task")
 }
 
 // Output of any bytes, many times larger than a message, arrives as it was.
 func TestLargeOutput(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	data := make([]byte, 12<<20)
 	_, _ = rand.Read(data)
@@ -67,11 +69,12 @@ func TestLargeOutput(t *testing.T) {
 	if r.Status != task.Completed || !bytes.Equal(got, data) {
 		t.Errorf("it ended as %s with %d bytes of %d", r.Status, len(got), len(data))
 	}
-	w.once()
+	w.sound("output larger than a message")
 }
 
 // A secret that travels with a command is stored nowhere: not by the hub, nor in a log or record of either side.
 func TestSecret(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	secret := "correct-horse-" + rand.Text()
 	place := *w.Place
@@ -101,5 +104,5 @@ func TestSecret(t *testing.T) {
 	}
 	w.Good("stop", id)
 	w.gone("secret", lease)
-	w.once()
+	w.sound("secret in the environment")
 }

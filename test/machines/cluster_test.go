@@ -22,15 +22,16 @@ import (
 
 // An existing NATS cluster with accounts is used by credentials: three servers, of which one dies while a task runs.
 func TestCluster(t *testing.T) {
-	w := &world{Place: harness.New(t, program)}
+	t.Parallel()
+	w := &world{Place: harness.New(t, program), lease: 20 * time.Second, began: time.Now()}
 	t.Cleanup(func() { w.End(harness.Patience) })
 	c := newCluster(t, 3)
 	urls := c.urls()
 	creds := filepath.Join(w.Work, "drover.creds")
 	w.Must(os.WriteFile(creds, c.credentials(t), 0o600))
-	w.Settings(fmt.Sprintf(`{"workers": {"hub": %q, "credentials": %q, "lease": "20s"}}`, urls, creds))
+	w.Settings(fmt.Sprintf(`{"workers": {"hub": %q, "credentials": %q, "lease": %q}}`, urls, creds, w.lease))
 	repository(w.Place)
-	worker := w.as(w.far(), "worker", "--name", "far", "--capacity", "4")
+	worker := with(w.Place, program, w.far()).Start("worker", "--name", "far", "--capacity", "4")
 	w.Until("the worker", func() bool { return strings.Contains(w.Run("workers").Stdout(), "far") })
 	if got := w.Good("hub", "status"); !strings.Contains(got, "1 workers") {
 		t.Errorf("hub status:\n%s", got)
@@ -49,7 +50,7 @@ func TestCluster(t *testing.T) {
 	if got := w.shown("refs/drover/tasks/" + id + ":made"); got != "two\n" {
 		t.Errorf("what it has made is %q", got)
 	}
-	w.once()
+	w.sound("server of a cluster ended")
 	w.Must(worker.Cmd.Process.Signal(os.Interrupt))
 	w.Must(worker.Wait())
 	out := w.Run("worker", "--name", "other", "--hub", urls, "--credentials", filepath.Join(w.Work, "none"))
@@ -60,7 +61,8 @@ func TestCluster(t *testing.T) {
 
 // A cluster that takes small messages only is refused with what to change.
 func TestClusterPayload(t *testing.T) {
-	w := &world{Place: harness.New(t, program)}
+	t.Parallel()
+	w := harness.New(t, program)
 	t.Cleanup(func() { w.End(harness.Patience) })
 	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
 	s := start(t, o)

@@ -16,6 +16,7 @@ import (
 
 // What a task has changed at a worker that could not be reached comes back when it can be again, apart from what counts.
 func TestLostChanges(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	repository(w.Place)
 	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; echo begun; exec sleep 600 # go-tree")
@@ -38,11 +39,12 @@ func TestLostChanges(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*", "*"))
 		return err == nil && len(left) == 0
 	})
-	w.once()
+	w.sound("changes of a lost claim")
 }
 
 // A worker sends what an earlier one of its name has left that was killed.
 func TestWorkerKilledChanges(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	repository(w.Place)
 	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; echo begun; exec sleep 600 # go-tree")
@@ -59,13 +61,14 @@ func TestWorkerKilledChanges(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(w.far(), "worker", "tasks-*"))
 		return err == nil && len(left) == 1
 	})
-	w.once()
+	w.sound("changes of a lost claim")
 }
 
 // What a task has changed that was ended here, because of its output, comes back too.
 func TestLimitedChanges(t *testing.T) {
+	t.Parallel()
 	w := open(t)
-	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}, "tasks": {"outputLimitBytes": 10000}}`, lease))
+	w.Settings(fmt.Sprintf(`{"workers": {"lease": %q}, "tasks": {"outputLimitBytes": 10000}}`, w.lease))
 	repository(w.Place)
 	id := w.Good("run", "--on", "far", "-d", "--name", "tree", "--", "echo changed >made; yes; exit # go-tree")
 	if r := w.ended(id); r.Cause.Reason != task.ReasonOutputLimit || r.Worktree == nil {
@@ -73,11 +76,12 @@ func TestLimitedChanges(t *testing.T) {
 	}
 	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
 	w.gone("tree", lease)
-	w.once()
+	w.sound("changes of a lost claim")
 }
 
 // The next host of a session is given what the worker had when the host before died.
 func TestHostKilledChanges(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	w.File("kept", "one\n", 0o600)
 	id := w.Good("run", "--on", "far", "-d", "--sync", "--name", "plain", "--", "echo changed >made; echo begun; exec sleep 600 # go-plain")
@@ -98,7 +102,7 @@ func TestHostKilledChanges(t *testing.T) {
 		return err == nil && string(text) == "changed\n"
 	})
 	w.Good("stop", "--all")
-	w.once()
+	w.sound("changes of a lost claim")
 }
 
 // shown is a file of a ref of the project; empty: it is not there.

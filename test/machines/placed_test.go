@@ -15,11 +15,11 @@ import (
 	"github.com/drover-dev/drover/test/harness"
 )
 
-// worker starts another worker, with a state of its own and without a link that can be cut.
+// another starts a further worker, with a state of its own and without a link that can be cut.
 func (w *world) another(name string, args ...string) *harness.Call {
 	w.Helper()
-	args = append([]string{"worker", "--hub", strings.TrimSpace(w.Good("hub", "join")), "--name", name}, args...)
-	c := w.as(filepath.Join(w.Work, name), args...)
+	args = append([]string{"worker", "--hub", w.line(), "--name", name}, args...)
+	c := with(w.Place, program, filepath.Join(w.Work, name)).Start(args...)
 	w.Until("worker "+name, func() bool { return strings.Contains(w.Run("workers").Stdout(), name) })
 	return c
 }
@@ -40,6 +40,7 @@ func repository(w *harness.Place) {
 
 // A task goes to the worker that has commits of its repository, and to another one if that does not take it.
 func TestPrefersCheckout(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	repository(w.Place)
 	near := w.another("near", "--capacity", "8") // behind the other one by its name
@@ -63,6 +64,7 @@ func TestPrefersCheckout(t *testing.T) {
 
 // Tasks that come at once are spread by free places.
 func TestSpreads(t *testing.T) {
+	t.Parallel()
 	w := open(t)
 	w.another("one", "--label", "pair", "--capacity", "4")
 	w.another("two", "--label", "pair", "--capacity", "4")
