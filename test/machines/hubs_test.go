@@ -74,9 +74,7 @@ func TestTwoHubs(t *testing.T) {
 	if list := second.Good("workers"); !strings.Contains(list, "0/8") || strings.Contains(list, "first") {
 		t.Errorf("the second hub has the workers\n%s", list)
 	}
-	if list := w.Good("workers"); !strings.Contains(list, "first") {
-		t.Errorf("the first hub has the workers\n%s", list)
-	}
+	w.Until("the task of the first hub at its worker", func() bool { return strings.Contains(w.Good("workers"), "first") })
 	if state := second.Good("hub", "status"); !strings.Contains(state, "0 tasks wait") {
 		t.Errorf("the second hub: %s", state)
 	}
