@@ -220,7 +220,7 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	defer func() { w.offer = "" }()
 	data, err := wire.Encode(
 		wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
-			Repo: w.repo},
+			Repo: w.repo, Lease: w.f.cfg.Lease},
 		nil,
 	)
 	if err != nil {

@@ -173,6 +173,9 @@ type Offer struct {
 	Task    task.ID `json:"task_id"`
 	Offer   string  `json:"offer"`                // a claim names it
 	Repo    string  `json:"repository,omitempty"` // of its folder: a claim says what the worker has of it
+	// Lease is that of a grant. A worker that has no answer for a part of it asks again: it counts the lease from its
+	// question, so that a late answer is of no use.
+	Lease time.Duration `json:"lease_ns,omitempty"`
 }
 
 // Claim asks for an offered task.

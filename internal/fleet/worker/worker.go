@@ -423,8 +423,12 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 		}
 	}
 	var asked time.Time
+	begin, wait := time.Now(), claimTime
+	if o.Lease > 0 {
+		wait = min(wait, o.Lease/3)
+	}
 	for try := 1; ; try++ {
-		one, cancel := context.WithTimeout(ctx, claimTime)
+		one, cancel := context.WithTimeout(ctx, wait)
 		asked = time.Now()
 		_, err = w.cfg.Link.Ask(
 			one,
@@ -434,7 +438,8 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 			&g,
 		)
 		cancel()
-		if err == nil || try == claimTries || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || time.Since(begin) > claimTries*claimTime ||
+			try >= claimTries && !errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
 	}
