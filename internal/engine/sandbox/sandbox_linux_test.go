@@ -329,20 +329,49 @@ func TestThread(t *testing.T) {
 	}
 }
 
+// BenchmarkStart starts and reaps a program: plainly, bounded by Landlock alone, in a room, in a room with the
+// bounds of a repository, and with those and the nine placeholders that a repository has.
 func BenchmarkStart(b *testing.B) {
-	p := place{work: "/tmp", bounds: Bounds{Write: []string{"/tmp", "/var/tmp"}}}
+	work, err := filepath.EvalSymlinks(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	git := work + "/.git"
+	for _, dir := range []string{git + "/info", git + "/objects", work + "/src"} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(git+"/config", nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
 	exe, _ := os.Executable()
 	room, err := OpenRoom(RoomConfig{Starter: []string{exe, starterArg}, Env: os.Environ(), Offer: Probe()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer room.Close()
-	inRoom, _, _ := In(room, Probe(), p.bounds)
-	thread, _, _ := In(nil, Probe(), p.bounds)
+	few := Bounds{Write: []string{"/tmp", "/var/tmp"}}
+	repository := clone(few)
+	repository.Write = append(repository.Write, work)
+	for _, name := range []string{"config", "config.worktree", "hooks", "info/attributes", "commondir", "gitdir"} {
+		repository.Fixed = append(repository.Fixed, git+"/"+name)
+	}
+	full := clone(repository)
+	for _, name := range []string{".drover", ".claude", ".mcp.json", ".vscode", ".idea", ".git/hooks"} {
+		full.Absent = append(full.Absent, Absent{Path: work + "/" + name})
+	}
+	for _, name := range []string{"commondir", "config.worktree", "info/attributes"} {
+		full.Absent = append(full.Absent, Absent{Path: git + "/" + name, Content: "\n"})
+	}
+	inRoom, _, _ := In(room, Probe(), few)
+	inRepository, _, _ := In(room, Probe(), repository)
+	placeholders, _, _ := In(room, Probe(), full)
+	thread, _, _ := In(nil, Probe(), few)
 	for _, c := range []struct {
 		name string
 		fork Forker
-	}{{"plain", nil}, {"thread", thread}, {"room", inRoom}} {
+	}{{"plain", nil}, {"thread", thread}, {"room", inRoom}, {"repository", inRepository}, {"placeholders", placeholders}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				g, err := process.StartGroup(process.Command{Args: []string{"/bin/true"}, Dir: "/", Fork: c.fork})
