@@ -1,0 +1,93 @@
+package sandboxes
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/sandbox"
+)
+
+// BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session without and with
+// placeholders, and as the session does it for each command. "decide" is the part that finds out what the bounds
+// are, which the session does before each start.
+func BenchmarkStart(b *testing.B) {
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	work := b.TempDir()
+	for _, dir := range []string{".git/info", ".git/objects", ".git/refs", "src"} {
+		if err := os.MkdirAll(work+"/"+dir, 0o700); err != nil {
+			b.Fatal(err)
+		}
+	}
+	files := map[string]string{
+		".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n\tbare = false\n", "go.mod": "",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(work+"/"+name, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := New(Config{Mode: Best, Auto: true, Starter: []string{exe, starterArg}, Env: os.Environ(), Home: b.TempDir()})
+	defer s.Close()
+	room, _, err := s.open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	bounds := s.bounds([]string{work})
+	few := bounds
+	few.Absent = nil
+	without, _, err := sandbox.In(room, s.offer(), few)
+	if err != nil {
+		b.Fatal(err)
+	}
+	with, _, err := sandbox.In(room, s.offer(), bounds)
+	if err != nil {
+		b.Fatal(err)
+	}
+	spawn := func(b *testing.B, start Start) {
+		b.Helper()
+		c := process.Command{Args: []string{"/bin/true"}, Dir: work}
+		start.Apply(&c)
+		g, err := process.StartGroup(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := g.Wait(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		g.Reap()
+		g.Close()
+	}
+	decide := func(b *testing.B) Start {
+		b.Helper()
+		start, err := s.Command(Wish{Folders: []string{work}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return start
+	}
+	for _, c := range []struct {
+		name string
+		do   func(*testing.B)
+	}{
+		{"plain", func(b *testing.B) { spawn(b, Start{}) }},
+		{"without placeholders", func(b *testing.B) { spawn(b, Start{Fork: without}) }},
+		{"with placeholders", func(b *testing.B) { spawn(b, Start{Fork: with}) }},
+		{"decide", func(b *testing.B) { decide(b).Made() }},
+		{"session", func(b *testing.B) {
+			start := decide(b)
+			spawn(b, start)
+			start.Made()
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				c.do(b)
+			}
+		})
+	}
+}
