@@ -736,7 +736,9 @@ func (s *Session) Close() error {
 	s.end()
 	s.audience.Close()
 	defer func() {
+		s.mu.Lock()
 		close(s.over)
+		s.mu.Unlock()
 		s.hurry.Wait()
 	}()
 	_ = failpoint.Hit("close/begun")
@@ -785,10 +787,17 @@ func (s *Session) void() bool {
 const hookGrace = 500 * time.Millisecond
 
 // Hurry cancels running hooks after a short time, and all later ones: a signal has come, and
-// its sender waits. Call it before Close has returned.
+// its sender waits.
 func (s *Session) Hurry() {
 	if s.hurried.Swap(true) {
 		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.over:
+		return // nothing runs any more, and Close waits or has waited
+	default:
 	}
 	s.hurry.Go(func() {
 		late := time.NewTimer(hookGrace)

@@ -60,7 +60,8 @@ type HubStatus struct {
 
 // Worker is how a worker works.
 type Worker struct {
-	// Join is a line, a file that has one, or the URL of a NATS cluster; empty: that of the settings, or the user's own hub.
+	// Join is a line, a file that has one, or the URL of a NATS cluster; empty: the cluster of the settings, or the
+	// user's own hub.
 	Join     string
 	Creds    string // file with the credentials for the cluster; empty: that of the settings, if any
 	Name     string // empty: that of the machine
