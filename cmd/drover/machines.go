@@ -246,7 +246,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 				}
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
-			Tools: assemble.WorkspaceTools, Bounded: s.Bounded,
+			Tools: assemble.WorkspaceTools, Bounded: s.Bounded, Admit: s.Admit,
 			Carry: func() (worker.Carried, error) { return shelltool.Carry(s.Place.Scratch()) }},
 	)
 	if err := ready(l); err != nil {

@@ -32,6 +32,9 @@ func (s *Session) newFleet() *placement.Fleet {
 	return f
 }
 
+// Admit says why nothing can begin in the session now, such as a full disk; nil: everything can.
+func (s *Session) Admit() error { return s.space.Admit() }
+
 // Bounded reports whether everything is bounded that a command does which a session elsewhere starts here for a model.
 func (s *Session) Bounded() bool { return s.sandboxes.Whole("") }
 

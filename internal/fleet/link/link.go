@@ -279,7 +279,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, most int64, replicas in
 		}
 	}
 	buckets := []jetstream.KeyValueConfig{
-		{Bucket: wire.Workers, TTL: wire.WorkerGone, History: 1, MaxBytes: 16 << 20},
+		{Bucket: wire.Workers, TTL: wire.WorkerGone, History: 1, MaxBytes: 64 << 20},
 		{Bucket: wire.Parts, TTL: wire.MessagesAge, History: 1, MaxBytes: most},
 	}
 	for _, c := range buckets {

@@ -25,7 +25,7 @@ func choose(all []wire.Worker, busy func(wire.Worker) int, on, repo string) stri
 	}
 	var free []place
 	for _, w := range all {
-		if on != Auto && w.Name != on && !slices.Contains(w.Labels, on) || shared[w.Name] || w.Draining {
+		if on != Auto && w.Name != on && !slices.Contains(w.Labels, on) || shared[w.Name] || w.Draining || w.Problem != "" {
 			continue
 		}
 		if _, err := wire.Speaks(w.Name, w.Oldest, w.Newest); err != nil {

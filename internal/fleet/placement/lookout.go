@@ -181,6 +181,8 @@ type candidates struct {
 	some    bool   // one is there
 	ready   bool   // and has a place
 	foreign string // why one that is there cannot have it; empty: there is none
+	fit     bool   // one of those that are there takes tasks, sooner or later
+	problem string // why one of them takes nothing; empty: all do
 }
 
 func (c candidates) with(one wire.Worker) candidates {
@@ -189,6 +191,11 @@ func (c candidates) with(one wire.Worker) candidates {
 		return c
 	}
 	c.some, c.ready = true, c.ready || one.State() == wire.StateReady
+	if one.State() == wire.StateUnfit {
+		c.problem = fmt.Sprintf("worker %s takes nothing: %s", one.Name, one.Problem)
+	} else {
+		c.fit = true
+	}
 	return c
 }
 
@@ -199,6 +206,8 @@ func (c candidates) text(on string) string {
 		whom = "a worker"
 	}
 	switch {
+	case c.some && !c.fit:
+		return fmt.Sprintf("waits for %s: %s", whom, c.problem)
 	case c.some:
 		return "waits for " + whom
 	case c.foreign != "":

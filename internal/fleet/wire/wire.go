@@ -122,6 +122,7 @@ type Worker struct {
 	Load     float64  `json:"load"`     // of the machine, per processor; negative: not known
 	Tasks    []Doing  `json:"tasks,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
+	Problem  string   `json:"problem,omitempty"`      // for which it takes no tasks; empty: it does
 	Repos    []string `json:"repositories,omitempty"` // of which it has commits: the [MaxRepos] used last
 }
 
@@ -130,6 +131,7 @@ const (
 	StateReady  = "ready"
 	StateFull   = "full"
 	StateDrains = "drains"
+	StateUnfit  = "takes nothing"
 )
 
 // State is whether the worker takes tasks.
@@ -137,6 +139,8 @@ func (w Worker) State() string {
 	switch {
 	case w.Draining:
 		return StateDrains
+	case w.Problem != "":
+		return StateUnfit
 	case len(w.Tasks) >= w.Capacity:
 		return StateFull
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -52,6 +53,9 @@ type Config struct {
 
 	// Carry makes a file by which a command tells in which directory it has ended; nil: none does.
 	Carry func() (Carried, error)
+
+	// Admit says why nothing can begin here now, such as a full disk; nil: everything can.
+	Admit func() error
 
 	// Bounded reports whether a sandbox bounds everything that commands of workspaces do; nil: it does not.
 	Bounded func() bool
@@ -135,6 +139,7 @@ var (
 
 // Limits.
 const (
+	maxProblem  = 400 // characters
 	claimTries  = 3
 	claimTime   = 5 * time.Second
 	outputWait  = 15 * time.Second
@@ -316,6 +321,7 @@ func (w *Worker) About() wire.Worker {
 	if err != nil {
 		w.cfg.Log.Warn("what is kept of repositories cannot be listed", "error", err)
 	}
+	problem := w.problem()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := wire.Worker{
@@ -329,6 +335,7 @@ func (w *Worker) About() wire.Worker {
 		Capacity: w.cfg.Capacity,
 		Load:     load(),
 		Draining: w.draining,
+		Problem:  excerpt.Line(problem, maxProblem),
 		Repos:    repos,
 	}
 	for _, c := range w.claims {
@@ -352,6 +359,10 @@ func (w *Worker) pull(ctx context.Context, from *offers) {
 			return
 		}
 		<-w.places // the place is only taken with a task: others may have one first
+		if w.problem() != "" {
+			pause(ctx, wire.HeartBeat)
+			continue
+		}
 		msg, err := from.next(ctx)
 		if err != nil {
 			if ctx.Err() == nil && w.cfg.Link.Conn.IsConnected() {
@@ -367,6 +378,10 @@ func (w *Worker) pull(ctx context.Context, from *offers) {
 			_ = msg.Nak()
 			return
 		}
+		if w.problem() != "" { // it has come while the offer was waited for
+			_ = msg.NakWithDelay(time.Second)
+			continue
+		}
 		select {
 		case w.places <- struct{}{}:
 			w.tasks.Go(func() {
@@ -378,6 +393,17 @@ func (w *Worker) pull(ctx context.Context, from *offers) {
 			_ = msg.Nak() // somebody else, or the next free place
 		}
 	}
+}
+
+// problem is why nothing can begin here; empty: it can.
+func (w *Worker) problem() string {
+	if w.cfg.Admit == nil {
+		return ""
+	}
+	if err := w.cfg.Admit(); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // place waits for a free place. It returns false when the worker takes nothing more.

@@ -237,6 +237,9 @@ func (a *app) workers() *cobra.Command {
 					load = fmt.Sprintf("%.0f%%", 100*w.Load)
 				}
 				state := w.State()
+				if w.Problem != "" {
+					state += ": " + excerpt.Line(w.Problem, 120)
+				}
 				if _, err := wire.Speaks("it", w.Oldest, w.Newest); err != nil {
 					state = err.Error()
 				}
