@@ -135,7 +135,7 @@ vendors: ## drive real agents of other vendors against a model on loopback: make
 # Faults of workers, hubs and links; see docs/machines.md.
 .PHONY: machines
 machines: ## break what tasks on other machines depend on: make machines [RUN=TestHubKilled]
-	@MACHINES=all go test ./test/machines -run '$(or $(RUN),.)' -count 1 -v -timeout 10m
+	@MACHINES=all go test ./test/machines -run '$(or $(RUN),.)' -count 1 -v -timeout 20m
 
 # The page in a real browser; see docs/web.md.
 .PHONY: browser
