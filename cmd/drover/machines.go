@@ -235,7 +235,8 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 	if to.Cluster != "" {
 		project = clusterProject
 		if err := l.Ensure(first); err != nil {
-			return fmt.Errorf("use cluster %s: %w (if the credentials may not make streams, a session that may makes them)", to.Cluster, err)
+			return fmt.Errorf("make the streams of Drover in cluster %s: %w (use credentials that may create streams)",
+				to.Cluster, err)
 		}
 	}
 	w := worker.New(
