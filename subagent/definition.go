@@ -46,7 +46,7 @@ type Definition struct {
 
 	NoModel bool `json:"disable-model-invocation,omitempty"` // models are not offered it, and cannot start it
 
-	// ACP makes it an agent of another vendor: a program that speaks the Agent Client Protocol.
+	// ACP makes it an agent of another vendor: a program that speaks the Agent Client Protocol, or one of its vendor.
 	// Its own model and tools do the work; the prompt of the definition is told to it first. nil: it
 	// is one of ours.
 	ACP *ACP `json:"acp,omitempty"`
@@ -62,6 +62,9 @@ type ACP struct {
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`  // $NAME stands for a variable of who starts it
 	Mode    string            `json:"mode,omitempty"` // of its session; empty: its own choice
+	// Protocol is the one that the program speaks: claude (stream-json of Claude Code), codex (its
+	// app-server); empty: the Agent Client Protocol.
+	Protocol string `json:"protocol,omitempty"`
 
 	// What it needs beside that. Of programs that are known it comes from [Vendors].
 	Login   string   `json:"login,omitempty"`   // the command that signs the user in
@@ -181,10 +184,16 @@ func (c Catalog) Find(agentType string) (Definition, error) {
 		agentType = DefaultType
 	}
 	d, ok := c.byName[Normalize(agentType)]
-	if !ok {
-		return Definition{}, &UnknownTypeError{Type: agentType, Known: c.Names()}
+	if ok {
+		return d, nil
 	}
-	return d, nil
+	unknown := &UnknownTypeError{Type: agentType, Known: c.Names()}
+	for _, v := range Vendors() {
+		if v.Name == Normalize(agentType) {
+			unknown.Install = v.Install
+		}
+	}
+	return Definition{}, unknown
 }
 
 // Names returns the names of all types, sorted.
@@ -206,13 +215,17 @@ func (c Catalog) All() []Definition {
 	return defs
 }
 
-// UnknownTypeError says that there is no such agent.
+// UnknownTypeError says that no agent has this name.
 type UnknownTypeError struct {
-	Type  string
-	Known []string
+	Type    string
+	Known   []string
+	Install string // how the program of another vendor's agent of this name is installed; empty: none has it
 }
 
 func (e *UnknownTypeError) Error() string {
+	if e.Install != "" {
+		return fmt.Sprintf("agent %s: its program is not on the PATH (%s)", e.Type, e.Install)
+	}
 	return fmt.Sprintf("unknown subagent_type: %s (known: %s)", e.Type, strings.Join(e.Known, ", "))
 }
 

@@ -8,7 +8,20 @@ import (
 // Vendor is an agent of another vendor that is known without a file.
 type Vendor struct {
 	Definition
-	Install string // how its program is got
+	Install string // the command that installs its program
+
+	// Own starts the vendor's own program by the vendor's own protocol, where the program of the
+	// Definition, a bridge, is not installed. nil: the program of the Definition is the vendor's own.
+	Own *ACP
+}
+
+// On returns the definition for the programs of a machine. ok is false if it has none that this agent needs.
+func (v Vendor) On(installed func(program string) bool) (d Definition, ok bool) {
+	d = v.Definition
+	if v.Own != nil && !installed(d.ACP.Command) {
+		d.ACP = v.Own
+	}
+	return d, installed(d.ACP.Command)
 }
 
 // Vendors returns the agents of the public registry of the Agent Client Protocol that need no
@@ -25,13 +38,21 @@ func Vendors() []Vendor {
 	google := []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
 	several := slices.Concat(anthropic, openai, google, []string{"OPENROUTER_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY",
 		"DEEPSEEK_API_KEY", "XAI_API_KEY"})
+	// bridged is an agent whose program speaks ACP by a bridge alone.
+	bridged := func(program string, v Vendor) Vendor {
+		own := *v.ACP
+		own.Command, own.Protocol = program, v.Name
+		v.Own = &own
+		return v
+	}
 	return []Vendor{
-		one("claude", "Claude Code", "npm install -g @agentclientprotocol/claude-agent-acp", ACP{
-			Command: "claude-agent-acp", Login: "claude /login", Keys: anthropic, Folders: []string{".claude", ".claude.json"},
-			Hosts: []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"}}),
-		one("codex", "Codex", "npm install -g @zed-industries/codex-acp", ACP{
-			Command: "codex-acp", Login: "codex login", Keys: openai, Folders: []string{".codex"},
-			Hosts: []string{"api.openai.com", "auth.openai.com", "chatgpt.com"}}),
+		bridged("claude", one("claude", "Claude Code", "npm install -g @anthropic-ai/claude-code", ACP{
+			Command: "claude-agent-acp", Mode: "default", Login: "claude /login", Keys: anthropic,
+			Folders: []string{".claude", ".claude.json"},
+			Hosts: []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"}})),
+		bridged("codex", one("codex", "Codex", "npm install -g @openai/codex", ACP{
+			Command: "codex-acp", Mode: "read-only", Login: "codex login", Keys: openai, Folders: []string{".codex"},
+			Hosts: []string{"api.openai.com", "auth.openai.com", "chatgpt.com"}})),
 		one("copilot", "GitHub Copilot", "npm install -g @github/copilot", ACP{
 			Command: "copilot", Args: []string{"--acp"}, Login: "copilot login", Keys: []string{"GH_TOKEN", "GITHUB_TOKEN"},
 			Folders: []string{".copilot", ".config/github-copilot"},
@@ -62,8 +83,11 @@ func Vendors() []Vendor {
 // Known returns the command with what is known of its program, where the definition says nothing.
 func (a ACP) Known() ACP {
 	for _, v := range Vendors() {
-		if v.ACP.Command != filepath.Base(a.Command) {
+		if base := filepath.Base(a.Command); v.ACP.Command != base && (v.Own == nil || v.Own.Command != base) {
 			continue
+		}
+		if a.Mode == "" { // in others the program decides by itself, and no rule of ours is asked
+			a.Mode = v.ACP.Mode
 		}
 		if a.Login == "" {
 			a.Login = v.ACP.Login

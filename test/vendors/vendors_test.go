@@ -31,7 +31,8 @@ type vendor struct {
 	name    string
 	command string
 	args    []string
-	gemini  bool // its model speaks the Gemini API
+	gemini  bool   // its model speaks the Gemini API
+	own     string // the protocol of its vendor; empty: ACP
 	// env are the variables by which it finds the model server at url, and files those of its
 	// user: user is the home, and config the folder of settings.
 	env   func(url string) map[string]string
@@ -40,7 +41,16 @@ type vendor struct {
 	call func(command string) modeltest.Answer
 }
 
+// vendors are the agents, and the two that also have a protocol of their own.
 func vendors() []vendor {
+	all := bridges()
+	claude, codex := all[0], all[1]
+	claude.name, claude.command, claude.own = "claude-own", "../@anthropic-ai/claude-code-linux-x64/claude", "claude"
+	codex.name, codex.command, codex.own = "codex-own", "codex", "codex"
+	return append(all, claude, codex)
+}
+
+func bridges() []vendor {
 	return []vendor{
 		{
 			name: "claude", command: "claude-agent-acp",
@@ -58,8 +68,8 @@ func vendors() []vendor {
 			files: func(url string) map[string]string {
 				return map[string]string{"user/.codex/config.toml": `model = "gpt-5"
 model_provider = "here"
-approval_policy = "untrusted"
-sandbox_mode = "danger-full-access"
+approval_policy = "on-request"
+sandbox_mode = "read-only"
 [model_providers.here]
 name = "here"
 base_url = "` + url + `/v1"
@@ -68,7 +78,8 @@ env_key = "OPENAI_API_KEY"
 `}
 			},
 			call: func(command string) modeltest.Answer {
-				return modeltest.Call("shell_command", map[string]any{"command": command})
+				return modeltest.Call("exec_command", map[string]any{"cmd": command,
+					"sandbox_permissions": "require_escalated", "justification": "it writes"})
 			},
 		},
 		{
@@ -232,7 +243,8 @@ func (x *trial) open(programs string) {
 			x.write(name, text)
 		}
 	}
-	def, err := json.Marshal(map[string]any{"command": filepath.Join(programs, x.v.command), "args": x.v.args, "env": x.v.env(url)})
+	def, err := json.Marshal(map[string]any{"command": filepath.Join(programs, x.v.command), "args": x.v.args,
+		"env": x.v.env(url), "protocol": x.v.own})
 	x.Must(err)
 	x.write("config/drover/agents/"+x.v.name+".md",
 		"---\nname: "+x.v.name+"\ndescription: of another vendor\nacp: "+string(def)+"\n---\n")
@@ -334,7 +346,7 @@ func (x *trial) prompt() {
 // leaves checks that nothing of the agent runs.
 func (x *trial) leaves() {
 	x.Helper()
-	x.Until("the agent has gone", func() bool { return len(x.Procs("acp")) == 0 })
+	x.Until("the agent has gone", func() bool { return len(x.Procs(filepath.Base(x.v.command))) == 0 })
 }
 
 // question is the only open question.

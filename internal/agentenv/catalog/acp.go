@@ -30,7 +30,7 @@ func (r *reader) acp() *subagent.ACP {
 	for _, key := range slices.Sorted(maps.Keys(parts)) {
 		v := parts[key]
 		switch key {
-		case "command", "mode", "login":
+		case "command", "mode", "login", "protocol":
 			text, is := v.(string)
 			if !is || strings.ContainsRune(text, 0) {
 				bad(key)
@@ -43,6 +43,11 @@ func (r *reader) acp() *subagent.ACP {
 				a.Mode = text
 			case "login":
 				a.Login = text
+			case "protocol":
+				if !slices.Contains([]string{"", "claude", "codex"}, text) {
+					bad("protocol: " + text)
+				}
+				a.Protocol = text
 			}
 		case "args", "keys", "folders", "hosts":
 			list, good := stringList(v)

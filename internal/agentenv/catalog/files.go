@@ -117,8 +117,8 @@ func (f *Files) decide() {
 		all = append(all, Entry{Definition: d, Level: Builtin})
 	}
 	for _, v := range subagent.Vendors() {
-		if Program(f.cfg.Path, v.ACP.Command) != "" {
-			all = append(all, Entry{Definition: v.Definition, Level: Builtin})
+		if d, ok := v.On(func(program string) bool { return Program(f.cfg.Path, program) != "" }); ok {
+			all = append(all, Entry{Definition: d, Level: Builtin})
 		}
 	}
 	first := map[string]Entry{}

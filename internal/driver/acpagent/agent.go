@@ -41,10 +41,12 @@ type Bounds struct {
 
 // Options say how an agent is run. Name, Args, Dir, Host, Bounds, Permit and Files are required.
 type Options struct {
-	Name  string   // of the agent, for people
-	Args  []string // the program with its arguments
-	Dir   string   // where it works, absolute
-	Login string   // the command that signs the user in; empty: not known
+	Name string   // of the agent, for people
+	Args []string // the program with its arguments
+	// Protocol is the one of the vendor that the program speaks, of package headless; empty: ACP.
+	Protocol string
+	Dir      string // where it works, absolute
+	Login    string // the command that signs the user in; empty: not known
 
 	Host  task.Host
 	Model string // that it is to use; empty: its own choice
@@ -118,9 +120,12 @@ func (a *Agent) connected(ctx context.Context) (*conn, error) {
 	if c != nil {
 		a.drop(ctx, c)
 	}
-	c, err := a.launch()
-	if err == nil {
-		err = c.open(ctx, session)
+	c, err := a.begin(ctx, session)
+	// By a protocol of the vendor, the session is an argument of the program.
+	if err != nil && c != nil && a.o.Protocol != "" && session != "" && ctx.Err() == nil {
+		a.say("%s does not continue its session %.60q: %v", a.o.Name, session, err)
+		a.drop(ctx, c)
+		c, err = a.begin(ctx, "")
 	}
 	if err == nil {
 		return c, nil
@@ -129,6 +134,15 @@ func (a *Agent) connected(ctx context.Context) (*conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	return nil, fmt.Errorf("agent %s: %w", a.o.Name, err)
+}
+
+// begin starts the program and opens a session in it. The connection is returned with an error of the session too.
+func (a *Agent) begin(ctx context.Context, session string) (*conn, error) {
+	c, err := a.launch(session)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.open(ctx, session)
 }
 
 // drop ends a process that is of no use any more, with all that it has started.

@@ -42,6 +42,7 @@ type conn struct {
 	once          sync.Once      // of close
 	waited        chan struct{}  // closed when nobody waits for the process any more
 	terminals     terminals
+	headless      *translated // nil: the program speaks ACP
 
 	init    initialized
 	session string // set before the first turn
@@ -50,7 +51,7 @@ type conn struct {
 }
 
 // launch starts the program. The connection is that of the agent from here on.
-func (a *Agent) launch() (*conn, error) {
+func (a *Agent) launch(session string) (*conn, error) {
 	self, err := a.self()
 	if err == nil && a.cfg.Keeper != nil {
 		err = a.cfg.Keeper.Ready()
@@ -64,7 +65,13 @@ func (a *Agent) launch() (*conn, error) {
 	}
 	rec := a.o.Host.Record()
 	c := &conn{a: a, task: rec.ID}
-	cmd := process.Command{Args: a.o.Args, Dir: a.o.Dir, Fork: b.Fork, Session: true,
+	args := a.o.Args
+	if a.o.Protocol != "" {
+		if args, c.headless, err = translate(c, session); err != nil {
+			return nil, err
+		}
+	}
+	cmd := process.Command{Args: args, Dir: a.o.Dir, Fork: b.Fork, Session: true,
 		Env: append(marks(rec, self), b.Env...)}
 	var errs [3]error
 	cmd.Stdin, c.in, errs[0] = os.Pipe()
@@ -118,18 +125,23 @@ func closeAll(files ...*os.File) {
 
 // connect begins to read.
 func (c *conn) connect() {
+	var from io.Reader = c.out
+	var to io.Writer = stdin{c}
+	if c.headless != nil {
+		from, to = c.headless.client, c.headless
+	}
 	refuse := func(id json.RawMessage) {
 		answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id,
 			"error": acp.NewInternalError(map[string]any{"error": "too many requests at once"})})
 		if err == nil {
-			_, _ = stdin{c}.Write(append(answer, '\n'))
+			_, _ = to.Write(append(answer, '\n'))
 		}
 	}
 	junk := func(line []byte, size int) {
 		c.a.say("%s printed %d bytes that are no message: %.200q", c.a.o.Name, size, line)
 	}
-	c.lines = newLines(c.out, refuse, junk)
-	c.rpc = acp.NewConnection(c.handle, stdin{c}, c.lines)
+	c.lines = newLines(from, refuse, junk)
+	c.rpc = acp.NewConnection(c.handle, to, c.lines)
 	c.rpc.SetLogger(slog.New(slog.DiscardHandler))
 	c.waited = make(chan struct{})
 	close(c.lines.ready)         // the library reads its logger without a lock
@@ -139,6 +151,9 @@ func (c *conn) connect() {
 		_, _ = io.Copy(&c.said, c.errs)
 	})
 	c.flows.Go(func() { c.follow(heard) })
+	if c.headless != nil {
+		c.flows.Go(func() { c.headless.read(c.out) })
+	}
 }
 
 // follow ends the life of the connection with the process, or with its stdout.
@@ -207,6 +222,9 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 		c.a.note(c.task, c.g.End(context.WithoutCancel(ctx),
 			process.Ending{Grace: grace, Mark: string(c.task), Table: c.a.cfg.Table}))
 		c.lines.close(nil)
+		if c.headless != nil {
+			c.headless.close()
+		}
 		deadline := time.Now().Add(drainWait)
 		_ = c.out.SetReadDeadline(deadline)
 		_ = c.errs.SetReadDeadline(deadline)

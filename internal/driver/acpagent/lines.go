@@ -99,7 +99,7 @@ func (l *lines) taken() {
 // next is the next message, with its end of line.
 func (l *lines) next() ([]byte, error) {
 	for {
-		line, size, err := l.line()
+		line, size, err := readLine(l.src)
 		if err != nil {
 			return nil, err
 		}
@@ -137,10 +137,10 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// line reads one line without its end. Of a longer one than is allowed it returns the beginning.
-func (l *lines) line() (line []byte, size int, err error) {
+// readLine reads one line without its end. Of a longer one than is allowed it returns the beginning.
+func readLine(src *bufio.Reader) (line []byte, size int, err error) {
 	for {
-		part, err := l.src.ReadSlice('\n')
+		part, err := src.ReadSlice('\n')
 		size += len(part)
 		if room := maxLine - len(line); room > 0 {
 			line = append(line, part[:min(room, len(part))]...)
