@@ -49,7 +49,7 @@ func Vendors() []Vendor {
 		bridged("claude", one("claude", "Claude Code", "npm install -g @anthropic-ai/claude-code", ACP{
 			Command: "claude-agent-acp", Mode: "default", Login: "claude /login", Keys: anthropic,
 			Folders: []string{".claude", ".claude.json"},
-			Hosts: []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"}})),
+			Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"}})),
 		bridged("codex", one("codex", "Codex", "npm install -g @openai/codex", ACP{
 			Command: "codex-acp", Mode: "read-only", Login: "codex login", Keys: openai, Folders: []string{".codex"},
 			Hosts: []string{"api.openai.com", "auth.openai.com", "chatgpt.com"}})),
