@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -168,7 +169,7 @@ func New(d Deps) *cobra.Command {
 	root.SetOut(d.Stdout)
 	root.SetErr(d.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(err.Error(), "see `"+cmd.CommandPath()+" --help`")
+		return flagError(err, cmd.CommandPath())
 	})
 	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(),
 		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.attention(), a.configure(), a.forward(),
@@ -239,6 +240,23 @@ func exitCode(ctx context.Context, err error) int {
 // usage is an error of the arguments.
 func usage(what, fix string) error {
 	return &control.Error{Code: control.Invalid, Message: what, Fix: fix}
+}
+
+// flagError is the error of a flag of a command.
+func flagError(err error, command string) error {
+	fix := "see `" + command + " --help`"
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return usage(err.Error(), fix)
+	}
+	want := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "uint": "a whole number", "uint16": "a whole number",
+		"float64": "a number", "bool": "true or false",
+	}[bad.GetFlag().Value.Type()]
+	if want == "" {
+		return usage(err.Error(), fix)
+	}
+	return usage(fmt.Sprintf("--%s %q: not %s", bad.GetFlag().Name, bad.GetValue(), want), fix)
 }
 
 // own gives the errors of run and wait a code that cannot be taken for one of

@@ -191,7 +191,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			return there.converse(ctx, connect)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err.Error(), "see `drover -p --help`") })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err, "drover -p") })
 	p.add(cmd.Flags())
 	plain = plainFlag(cmd)
 	a.completePrompt(cmd)

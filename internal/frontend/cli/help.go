@@ -173,6 +173,23 @@ func examples() map[string][]string {
 	}
 }
 
+// helpCommand is `drover help`, which refuses words that name no command.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show the help of a command",
+		RunE: func(_ *cobra.Command, words []string) error {
+			cmd, rest, err := root.Find(words)
+			switch {
+			case err != nil || cmd == root && len(rest) > 0:
+				return noSuchCommand(root, words)
+			case len(rest) > 0:
+				return usage(fmt.Sprintf("%s has no command %q", cmd.CommandPath(), rest[0]), "see `"+cmd.CommandPath()+" --help`")
+			}
+			return cmd.Help()
+		},
+	}
+}
+
 // arrange groups the commands below root and gives each its examples.
 func arrange(root *cobra.Command) {
 	groupOf := map[string]string{}
@@ -182,7 +199,7 @@ func arrange(root *cobra.Command) {
 			groupOf[command] = g.id
 		}
 	}
-	root.SetHelpCommandGroupID("setup")
+	root.SetHelpCommand(helpCommand(root))
 	root.SetCompletionCommandGroupID("setup")
 	texts := examples()
 	var each func(cmd *cobra.Command, path string)

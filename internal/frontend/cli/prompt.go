@@ -238,7 +238,7 @@ func (a *app) promptCommand() *cobra.Command {
 		if errors.As(err, &missing) && missing.GetFlag().Name == "resume" {
 			return errNoSessionNamed()
 		}
-		return usage(err.Error(), "see `drover -p --help`")
+		return flagError(err, "drover -p")
 	})
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
