@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
@@ -254,7 +255,11 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
-	out.Note = strings.TrimPrefix(out.Note+"\n"+environment.Left(out.Task.Worktree), "\n")
+	out.Note = strings.Join(append([]string{out.Note, environment.Left(out.Task.Worktree)}, mailbox.Left(out.Task)...), "\n")
+	out.Note = strings.TrimLeft(out.Note, "\n")
+	for _, t := range out.Task.LeftTasks {
+		rt.know(t.ID)
+	}
 	out.Text, err = s.Log.AnswerExcerpt(ctx, out.Task.Run)
 	return out, err
 }
@@ -353,7 +358,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r = rt.s.Tree.Latest(r.ID); r.Idle { // it may stay idle for long
+		if r = rt.s.Tree.Latest(r.ID); r.Resting() { // it may rest for long
 			return r, false, nil
 		}
 		select {

@@ -166,7 +166,7 @@ func (rt *Runtime) Responses(
 		now := rt.s.Tree.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
-		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run
+		turned := now.Resting() || now.Backgrounded != first.Backgrounded || now.Run != first.Run
 		if err != nil || wait <= 0 || len(list) > 0 || now.Status.Terminal() || turned {
 			return got, err
 		}
