@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -59,13 +60,28 @@ func (a answered) next() next {
 	return ends
 }
 
-// movable reports whether the tasks of the agent can outlive its run. Those in a checkout or a
+// movable reports whether the tasks of an agent can outlive its run. Those in a checkout or a
 // workspace of its own end with that.
-func (c *Child) movable() bool { return c.isolation == "" && c.on == "" }
+func movable(r task.Record) bool { return !environment.Isolated(r) && r.On == "" }
 
 // called reports whether an agent waits for a run in the foreground. A workflow or a client that
 // waits cannot take the tasks of the run over.
 func called(r task.Record) bool { return !r.Backgrounded && r.Owner != "" }
+
+// told returns how "You will be told when it ends", as an agent reads it of a task that it has
+// started, goes on: what becomes of the task if the agent ends first. events is set for a monitor.
+func (rt *Runtime) told(events bool) string {
+	if rt.Host == nil || rt.teammate != nil {
+		return ""
+	}
+	switch r := rt.Host.Record(); {
+	case r.OnEnd == task.Reparents, r.OnEnd == "" && called(r) && movable(r):
+		return ", unless you end before: then it belongs to the agent that started you, which will be told"
+	case r.OnEnd == task.Stops, called(r), events:
+		return ", unless you end before: then it is stopped"
+	}
+	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.cfg.Limits.WaitForTasks)
+}
 
 // rest is called after an answer, and decides whether the agent goes on. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
@@ -84,7 +100,7 @@ func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 		do := answered{
 			leaves: !broken && c.teammate.ends(),
 			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
-			called: called(r), onEnd: r.OnEnd, movable: c.movable(), works: works,
+			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
 			unread: slices.ContainsFunc(mail, func(m mailbox.Mail) bool {
 				return m.Message == nil || m.Message.Kind != task.MonitorEvent
 			}),

@@ -95,10 +95,10 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	}
 	if background {
 		rt.know(rec.ID)
-		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
+		return shelltool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
 	}
 	out, err := rt.foreground(ctx, rec, c.Timeout)
-	out.Refused = bounded.Refused()
+	out.Refused, out.Told = bounded.Refused(), rt.told(false)
 	if !out.Backgrounded {
 		out.Made = bounded.Made()
 		out.Cwd, _ = ended.Load().(string)
@@ -207,7 +207,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if r.Isolation == elsewhere {
 		return rt.remote(ctx, r)
 	}
-	out := tasktools.AgentOutcome{}
+	out := tasktools.AgentOutcome{Told: rt.told(false)}
 	background := r.Background || rt.stays(r)
 	if background && (s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground) {
 		if rt.stays(r) {

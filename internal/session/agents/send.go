@@ -66,7 +66,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
-	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Told: out.Told}, err
 }
 
 // mailRefusal tells a model that a mailbox is full.

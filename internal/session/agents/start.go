@@ -72,7 +72,7 @@ func (s *Set) Launch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	if child.def.OnEnd == task.Stops || child.movable() {
+	if child.def.OnEnd == task.Stops || child.isolation == "" && child.on == "" {
 		spec.OnEnd = child.def.OnEnd
 	}
 	s.Report.Say(me.ID, child.notes...)
