@@ -39,7 +39,7 @@ type Definition struct {
 	OmitNotes      bool   `json:"omitClaudeMd,omitempty"`   // the notes of project and user are not told
 	PermissionMode string `json:"permissionMode,omitempty"` // never widens that of the asking agent
 	Background     *bool  `json:"background,omitempty"`     // nil: as the call says
-	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: stop
+	OnEnd          string `json:"onEnd,omitempty"`          // of its tasks: stop or reparent; empty: as whether somebody waits for it
 	Isolation      string `json:"isolation,omitempty"`      // worktree; empty: none
 	On             string `json:"on,omitempty"`             // a worker, a label of workers, or auto; empty: this machine
 	Sandbox        string `json:"sandbox,omitempty"`        // best or required, of its commands; never weaker than the session's

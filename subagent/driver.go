@@ -36,6 +36,9 @@ type Assembly struct {
 	// for more to do. It reports whether there is some, as mail of the
 	// conversation; else the run ends with that answer. nil: it ends.
 	Rest func(ctx context.Context, turn agent.TurnResult) (more bool, err error)
+	// PassOn reports, after the end of the conversation, whether what the agent has left running goes
+	// to its parent; see [task.Result]. nil: it is stopped.
+	PassOn func() bool
 	// End is told once for a run that got as far as Start, on every path, also
 	// where Start or the conversation panicked, and before Close. err is how the
 	// run ended, nil for the end of the conversation alone: it is the one
@@ -144,6 +147,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err err
 	}
 	res = task.Result{Text: turn.Text, Usage: Usage(before, loop.Totals(), time.Since(start))}
 	res.Usage.CostUSD = w.Spent()
+	res.PassOn = a.PassOn != nil && a.PassOn()
 	return res, err
 }
 

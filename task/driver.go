@@ -79,6 +79,7 @@ type Result struct {
 	Usage    *Usage
 	Signals  []SignalSent // what a stop sent, for the receipt
 	Left     []Survivor   // processes that could not be ended
+	PassOn   bool         // after nil: running children go to the parent of the task; else they are stopped
 
 	// Leave is called once when nothing below the task runs any more, before its
 	// end is recorded, if it is not nil: there a driver gives up the place in
@@ -124,7 +125,7 @@ type Host interface {
 	Tell(ctx context.Context, kind MessageKind, text string, p Priority) error
 
 	// Rest makes the task idle while wait waits, which is given ctx; its place is
-	// free for another meanwhile. After nil the task is at work again and has its
+	// free for another meanwhile. The record names the children that are at work. After nil the task is at work again and has its
 	// place; after an error of wait, which is returned, the run has to end.
 	Rest(ctx context.Context, wait func(context.Context) error) error
 	// WaitWhilePaused waits while the task is paused, or until ctx ends, whose cause it returns.
@@ -221,7 +222,7 @@ type Spec struct {
 	Team         *Team         // of a teammate
 	Timeout      time.Duration // 0: none
 	Budget       Budget        // of the task and all below it; its wall time is not looked at, see Timeout
-	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped
+	OnEnd        string        // [Reparents], or empty: what it leaves running is stopped, unless [Result.PassOn] is set
 	Schedule     string        // that has started it; empty: none
 	Quote        *Quote        // what it will likely use; nil: nobody asked
 	Retries      int           // how many times a command that fails is started again

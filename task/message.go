@@ -28,7 +28,6 @@ const (
 	TaskAssignment MessageKind = "task_assignment"
 	AgentIdle      MessageKind = "agent_idle"    // an agent has answered, and waits for a message
 	AgentHalted    MessageKind = "agent_halted"  // the user has broken off the turn of an agent, which waits for a message
-	TaskLeft       MessageKind = "task_left"     // an agent has ended, and a task that it has left is the receiver's now
 	MonitorEvent   MessageKind = "monitor_event" // a running task has seen something; From is its ID
 	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From: its ID
 

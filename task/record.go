@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -203,6 +204,7 @@ type Record struct {
 	OwnTraits        *Traits    `json:"task_traits,omitempty"` // of a kind that is not built in
 	Status           Status     `json:"status"`
 	Idle             bool       `json:"idle"`
+	WaitsFor         string     `json:"waits_for,omitempty"` // of an idle agent: its tasks that it waits for; empty: it waits for a message
 	AwaitingApproval bool       `json:"awaiting_approval"`
 	Paused           bool       `json:"paused"`
 	Backgrounded     bool       `json:"backgrounded"`
@@ -266,10 +268,41 @@ type Record struct {
 	TeleportedFrom ID `json:"teleported_from,omitempty"`
 
 	Budget  Budget `json:"budget,omitzero"`         // of the task and all below it
-	OnEnd   string `json:"on_end,omitempty"`        // what becomes of what it leaves running: [Reparents]; empty: it is stopped
+	OnEnd   string `json:"on_end,omitempty"`        // what becomes of what it leaves running: [Reparents], or as its driver says
 	Earlier *Usage `json:"earlier_usage,omitempty"` // of the runs before this one, together
 	Resumes int    `json:"resumes,omitempty"`       // how many those are
+
+	LeftTasks []LeftTask `json:"left_tasks,omitempty"` // of an ended run: its tasks whose ends it has not seen
 }
+
+// LeftTask is a task of an agent that was at work when the agent ended.
+type LeftTask struct {
+	ID         ID     `json:"task_id"`
+	Noun       string `json:"noun"`  // as of [Record.Noun]
+	About      string `json:"about"` // its description or its command
+	OutputFile string `json:"output_file,omitempty"`
+	Status     Status `json:"status"` // running: it belongs to the owner of the agent now; else how it ended
+}
+
+// Left returns r as the agent that has started it leaves it.
+func (r Record) Left(s Status) LeftTask {
+	return LeftTask{ID: r.ID, Noun: r.Noun(), About: r.about(), OutputFile: r.OutputFile, Status: s}
+}
+
+// Label names a task in a list: "command b12345678 (make test)".
+func (r Record) Label() string { return fmt.Sprintf("%s %s (%s)", r.Noun(), r.ID, r.about()) }
+
+// about says in one short line what a task does.
+func (r Record) about() string {
+	text := strings.Join(strings.Fields(cmp.Or(r.Description, r.Command, r.Name)), " ")
+	if runes := []rune(text); len(runes) > 60 {
+		text = string(runes[:59]) + "…"
+	}
+	return text
+}
+
+// Resting reports whether an agent has done its work and waits for a message.
+func (r Record) Resting() bool { return r.Idle && r.WaitsFor == "" }
 
 // Sandbox says by which mechanism of the system each bound of a command holds. An empty text is a
 // bound that does not hold.
@@ -406,6 +439,8 @@ func (r Record) Renamed() string {
 func (r Record) Activity() string {
 	p := r.Progress
 	switch {
+	case r.Idle && r.WaitsFor != "":
+		return "waits for " + r.WaitsFor
 	case r.Idle:
 		return "idle"
 	case p != nil && p.Message != "":

@@ -68,6 +68,9 @@ func (e *MoveError) Error() string {
 	return fmt.Sprintf("task %s: cannot %s while %s", e.ID, e.Verb, e.From)
 }
 
-// Reparents is the OnEnd of a task whose children go to its own parent when it
-// ends by itself.
-const Reparents = "reparent"
+// The words of OnEnd: the children of a task go to its own parent when it ends by itself, or are
+// stopped then.
+const (
+	Reparents = "reparent"
+	Stops     = "stop"
+)

@@ -148,14 +148,13 @@ func treeSpend(t *testing.T, p *place) {
 
 // What an agent leaves is its parent's, which is told of it and of its end.
 func treeLeft(t *testing.T, p *place) {
-	p.file(".claude/agents/leaver.md", "---\nname: leaver\ndescription: Leaves.\nonEnd: reparent\n---\nWork.\n")
 	fifo := p.fifo("go")
 	m := p.model(map[string][]step{
-		"main":   {calls("Agent", asks("leaver", "work")), says("done"), echo, echo},
-		"leaver": {calls("Bash", background("cat "+fifo+"; echo over")), says("bye")},
+		"main":            {calls("Agent", asks("general-purpose", "work")), says("done"), echo, echo},
+		"general-purpose": {calls("Bash", background("cat "+fifo+"; echo over")), says("bye")},
 	})
 	r := p.start("-p", "go", "--output-format=stream-json", anything)
-	r.until("task_left", "leaves task")
+	r.until("user", "Still running, and yours now")
 	command := p.only1("")
 	if command.Parent != "" || command.Status.Terminal() || command.Depth != 1 {
 		t.Errorf("left as %+v", command)
@@ -169,5 +168,5 @@ func treeLeft(t *testing.T, p *place) {
 	for _, q := range of(m, "main") {
 		said.WriteString(q.LastText() + "\n")
 	}
-	holds(t, "the main agent", said.String(), "leaves task "+string(command.ID), "<task-id>"+string(command.ID), "<status>completed</status>")
+	holds(t, "the main agent", said.String(), "yours now: command "+string(command.ID), "<task-id>"+string(command.ID), "<status>completed</status>")
 }

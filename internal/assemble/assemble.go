@@ -226,6 +226,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			StallAfter:       set.Tasks.Stall(),
 			MultiTurn:        set.Agents.MultiTurn,
 			IdleTimeout:      set.Agents.IdleLimit(),
+			WaitForTasks:     set.Agents.TaskWait(),
 			TeammateGrace:    set.Agents.Grace(),
 			UserQuota:        set.Tasks.UserQuotaBytes,
 			MinFree:          set.Tasks.MinFreeBytes,

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -261,23 +262,25 @@ func TestBackgroundCommand(t *testing.T) {
 	}
 }
 
-// A command that a subagent left behind ends with it.
+// A command of an agent whose definition says so ends with it, and the result of the agent names it.
 func TestCommandOfChild(t *testing.T) {
+	stopper := subagent.Definition{Name: "stopper", Description: "d", Prompt: "p", OnEnd: task.Stops}
 	c := converse(open(t, `
   main:
-    - tools: [{name: Agent, input: {description: Look, prompt: look}}]
-    - text: done
-  general-purpose:
+    - tools: [{name: Agent, input: {description: Look, prompt: look, subagent_type: stopper}}]
+    - {text: "{{last}}"}
+  stopper:
     - tools: [{name: Bash, input: {command: mkfifo gate}}]
     - tools: [{name: Bash, input: {command: "echo up > gate; exec sleep 100", run_in_background: true}}]
     - tools: [{name: Bash, input: {command: read x < gate}}]
     - text: left it
-`))
+`, defining(stopper)))
 	c.say("go")
-	if turn := c.next(); turn.Err != nil {
+	turn := c.next()
+	if turn.Err != nil {
 		t.Fatal(turn.Err)
 	}
-	child := c.only("general-purpose")
+	child := c.only("stopper")
 	var got task.Record
 	for _, rec := range c.sup.List(0) {
 		if rec.Backgrounded && rec.Kind == task.LocalBash {
@@ -289,6 +292,9 @@ func TestCommandOfChild(t *testing.T) {
 	}
 	if got.Process == nil {
 		t.Fatal("it has no process")
+	}
+	if !strings.Contains(turn.Result.Text, "Stopped with the agent: command "+string(got.ID)) {
+		t.Errorf("the result of the agent says %s", turn.Result.Text)
 	}
 	if err := syscall.Kill(got.Process.PID, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("its process is there still: %v", err)

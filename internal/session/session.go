@@ -110,6 +110,8 @@ type Limits struct {
 	MultiTurn   bool          // background agents wait for further messages after an answer
 	IdleTimeout time.Duration // how long they wait at most; default 10 min
 
+	WaitForTasks time.Duration // how long an agent waits for its tasks after an answer; default 10 min
+
 	TeammateGrace time.Duration // for a teammate to finish when a model ends it; default 30 s
 
 	WakeWindow string  // the part of a day in which parked agents are woken; see package daypart
@@ -137,6 +139,9 @@ func (l Limits) filled() Limits {
 	}
 	if l.IdleTimeout <= 0 {
 		l.IdleTimeout = 10 * time.Minute
+	}
+	if l.WaitForTasks <= 0 {
+		l.WaitForTasks = 10 * time.Minute
 	}
 	if l.TeammateGrace <= 0 {
 		l.TeammateGrace = 30 * time.Second
@@ -403,13 +408,17 @@ func (s *Session) assemble() {
 		OutputPath: cfg.Place.Output,
 		Recorded:   func(n lifecycle.Notification) { s.budgets.Ended(n.Task) },
 		Ended:      s.ended,
-		Room:       s.space.Admit,
-		Held:       cfg.Limits.HeldTasks,
-		Grace:      cfg.Limits.HeldFor,
-		Recall:     s.log.Newest,
-		Instead:    cfg.Agents.Work,
-		Told:       cfg.Agents.Told,
-		Unsaved:    s.space.Saved,
+		Unseen: func(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
+			unread, _, _, err := s.log.Mail(ctx, owner, 0)
+			return unread, err
+		},
+		Room:    s.space.Admit,
+		Held:    cfg.Limits.HeldTasks,
+		Grace:   cfg.Limits.HeldFor,
+		Recall:  s.log.Newest,
+		Instead: cfg.Agents.Work,
+		Told:    cfg.Agents.Told,
+		Unsaved: s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
 				PerSession: cfg.Limits.PerSession, Rate: cfg.Limits.SpawnRate},
@@ -544,7 +553,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Place: s.cfg.Place, Sync: s.cfg.Power,
 		Limits: agents.Limits{Depth: l.Depth, OutputChars: l.OutputChars, NestedBackground: l.NestedBackground,
 			NoBackground: l.NoBackground, NoMonitors: l.NoMonitors, QuoteFrom: l.QuoteFrom,
-			MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout,
+			MultiTurn: l.MultiTurn, IdleTimeout: l.IdleTimeout, WaitForTasks: l.WaitForTasks,
 			TeammateGrace: l.TeammateGrace},
 		Models: a.Models, Model: a.Model, Instead: a.Instead, Policy: a.Policy, Catalog: a.Catalog, Rules: a.Rules,
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,

@@ -218,27 +218,26 @@ func begun(r *testSession) task.Record {
 	return task.Record{}
 }
 
-// What an agent leaves running goes to its parent, which is told, hears of the
-// end, and may use it.
+// What an agent in the foreground leaves running goes to its parent, which reads of it in the
+// result of its call, hears of the end once, and may use it.
 func TestReparent(t *testing.T) {
+	for _, who := range []string{"leaver", "general-purpose"} {
+		t.Run(who, func(t *testing.T) { reparent(t, who) })
+	}
+}
+
+func reparent(t *testing.T, who string) {
 	fifo := filepath.Join(t.TempDir(), "end")
 	r, _ := served(t, modeltest.Turns(map[string][]modeltest.Answer{
-		"main":   {blocks(delegate("leaver", "go")), modeltest.Text("done"), modeltest.Text("left"), modeltest.Text("ended")},
-		"leaver": {commanded("mkfifo "+fifo+"; echo ready; cat "+fifo, true), modeltest.Text("bye")},
+		"main": {blocks(delegate(who, "go")), modeltest.Text("done"), modeltest.Text("ended")},
+		who:    {commanded("mkfifo "+fifo+"; echo ready; cat "+fifo, true), modeltest.Text("bye")},
 	}), defining(leaver()))
 	c := converse(r)
 	c.say("go")
 	command := begun(r)
-	for turns := 0; turns < 2; turns++ { // its message may come within the first
-		c.next()
-		if rec, _ := r.sup.Get(command.ID); rec.Parent == "" && r.owed(r.cfg.Info.Session) == 0 {
-			if unread, err := r.log.Unread(r.ctx, r.cfg.Info.Session); err != nil || len(unread) == 0 {
-				break
-			}
-		}
-	}
+	c.next()
 	rec, _ := r.sup.Get(command.ID)
-	leaverID := r.only("leaver").ID
+	leaverID := r.only(who).ID
 	if rec.Parent != "" || rec.Owner != r.cfg.Info.Session || rec.Depth != 1 || rec.Status != task.Running {
 		t.Fatalf("it went from %s to %+v", command.Parent, rec)
 	}
@@ -263,11 +262,12 @@ func TestReparent(t *testing.T) {
 	}
 	free := r.run("echo > " + fifo)
 	r.wait(string(free.ID), string(command.ID))
-	for r.owed(r.cfg.Info.Session) > 0 {
-		c.next()
+	c.next()
+	if _, err := c.settle(patience); err != nil || len(c.turns) != 0 {
+		t.Errorf("%d further turns, %v", len(c.turns), err)
 	}
 	said := string(r.transcript())
-	if !strings.Contains(said, fmt.Sprintf("leaves task %s (local_bash) to you", command.ID)) || strings.Count(said, "<task-id>"+string(command.ID)) != 1 {
+	if strings.Count(said, fmt.Sprintf("yours now: command %s", command.ID)) != 1 || strings.Count(said, "<task-id>"+string(command.ID)) != 1 {
 		t.Errorf("the conversation says %s", said)
 	}
 }

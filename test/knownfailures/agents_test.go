@@ -306,12 +306,12 @@ func hooks(r *place) string {
 }
 
 func owner(r *place) string {
-	r.file(".claude/agents/leaver.md", "---\nname: leaver\ndescription: Leaves.\nonEnd: reparent\n---\nWork.\n")
+	r.file(".claude/agents/stopper.md", "---\nname: stopper\ndescription: Stops.\nonEnd: stop\n---\nWork.\n")
 	r.Fifo("go")
 	m := r.script(map[string][]step{
-		"main":            {calls("Agent", agent("general-purpose", "work")), calls("Agent", agent("leaver", "work")), says("done")},
-		"general-purpose": {calls("Bash", later("exec sleep 4461")), says("bye")},
-		"leaver":          {calls("Bash", later("read x <go; echo over")), says("bye")},
+		"main":            {calls("Agent", agent("stopper", "work")), calls("Agent", agent("general-purpose", "work")), says("done")},
+		"stopper":         {calls("Bash", later("exec sleep 4461")), says("bye")},
+		"general-purpose": {calls("Bash", later("read x <go; echo over")), says("bye")},
 	})
 	f := r.Start("-p", "go", anything)
 	if !waittest.Until(harness.Patience, func() bool { return requests(m, "main") >= 3 }) {
@@ -323,6 +323,9 @@ func owner(r *place) string {
 	stopped := r.task("the command that was stopped", func(x task.Record) bool { return strings.Contains(x.Command, "4461") })
 	left := r.task("the command that was left", func(x task.Record) bool { return strings.Contains(x.Command, "<go") })
 	r.want("stopped with its owner", string(stopped.Status)+" "+string(stopped.Cause.Reason), "killed parent_ended")
+	if !strings.Contains(r.heard(m, "main"), "Stopped with the agent: command "+string(stopped.ID)) {
+		r.Error("the result of the agent does not name what was stopped")
+	}
 	r.want("left to the parent", string(left.Status), "completed")
 	r.want("notifications", notifications(r.heard(m, "main"), left.ID), 1)
 	return "one: " + how(stopped) + "; the other went to the main agent, which heard of its end"

@@ -107,6 +107,8 @@ type Agents struct {
 	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer" set:"env=DROVER_MULTI_TURN|MULTI_TURN_AGENTS"`
 	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait before they end" set:"default=10m,duration=1s"`
 
+	WaitForTasks string `json:"waitForTasks,omitempty" jsonschema:"how long an agent in the background waits for its own tasks after an answer; what still runs then is stopped, and named in the notification of its end" set:"default=10m,duration=1s,see=agents.md#its-own-tasks"`
+
 	TeammateGrace string `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish" set:"default=30s,duration=1s,see=teammates.md"`
 
 	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents" set:"own"`
@@ -122,6 +124,9 @@ func (a Agents) WallBudget() time.Duration { return duration(a, "BudgetWall") }
 
 // IdleLimit is IdleTimeout as a duration.
 func (a Agents) IdleLimit() time.Duration { return duration(a, "IdleTimeout") }
+
+// TaskWait is WaitForTasks as a duration.
+func (a Agents) TaskWait() time.Duration { return duration(a, "WaitForTasks") }
 
 // Grace is TeammateGrace as a duration.
 func (a Agents) Grace() time.Duration { return duration(a, "TeammateGrace") }

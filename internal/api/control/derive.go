@@ -118,7 +118,7 @@ func dialect(r task.Record) string {
 		return "cancelled"
 	case r.Status.Terminal():
 		return string(r.Status)
-	case r.Idle:
+	case r.Resting():
 		return "idle"
 	}
 	return "running"

@@ -173,7 +173,7 @@ func (i *importer) adopt(r *task.Record) error {
 	}
 	r.Session, r.OutputFile, r.TeleportedFrom = i.to.ID, i.place.Output(r.ID), old
 	r.Process, r.Checkpoint, r.Questions, r.AwaitingApproval, r.Keep = nil, nil, nil, false, false
-	r.Idle, r.Paused, r.Stopping, r.Notified = false, false, false, true
+	r.Idle, r.WaitsFor, r.Paused, r.Stopping, r.Notified = false, "", false, false, true
 	if r.Worktree != nil {
 		r.Worktree.Path = ""
 	}

@@ -13,6 +13,7 @@ const (
 	MaxRecordError = 16 << 10 // of an error
 
 	MaxRecordSurvivors = 64 // processes; the receipt of the stop names all
+	MaxRecordLeft      = 64 // tasks that an agent left at its end
 )
 
 // MaxRecordPrompt bounds the prompt in a record, in bytes: it is written with each event. The
@@ -67,6 +68,9 @@ func Weight(r *task.Record) int {
 				n += len(id)
 			}
 		}
+	}
+	for _, l := range r.LeftTasks {
+		n += len(l.About) + len(l.OutputFile) + stepWeight
 	}
 	if w := r.Worktree; w != nil {
 		n += len(w.Path) + len(w.Text)

@@ -25,6 +25,8 @@ type Change struct {
 	Usage       *task.Usage
 	Worktree    *task.Worktree  // Complete, Fail, Stop; nil leaves it alone
 	Survivors   []task.Survivor // Complete, Fail, Stop: what could not be ended
+	LeftTasks   []task.LeftTask // Complete, Fail, Stop
+	WaitsFor    string          // Rest
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *task.Question // Ask
@@ -102,9 +104,9 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 	case task.Save:
 		next.Checkpoint = c.Checkpoint
 	case task.Rest:
-		next.Idle = true
+		next.Idle, next.WaitsFor = true, c.WaitsFor
 	case task.Wake:
-		next.Idle = false
+		next.Idle, next.WaitsFor = false, ""
 	case task.Ask:
 		next = ask(next, c)
 	case task.Answer:
@@ -136,7 +138,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
-		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
+		next.Process, next.Progress, next.Usage, next.Survivors, next.LeftTasks = nil, nil, nil, nil, nil
 		next.Worker = ""
 		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
@@ -158,7 +160,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		}
 	case task.Rest, task.Wake, task.Ask, task.Answer, task.Pause, task.Thaw, task.Background, task.RequestStop:
 		// Flags only: equal flags mean that nothing changes.
-		if next.Idle == r.Idle && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
+		if next.Idle == r.Idle && next.WaitsFor == r.WaitsFor && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
 			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping && len(next.Questions) == len(r.Questions) {
 			return r, ErrNoChange
 		}
@@ -209,7 +211,7 @@ func end(r task.Record, c Change) task.Record {
 	at := c.At
 	r.EndTime = &at
 	r.Idle, r.AwaitingApproval, r.Paused, r.Stopping, r.Questions = false, false, false, false, nil
-	r.Parked = nil
+	r.WaitsFor, r.Parked = "", nil
 	r.Notified = true
 	r.Cause = shortCause(c.Cause)
 	if r.Cause == nil {
@@ -224,6 +226,7 @@ func end(r task.Record, c Change) task.Record {
 		r.Worktree = c.Worktree
 	}
 	r.Survivors = c.Survivors[:min(len(c.Survivors), MaxRecordSurvivors)]
+	r.LeftTasks = c.LeftTasks[:min(len(c.LeftTasks), MaxRecordLeft)]
 	return r
 }
 

@@ -59,11 +59,39 @@ func Render(l Letter) string {
 	if w := r.Worktree; w != nil && !w.Removed {
 		b.WriteString("<worktree>" + place(*w) + "</worktree>\n")
 	}
+	if left := Left(r); len(left) > 0 {
+		element(&b, "left-tasks", strings.Join(left, "\n"))
+	}
 	b.WriteString("</task-notification>")
 	if l.Transcript != "" {
 		b.WriteString("\nFull transcript available at: " + escape(l.Transcript))
 	}
 	return b.String()
+}
+
+// Left returns, for the owner of an agent that has ended, a line for each of its tasks whose end the
+// agent has not seen.
+func Left(r task.Record) (lines []string) {
+	const most = 20
+	for i, t := range r.LeftTasks {
+		if i == most {
+			return append(lines, fmt.Sprintf("And %d more tasks.", len(r.LeftTasks)-most))
+		}
+		line := fmt.Sprintf("%s %s (%s)", t.Noun, t.ID, oneLine(t.About, 60))
+		switch t.Status {
+		case task.Running:
+			line = "Still running, and yours now: " + line + ". You will be notified when it ends."
+		case task.Killed:
+			line = "Stopped with the agent: " + line + "."
+		default:
+			line = fmt.Sprintf("Ended without the agent seeing it: %s, %s.", line, t.Status)
+		}
+		if t.OutputFile != "" {
+			line += " Output file: " + t.OutputFile
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // RenderUnreadable returns the text by which a model is notified of an end whose record cannot

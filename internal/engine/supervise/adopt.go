@@ -33,7 +33,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 				return fmt.Errorf("adopt task %s: %w", old.Task.ID, err)
 			}
 		}
-		if d, ok := driver(rec.Kind).(task.Adopter); ok && rec.Status == task.Running && d.Adopts(rec) {
+		if d := driver(rec.Kind); adopts(driver, rec) {
 			if err := s.unask(ctx, e); err != nil {
 				return fmt.Errorf("adopt task %s: %w", rec.ID, err)
 			}
@@ -44,7 +44,12 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 			s.launch(e, d, true)
 			continue
 		}
-		lost := lifecycle.Change{Verb: task.Stop, Cause: task.Lost(rec, "")}
+		lost := lifecycle.Change{Verb: task.Stop, Cause: task.Lost(rec, ""), LeftTasks: s.unseen(e)}
+		for _, c := range e.below() { // those that end with it
+			if r := *c.rec.Load(); r.Owner == rec.ID && !r.Status.Terminal() && !adopts(driver, r) {
+				lost.LeftTasks = append(lost.LeftTasks, r.Left(task.Killed))
+			}
+		}
 		var notification lifecycle.Notification
 		rec, err := s.apply(ctx, e, lost, &notification, "")
 		if err != nil {
@@ -60,6 +65,12 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 	defer s.mu.Unlock()
 	s.evict(time.Now())
 	return nil
+}
+
+// adopts reports whether the work of a task continues under its driver.
+func adopts(driver func(task.Kind) task.Driver, r task.Record) bool {
+	d, ok := driver(r.Kind).(task.Adopter)
+	return ok && r.Status == task.Running && d.Adopts(r)
 }
 
 // Old is a task of an earlier host.

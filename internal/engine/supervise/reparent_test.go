@@ -3,11 +3,11 @@ package supervise
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -61,16 +61,9 @@ func TestHandOver(t *testing.T) {
 			case deep.Parent != child.ID || deep.Owner != child.ID || fail == 0 && deep.Depth != 3:
 				t.Errorf("fault %d: below it stands %+v", fail, deep)
 			}
-			log.mu.Lock()
-			told := 0
-			for _, m := range log.letters {
-				if m.Kind == task.TaskLeft && m.To == top.ID && strings.Contains(m.Text, string(child.ID)) {
-					told++
-				}
-			}
-			log.mu.Unlock()
-			if fail == 0 && told != 1 {
-				t.Errorf("the new owner was told %d times", told)
+			was, _ := s.Get(mid.ID)
+			if len(was.LeftTasks) != 1 || was.LeftTasks[0].ID != child.ID || was.LeftTasks[0].Status != task.Running {
+				t.Errorf("fault %d: it has left %+v", fail, was.LeftTasks)
 			}
 			receipt, err := s.Stop(t.Context(), []task.ID{top.ID}, StopRequest{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}})
 			if err != nil || len(receipt.Stopped) < 3 {
@@ -103,6 +96,61 @@ func TestHandOverTwice(t *testing.T) {
 		if rec.Status.Terminal() || rec.Parent != top.ID || rec.Owner != top.ID || rec.Depth != 2 {
 			t.Fatalf("it was left as %s %+v, below %s", rec.Status, rec.Cause, rec.Parent)
 		}
+	}
+}
+
+// A driver that passes its tasks on loses none of them, also where its own task is moved to the
+// background at the same time: its record names what has gone to its parent.
+func TestPassOn(t *testing.T) {
+	for _, promoted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(Config{Session: "s00000000", Log: &memLog{}})
+			defer s.Close()
+			end := make(chan struct{})
+			top := start(t, s, work(until), task.Spec{Owner: "s00000000"})
+			mid := start(t, s, work(func(ctx context.Context, h task.Host) (task.Result, error) {
+				res, err := ender(end)(ctx, h)
+				if promoted { // its decision is made
+					if _, err := s.Promote(ctx, h.Record().ID); err != nil {
+						t.Error(err)
+					}
+				}
+				res.PassOn = true
+				return res, err
+			}), task.Spec{Parent: top.ID, Owner: top.ID})
+			child := start(t, s, work(until), task.Spec{Parent: mid.ID, Owner: mid.ID, Command: "make test"})
+			close(end)
+			<-s.Done(mid.ID)
+			was, _ := s.Get(mid.ID)
+			rec, _ := s.Get(child.ID)
+			if rec.Status != task.Running || rec.Owner != top.ID || rec.Parent != top.ID || was.Backgrounded != promoted {
+				t.Errorf("promoted %v: %s %+v, of %s", promoted, rec.Status, rec.Cause, rec.Owner)
+			}
+			if len(was.LeftTasks) != 1 || was.LeftTasks[0].ID != child.ID || was.LeftTasks[0].About != "make test" {
+				t.Errorf("promoted %v: it names %+v", promoted, was.LeftTasks)
+			}
+		})
+	}
+}
+
+// The end of an agent whose host has died names the tasks that died with it, and those whose end
+// it had not read.
+func TestLostNames(t *testing.T) {
+	agent := task.Record{ID: "a00000001", Run: "run_a", Kind: task.LocalAgent, Status: task.Running, Owner: "s00000000"}
+	unread := task.Record{ID: "b00000002", Run: "run_b", Kind: task.LocalBash, Status: task.Completed, Parent: agent.ID, Owner: agent.ID}
+	lost := task.Record{ID: "b00000003", Run: "run_c", Kind: task.LocalBash, Status: task.Running, Parent: agent.ID, Owner: agent.ID}
+	log := &memLog{}
+	s := New(Config{Session: "s00000000", Log: log, Unseen: func(context.Context, task.ID) ([]lifecycle.Notification, error) {
+		return []lifecycle.Notification{{Task: unread.ID, Run: unread.Run}}, nil
+	}})
+	defer s.Close()
+	old := []Old{{Born: 1, Task: agent}, {Born: 2, Task: unread}, {Born: 3, Task: lost}}
+	if err := s.Adopt(t.Context(), old, func(task.Kind) task.Driver { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	rec, _ := s.Get(agent.ID)
+	if l := rec.LeftTasks; len(l) != 2 || l[0].ID != unread.ID || l[0].Status != task.Completed || l[1].ID != lost.ID || l[1].Status != task.Killed {
+		t.Errorf("it names %+v", l)
 	}
 }
 

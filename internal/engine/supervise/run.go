@@ -140,8 +140,9 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 		s.finish(e, res)
 		return
 	}
-	s.handOver(e, change)
+	left := s.handOver(e, res, change)
 	s.stopChildren(e, change)
+	change.LeftTasks = append(left, s.unseen(e)...)
 	change.Worktree = leave(ctx, res)
 	if h.out != nil { // its last output is written before the end is visible
 		_ = h.out.Close() // Write has already passed every byte to the kernel
@@ -415,12 +416,17 @@ func (h *host) back(ctx context.Context) error {
 
 // Rest frees the slot while the task waits for messages.
 func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
-	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Rest}, nil, ""); err != nil {
+	rest := lifecycle.Change{Verb: task.Rest, WaitsFor: waitsFor(h.s.Children(h.e.id))}
+	if _, err := h.s.apply(ctx, h.e, rest, nil, ""); err != nil {
 		return fmt.Errorf("rest of %s: %w", h.e.id, err)
 	}
 	h.leave()
 	if err := wait(ctx); err != nil {
 		return err
+	}
+	if h.e.isFrozen() { // the end of a stopped child has woken it, and its own stop follows
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	if _, err := h.s.apply(ctx, h.e, lifecycle.Change{Verb: task.Wake}, nil, ""); err != nil {
 		return fmt.Errorf("wake %s: %w", h.e.id, err)

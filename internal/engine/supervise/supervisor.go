@@ -83,6 +83,8 @@ type Config struct {
 	Instead func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is called with every message of a task to its owner, when it is durable. Nil: no report.
 	Told func(task.Message)
+	// Unseen returns the notifications of an owner that it has not read. Nil: they are not known.
+	Unseen func(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with

@@ -133,7 +133,7 @@ func (s *Server) live(ctx context.Context, one *entry, rec task.Record, v *view)
 		one.mu.Unlock()
 		return nil
 	}
-	if rec.Idle { // it has answered, and waits for more
+	if rec.Resting() { // it has answered, and waits for more
 		text, at, err := s.lastWords(ctx, rec.ID)
 		one.mu.Lock()
 		waits := !at.Equal(one.mailed) // else it is about to read the reply

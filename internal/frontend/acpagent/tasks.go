@@ -144,7 +144,7 @@ func (v *view) task(r task.Record) (ended bool) {
 
 // over reports whether a task has done what it was started for. An agent that waits for
 // messages has.
-func over(r task.Record) bool { return r.Status.Terminal() || r.Idle && r.Kind.IsAgent() }
+func over(r task.Record) bool { return r.Status.Terminal() || r.Resting() && r.Kind.IsAgent() }
 
 // appear shows a task that is of no call that the client knows.
 func (v *view) appear(t *shownTask) {

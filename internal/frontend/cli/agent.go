@@ -165,7 +165,7 @@ func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (t
 			return err
 		}
 		a.sayQuote(rec.Quote)
-		text, err = answerOf(ctx, s, rec.ID)
+		text, err = a.answerOf(ctx, s, rec.ID)
 		if rec.Quote != nil {
 			a.sayBill(ctx, s, rec.ID)
 		}
@@ -183,22 +183,26 @@ func (a *app) printReply(text string) error {
 	return err
 }
 
-// answerOf waits for a task, and returns its answer.
-func answerOf(ctx context.Context, s control.API, id task.ID) (string, error) {
+// answerOf waits for a task, and returns its answer. It says what was stopped with the task.
+func (a *app) answerOf(ctx context.Context, s control.API, id task.ID) (string, error) {
 	ref := string(id)
 	if _, err := s.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {
 		return "", err
 	}
-	a, err := control.WholeResult(ctx, s, ref)
-	switch {
-	case err != nil:
+	got, err := control.WholeResult(ctx, s, ref)
+	if err != nil {
 		return "", err
-	case a.Task.Status == task.Killed:
-		return "", &ExitError{Code: codeStopped, Err: fmt.Errorf("agent %s was stopped", ref)}
-	case a.Task.Status == task.Failed:
-		return "", errors.New(a.Task.Error)
 	}
-	return a.Text, nil
+	for _, t := range got.Task.LeftTasks {
+		a.hint(fmt.Sprintf("when agent %s ended, %s %s (%s) was %s: see %s", ref, t.Noun, t.ID, t.About, t.Status, t.OutputFile))
+	}
+	switch {
+	case got.Task.Status == task.Killed:
+		return "", &ExitError{Code: codeStopped, Err: fmt.Errorf("agent %s was stopped", ref)}
+	case got.Task.Status == task.Failed:
+		return "", errors.New(got.Task.Error)
+	}
+	return got.Text, nil
 }
 
 // Title is how a listing shows the session of a prompt.

@@ -100,7 +100,8 @@ func status(now time.Time, r task.Record) string {
 		word string
 	}{
 		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
-		{r.AwaitingApproval, "awaiting approval"}, {r.Idle, "idle"},
+		{r.AwaitingApproval, "awaiting approval"}, {r.Resting(), "idle"},
+		{r.WaitsFor != "", "waits for " + excerpt.Line(r.WaitsFor, 60)},
 		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
 	} {
 		if f.on {

@@ -322,7 +322,7 @@ func (m *Model) team() []string {
 		}
 		mark, what := "●", "working"
 		if r.Idle {
-			mark, what = "○", "idle"
+			mark, what = "○", r.Activity()
 		}
 		if p := r.Progress; p != nil && !r.Idle {
 			switch {

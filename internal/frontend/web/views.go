@@ -117,6 +117,8 @@ func stateOf(r task.Record, now time.Time) (text, class string) {
 		return line("waits for worker "+r.On, 120), "waits"
 	case r.Status == task.Pending:
 		return "waits to start", "waits"
+	case r.WaitsFor != "":
+		return line("waits for "+r.WaitsFor, 120), "waits"
 	case r.Idle:
 		return "waits for a message", "idle"
 	case r.Worker != "":

@@ -64,6 +64,7 @@ type Limits struct {
 
 	MultiTurn     bool          // background agents wait for further messages after an answer
 	IdleTimeout   time.Duration // how long they wait at most
+	WaitForTasks  time.Duration // how long an agent waits for its tasks after an answer
 	TeammateGrace time.Duration // for a teammate to finish when a model ends it
 }
 

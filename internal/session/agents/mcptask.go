@@ -66,7 +66,7 @@ func (k *Environment) mcpTask(
 			return "", errors.Join(err, rt.interrupt(ctx, rec.ID))
 		}
 		rt.know(rec.ID)
-		return begunMCPTask(rec, immediate), nil
+		return rt.begunMCPTask(rec, immediate), nil
 	case <-s.Tasks.Done(rec.ID):
 	case <-ctx.Done():
 		return "", cmp.Or(rt.interrupt(ctx, rec.ID), context.Cause(ctx))
@@ -85,7 +85,7 @@ func unwanted(ctx context.Context, l *mcpclient.Lease, id string) error {
 }
 
 // begunMCPTask returns the text for the model about a task that continues.
-func begunMCPTask(rec task.Record, immediate string) string {
+func (rt *Runtime) begunMCPTask(rec task.Record, immediate string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MCP task started in background.\nAgent ID: %s\nOutput file: %s\n", rec.ID, rec.OutputFile)
 	if immediate != "" {
@@ -93,8 +93,8 @@ func begunMCPTask(rec task.Record, immediate string) string {
 	}
 	fmt.Fprintf(
 		&b,
-		"You will be told when %s ends, and if the server asks something.",
-		rec.ID,
+		"You will be told if the server asks something, and when %s ends%s.",
+		rec.ID, rt.told(false),
 	)
 	return b.String()
 }
@@ -109,7 +109,7 @@ func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 	}
 	if !got.Status.Terminal() {
 		rt.know(got.ID)
-		return begunMCPTask(got, ""), nil
+		return rt.begunMCPTask(got, ""), nil
 	}
 	text, err := s.Log.AnswerExcerpt(ctx, got.Run)
 	if err != nil {

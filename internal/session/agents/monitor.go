@@ -31,6 +31,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 				Root:     me.Cwd,
 				Dirs:     append(slices.Clone(me.Rules.Dirs), s.cfg.Place.Tasks()),
 				Cwd:      bashCwd(tools),
+				Told:     func() string { return k.runtime().told(true) },
 				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
 			},
 		),

@@ -16,6 +16,7 @@ const elsewhere = "remote"
 func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
 	s := rt.s
 	out := tasktools.AgentOutcome{
+		Told:         rt.told(false),
 		Backgrounded: !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground),
 	}
 	switch {

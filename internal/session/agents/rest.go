@@ -5,46 +5,161 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
 
-// errRested ends the idle time of an agent that got no message.
-var errRested = errors.New("nobody has written for a while")
+// Ends of the idle time of an agent that got no mail.
+var (
+	errRested = errors.New("nobody has written for a while")
+	errAlone  = errors.New("none of its tasks is at work")
+)
 
-// rest is called after an answer. With multi-turn agents, if no caller waits for the agent in
-// the foreground, it sends the answer to the owner and waits for a message. If its idle time,
-// its session or its parent ends, the run completes, since the work is done.
+// next is what an agent does after an answer.
+type next int
+
+const (
+	ends          next = iota // its run ends, and its tasks are stopped
+	passesOn                  // its run ends, and its tasks go to its parent
+	reads                     // it goes on with its mail
+	waitsForMail              // it rests
+	waitsForTasks             // it rests until a task of its own ends
+)
+
+// answered is what is known of an agent after an answer.
+type answered struct {
+	leaves  bool   // a teammate that was asked to finish
+	stays   bool   // it was interrupted, or answers messages: a teammate, or a multi-turn agent
+	called  bool   // an agent waits in the foreground for its answer
+	onEnd   string // of its definition
+	movable bool   // its tasks can outlive the place in which it works
+	unread  bool   // an end or a message that it has not read
+	works   bool   // a task of its own is at work, other than monitors
+}
+
+// next decides what the agent does, so that no end of a task that it has started is lost.
+func (a answered) next() next {
+	switch {
+	case a.leaves:
+		return ends
+	case a.stays:
+		return waitsForMail
+	case a.unread:
+		return reads
+	case a.onEnd == task.Reparents, a.onEnd == "" && a.called && a.movable:
+		return passesOn
+	case a.onEnd == "" && !a.called && a.works:
+		return waitsForTasks
+	}
+	return ends
+}
+
+// movable reports whether the tasks of an agent can outlive its run. Those in a checkout or a
+// workspace of its own end with that.
+func movable(r task.Record) bool { return !environment.Isolated(r) && r.On == "" }
+
+// called reports whether an agent waits for a run in the foreground. A workflow or a client that
+// waits cannot take the tasks of the run over.
+func called(r task.Record) bool { return !r.Backgrounded && r.Owner != "" }
+
+// told returns how "You will be told when it ends", as an agent reads it of a task that it has
+// started, goes on: what becomes of the task if the agent ends first. events is set for a monitor.
+func (rt *Runtime) told(events bool) string {
+	if rt.Host == nil || rt.teammate != nil {
+		return ""
+	}
+	switch r := rt.Host.Record(); {
+	case r.OnEnd == task.Reparents, r.OnEnd == "" && called(r) && movable(r):
+		return ", unless you end before: then it belongs to the agent that started you, which will be told"
+	case r.OnEnd == task.Stops, called(r), events:
+		return ", unless you end before: then it is stopped"
+	}
+	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.cfg.Limits.WaitForTasks)
+}
+
+// rest is called after an answer, and decides whether the agent goes on. An agent whose idle
+// time, session or parent ends while it waits for a message has completed, since its work is
+// done.
 func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.TurnResult) (bool, error) {
-	s := c.s
+	s, replies := c.s, 0
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
+		replies += turn.Turns
+		works := s.works(h.Record().ID) // read before the mail, which has the end of one that ends now
+		mail, err := box.Mail(ctx)
+		if err != nil {
+			return false, err
+		}
 		r := h.Record()
 		broken := turn.Reason == "interrupted"
-		if !broken && (c.teammate.ends() || c.teammate == nil && (!s.cfg.Limits.MultiTurn || !r.Backgrounded)) {
+		do := answered{
+			leaves: !broken && c.teammate.ends(),
+			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
+			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
+			unread: slices.ContainsFunc(mail, func(m mailbox.Mail) bool {
+				return m.Message == nil || m.Message.Kind != task.MonitorEvent
+			}),
+		}.next()
+		switch do {
+		case ends, passesOn:
+			c.passOn = do == passesOn
 			return false, nil
-		}
-		if !c.teammate.asks() || turn.Reason != "tool_end" { // its plan is the message otherwise
+		case reads:
+			return true, nil
+		case waitsForTasks:
+			if most := cmp.Or(c.MaxTurns, agent.DefaultMaxTurns); replies >= most {
+				return false, &agent.LimitError{Limit: "max_turns", N: most}
+			}
+		case waitsForMail:
+			if c.teammate.asks() && turn.Reason == "tool_end" { // its plan is the message
+				break
+			}
 			if err := s.tellIdle(ctx, r, turn); err != nil {
 				return false, err
 			}
 		}
-		err := h.Rest(ctx, func(ctx context.Context) error {
-			s.Idle.Change()        // callers that settle no longer wait for it
-			if c.teammate != nil { // it stays until it is ended
+		err = h.Rest(ctx, func(ctx context.Context) error {
+			s.Idle.Change() // callers that settle no longer wait for it
+			limit := s.cfg.Limits.IdleTimeout
+			switch {
+			case c.teammate != nil: // it stays until it is ended
 				return box.Wait(ctx)
+			case do == waitsForTasks:
+				limit = s.cfg.Limits.WaitForTasks
+			case works:
+				limit = max(s.cfg.Limits.WaitForTasks, limit)
 			}
-			wait, cancel := context.WithTimeoutCause(ctx, s.cfg.Limits.IdleTimeout, errRested)
-			defer cancel()
-			return box.Wait(wait)
+			for {
+				err := func() error {
+					wait, cancel := context.WithTimeoutCause(ctx, limit, errRested)
+					defer cancel()
+					if do == waitsForTasks {
+						return s.untilTask(wait, r.ID, box)
+					}
+					return box.Wait(wait)
+				}()
+				if !errors.Is(err, errRested) || !h.Record().Paused {
+					return err
+				}
+				if err := h.WaitWhilePaused(ctx); err != nil { // a pause ends nothing
+					return err
+				}
+			}
 		})
 		var stop *task.StopError
 		switch {
 		case err == nil:
 			return true, nil
+		case do == waitsForTasks:
+			if errors.Is(err, errRested) || errors.Is(err, errAlone) {
+				err = nil
+			}
+			return false, err
 		case broken && errors.Is(err, errRested):
 			return false, &task.FailError{
 				Reason: "interrupted",
@@ -57,6 +172,34 @@ func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 			return false, nil
 		}
 		return false, err
+	}
+}
+
+// works reports whether a task of an agent is at work for which it waits.
+func (s *Set) works(id task.ID) bool {
+	return slices.ContainsFunc(s.Tasks.Children(id), func(r task.Record) bool {
+		return r.WaitedFor() && !s.Mailboxes.Waits(r)
+	})
+}
+
+// untilTask waits until an agent has mail, or nothing of its own is at work.
+func (s *Set) untilTask(ctx context.Context, id task.ID, box *mailbox.Box) error {
+	for {
+		ended, mailed := s.Idle.Changed(), box.Mailed()
+		works := s.works(id)
+		mail, err := box.Mail(ctx)
+		switch {
+		case len(mail) > 0 || err != nil:
+			return err
+		case !works:
+			return errAlone
+		}
+		select {
+		case <-ended:
+		case <-mailed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
@@ -94,10 +95,10 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	}
 	if background {
 		rt.know(rec.ID)
-		return shelltool.Outcome{Task: rec, Backgrounded: true}, nil
+		return shelltool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
 	}
 	out, err := rt.foreground(ctx, rec, c.Timeout)
-	out.Refused = bounded.Refused()
+	out.Refused, out.Told = bounded.Refused(), rt.told(false)
 	if !out.Backgrounded {
 		out.Made = bounded.Made()
 		out.Cwd, _ = ended.Load().(string)
@@ -206,7 +207,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if r.Isolation == elsewhere {
 		return rt.remote(ctx, r)
 	}
-	out := tasktools.AgentOutcome{}
+	out := tasktools.AgentOutcome{Told: rt.told(false)}
 	background := r.Background || rt.stays(r)
 	if background && (s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground) {
 		if rt.stays(r) {
@@ -254,7 +255,11 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
-	out.Note = strings.TrimPrefix(out.Note+"\n"+environment.Left(out.Task.Worktree), "\n")
+	out.Note = strings.Join(append([]string{out.Note, environment.Left(out.Task.Worktree)}, mailbox.Left(out.Task)...), "\n")
+	out.Note = strings.TrimLeft(out.Note, "\n")
+	for _, t := range out.Task.LeftTasks {
+		rt.know(t.ID)
+	}
 	out.Text, err = s.Log.AnswerExcerpt(ctx, out.Task.Run)
 	return out, err
 }
@@ -353,7 +358,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r = rt.s.Tree.Latest(r.ID); r.Idle { // it may stay idle for long
+		if r = rt.s.Tree.Latest(r.ID); r.Resting() { // it may rest for long
 			return r, false, nil
 		}
 		select {

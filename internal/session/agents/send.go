@@ -66,7 +66,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
-	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note}, err
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Told: out.Told}, err
 }
 
 // mailRefusal tells a model that a mailbox is full.
@@ -166,7 +166,7 @@ func (rt *Runtime) Responses(
 		now := rt.s.Tree.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
-		turned := now.Idle || now.Backgrounded != first.Backgrounded || now.Run != first.Run
+		turned := now.Resting() || now.Backgrounded != first.Backgrounded || now.Run != first.Run
 		if err != nil || wait <= 0 || len(list) > 0 || now.Status.Terminal() || turned {
 			return got, err
 		}

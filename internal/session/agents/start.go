@@ -72,8 +72,8 @@ func (s *Set) Launch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
-	if child.def.OnEnd == task.Reparents && child.isolation == "" { // together with its checkout
-		spec.OnEnd = task.Reparents
+	if child.def.OnEnd == task.Stops || child.isolation == "" && child.on == "" {
+		spec.OnEnd = child.def.OnEnd
 	}
 	s.Report.Say(me.ID, child.notes...)
 	rec, begin, err := s.Tasks.Record(ctx, w.Driver, spec)
@@ -130,7 +130,8 @@ type Child struct {
 	bare      bool     // no folder travels there
 	sync      bool     // the files of a folder without git travel there
 
-	again bool // a further run
+	again  bool // a further run
+	passOn bool // the run has ended, and what it leaves running goes to its parent
 
 	outside *acpagent.Agent // of another vendor; nil: it is one of ours
 }
@@ -307,6 +308,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		Start:   k.start,
 		Turn:    c.s.turnOf(rec.ID),
 		Rest:    c.rest(h, box),
+		PassOn:  func() bool { return c.passOn },
 		End:     k.Hooks.End,
 		Cost:    c.s.Budgets.Cost(rec.ID),
 		Detach:  func() bool { return c.s.goesOn(h.Record()) },

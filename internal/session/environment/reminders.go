@@ -136,7 +136,8 @@ func TaskItems(live []task.Record) []Item {
 }
 
 // RunningTasks returns the running tasks for the text after a compaction.
-func RunningTasks(live []task.Record) string {
+// told is how the promise to tell of their ends goes on.
+func RunningTasks(live []task.Record, told string) string {
 	if len(live) == 0 {
 		return ""
 	}
@@ -145,6 +146,6 @@ func RunningTasks(live []task.Record) string {
 	for _, r := range live {
 		fmt.Fprintf(&b, "- %s: %s (%s)\n", r.ID, excerpt.Line(r.Description, AboutChars), r.Kind)
 	}
-	b.WriteString("\nTaskOutput reads what they have printed or answered. You are told when they end.")
+	b.WriteString("\nTaskOutput reads what they have printed or answered. You will be told when one ends" + told + ".")
 	return b.String()
 }

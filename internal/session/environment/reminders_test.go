@@ -41,10 +41,10 @@ func TestReminders(t *testing.T) {
 	due(false, Reminder("Kinds:\n- explore: finds\n- mine: new"))
 	live = append([]task.Record{{ID: "b11111111", Kind: task.LocalBash, Status: task.Running, Description: "serve"}}, live...)
 
-	if got := RunningTasks(live); !strings.HasPrefix(got, "## Running Background Tasks\n- b11111111: serve (local_bash)\n- a22222222: look <here> and there (local_agent)\n") {
+	if got := RunningTasks(live, ""); !strings.HasPrefix(got, "## Running Background Tasks\n- b11111111: serve (local_bash)\n- a22222222: look <here> and there (local_agent)\n") {
 		t.Errorf("restored %q", got)
 	}
-	if got := RunningTasks(nil); got != "" {
+	if got := RunningTasks(nil, ""); got != "" {
 		t.Errorf("restored %q of nothing", got)
 	}
 }

@@ -105,8 +105,8 @@ func (w *Watch) Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task
 	return w.cfg.Tasks.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
 }
 
-// WaitedFor returns the tasks that a conversation waits for before it ends, without idle
-// agents, which have done their work.
+// WaitedFor returns the tasks that a conversation waits for before it ends, without agents
+// that have done their work and wait for a message.
 func (w *Watch) WaitedFor() (tasks []task.Record) {
 	for _, r := range w.cfg.Tasks.Living() {
 		if r.WaitedFor() && !w.cfg.Mailboxes.Waits(r) && r.ID != w.cfg.Session {
@@ -290,7 +290,7 @@ func (w *Watch) atWork() (working int, ended time.Time) {
 	for _, r := range w.cfg.Tasks.Living() {
 		if w.works(r) { // otherwise no task can be idle, and the log is not read
 			for e := range w.cfg.Tree.Recent {
-				resting[e.Task.Run] = e.Task.Idle
+				resting[e.Task.Run] = e.Task.Resting()
 			}
 			break
 		}
@@ -304,7 +304,7 @@ func (w *Watch) atWork() (working int, ended time.Time) {
 		}
 		rests, told := resting[r.Run]
 		if !told {
-			rests = r.Idle
+			rests = r.Resting()
 		}
 		if !r.Status.Terminal() && !(rests && w.cfg.Mailboxes.Empty(r.ID)) {
 			working++

@@ -71,8 +71,9 @@ func (m *Mailboxes) Drop(owner task.ID) {
 	delete(m.open, owner)
 }
 
-// Waits reports whether an agent is idle without mail: an idle one with mail is about to wake.
-func (m *Mailboxes) Waits(r task.Record) bool { return r.Idle && m.Empty(r.ID) }
+// Waits reports whether an agent has done its work: it waits for a message, and has no mail that
+// is about to wake it.
+func (m *Mailboxes) Waits(r task.Record) bool { return r.Resting() && m.Empty(r.ID) }
 
 // Empty reports whether an agent has read all its mail.
 func (m *Mailboxes) Empty(owner task.ID) bool {
@@ -132,7 +133,10 @@ func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
 		}
 		l := agent.MailMessage{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
 		if x.Message != nil {
-			l.Text, l.Origin = mailbox.RenderMessage(*x.Message), subagent.MessageOrigin
+			l.Text = mailbox.RenderMessage(*x.Message)
+			if x.Message.Kind != task.MonitorEvent {
+				l.Origin = subagent.MessageOrigin
+			}
 			if r.heard != nil {
 				r.heard(x.Message.Kind)
 			}

@@ -59,6 +59,9 @@ func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer strin
 		said, _ := excerpt.Tail(excerpt.Plain(answer), m.cfg.OutputChars, r.OutputFile)
 		text += "\n\n" + said
 	}
+	for _, line := range mailbox.Left(r) {
+		text += "\n\n[" + line + "]"
+	}
 	unread, err := m.cfg.Log.Unread(ctx, r.ID)
 	if err != nil {
 		return task.Message{}, err

@@ -54,6 +54,7 @@ type Config struct {
 	Dirs     []string      // further folders whose files may be watched; absolute
 	Cwd      func() string // where the next command of Bash runs; nil: always Root
 	Commands bool          // commands may be watched
+	Told     func() string // how the promise to tell of events and of the end goes on; nil: it does not
 }
 
 // Result is the structured result of a call.
@@ -95,7 +96,11 @@ func (c Config) watch(ctx context.Context, call agent.Call, in input) (agent.Out
 	if err != nil {
 		return agent.Output{}, fmt.Errorf("start monitor: %w", err)
 	}
-	return started(rec), nil
+	told := ""
+	if c.Told != nil {
+		told = c.Told()
+	}
+	return started(rec, told), nil
 }
 
 func (c Config) request(in input) (Request, error) {
@@ -179,7 +184,7 @@ func (c Config) file(path string) (string, error) {
 	return filepath.Join(dir.Path(), filepath.Base(path)), nil
 }
 
-func started(rec task.Record) agent.Output {
+func started(rec task.Record, told string) agent.Output {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Monitor started.\nTask ID: %s\nOutput file: %s\n", rec.ID, rec.OutputFile)
 	if ms := rec.TimeoutMS; ms > 0 {
@@ -187,7 +192,7 @@ func started(rec task.Record) agent.Output {
 	} else {
 		b.WriteString("It has no time limit.\n")
 	}
-	b.WriteString("You will be told of events as they come, and of its end. TaskStop ends it.")
+	b.WriteString("You will be told of events as they come, and of its end" + told + ". TaskStop ends it.")
 	return agent.Output{Text: b.String(), Structured: Result{
 		TaskID: string(rec.ID), TimeoutMS: rec.TimeoutMS, Persistent: rec.TimeoutMS == 0, OutputFile: rec.OutputFile,
 	}}

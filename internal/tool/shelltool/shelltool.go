@@ -54,6 +54,7 @@ type Outcome struct {
 	Task         task.Record
 	Output       string   // the end of the output, as it is in the file
 	Backgrounded bool     // the task goes on
+	Told         string   // how the promise to tell of its end goes on
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts

@@ -65,7 +65,8 @@ type ListedTask struct {
 	Description string      `json:"description"`
 	AgeMS       int64       `json:"age_ms"` // since it was recorded
 	Tokens      int64       `json:"tokens,omitempty"`
-	Worker      string      `json:"worker,omitempty"` // on another machine, that does it
+	Worker      string      `json:"worker,omitempty"`    // on another machine, that does it
+	WaitsFor    string      `json:"waits_for,omitempty"` // as in [task.Record]
 }
 
 func (in listInput) list(recs []task.Record, now time.Time) agent.Output {
@@ -89,7 +90,8 @@ func (in listInput) wants(r task.Record) bool {
 
 func entry(r task.Record, now time.Time) ListedTask {
 	e := ListedTask{TaskID: r.ID, TaskType: r.Kind, Status: r.Status, Description: excerpt.Line(r.Description, 120),
-		AgeMS: max(0, now.Sub(r.CreateTime)).Milliseconds(), Worker: excerpt.Line(r.Worker, 63)}
+		AgeMS: max(0, now.Sub(r.CreateTime)).Milliseconds(), Worker: excerpt.Line(r.Worker, 63),
+		WaitsFor: excerpt.Line(r.WaitsFor, 300)}
 	if e.Description == "" {
 		e.Description = excerpt.Line(r.Command, 120)
 	}
@@ -125,6 +127,9 @@ func (l Listed) text(in listInput) string {
 		}
 		if e.Worker != "" {
 			b.WriteString(", at worker " + e.Worker)
+		}
+		if e.WaitsFor != "" {
+			b.WriteString(", waits for " + e.WaitsFor)
 		}
 		b.WriteString(")\n")
 	}

@@ -56,7 +56,7 @@ func TestListTasks(t *testing.T) {
 	}
 	out, _ := tool.Call(t.Context(), agent.Call{Input: json.RawMessage(`{"status":"completed"}`)})
 	if want := (Listed{Total: 1, Tasks: []ListedTask{{"a00000003", task.LocalAgent, task.Completed, "Done", 3_600_000,
-		7, ""}}}); !reflect.DeepEqual(out.Structured, want) {
+		7, "", ""}}}); !reflect.DeepEqual(out.Structured, want) {
 		t.Errorf("%+v", out.Structured)
 	}
 	if len(all.tasks) != 4 || all.tasks[2].ID != "b00000004" {

@@ -160,7 +160,10 @@ func alive(rec task.Record) string {
 		recent[i] = excerpt.Line(a.ToolName, 80)
 	}
 	state := "Running"
-	if rec.Idle {
+	switch {
+	case rec.WaitsFor != "":
+		state = "Running, idle: it waits for " + excerpt.Line(rec.WaitsFor, 300)
+	case rec.Idle:
 		state = "Running, idle: it has answered and waits for a message"
 	}
 	return fmt.Sprintf("Status: %s\nTokens: %d\nTools: %d\nRecent: [%s]",

@@ -98,7 +98,7 @@ type ReadResult struct {
 // show keeps the newest responses that fit; the newest one is cut if need be.
 func (got Responses) show(limit int) agent.Output {
 	res := ReadResult{
-		AgentID: got.Task.ID, Status: got.Task.Status, Idle: got.Task.Idle, Turns: []Response{}, TimedOut: got.TimedOut,
+		AgentID: got.Task.ID, Status: got.Task.Status, Idle: got.Task.Resting(), Turns: []Response{}, TimedOut: got.TimedOut,
 	}
 	left, first := limit, len(got.List)
 	for i := len(got.List) - 1; i >= 0; i-- {

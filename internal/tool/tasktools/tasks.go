@@ -58,6 +58,7 @@ type AgentOutcome struct {
 	Text         string // the report, of an agent that has ended
 	Note         string // for the model, such as a place in a queue
 	Backgrounded bool   // it goes on
+	Told         string // how the promise to tell of its end goes on
 }
 
 // ErrUnknown is returned for a ref that names no task.

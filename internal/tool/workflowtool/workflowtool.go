@@ -49,6 +49,7 @@ type Request struct {
 type Outcome struct {
 	Task         task.Record
 	Backgrounded bool   // it goes on
+	Told         string // how the promise to tell of its end goes on
 	Text         string // the result of one that has ended
 }
 
@@ -112,13 +113,13 @@ func (c Config) run(ctx context.Context, call agent.Call, in input) (agent.Outpu
 	case err != nil:
 		return agent.Output{}, fmt.Errorf("start workflow: %w", err)
 	case out.Backgrounded:
-		return launched(out.Task), nil
+		return launched(out.Task, out.Told), nil
 	}
 	return ended(out, c.OutputLimit), nil
 }
 
-func launched(r task.Record) agent.Output {
-	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends.", r.ID, r.OutputFile)
+func launched(r task.Record, told string) agent.Output {
+	text := fmt.Sprintf("Workflow started.\nTask ID: %s\nOutput file: %s\nYou will be told when it ends%s.", r.ID, r.OutputFile, told)
 	return agent.Output{Text: text, Structured: Launched{Status: "async_launched", TaskID: r.ID, RunID: r.Run,
 		ScriptPath: r.Command, OutputFile: r.OutputFile}}
 }

@@ -147,6 +147,8 @@ func stateOf(r task.Record, now time.Time) (word, mark string) {
 		return "paused  ", "‖"
 	case parked:
 		return "parked  ", "◌"
+	case r.WaitsFor != "":
+		return "waits   ", "○"
 	case r.Idle && r.Status == task.Running:
 		return "idle    ", "○"
 	}
