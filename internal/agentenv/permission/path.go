@@ -134,7 +134,7 @@ func (g *Gate) pathMatch(r rule, path, cwd string) bool {
 func matchForms(r rule, forms []string) bool {
 	for _, glob := range r.lower {
 		for _, form := range forms {
-			if !strings.HasPrefix(form, glob.fixed) {
+			if !strings.HasPrefix(form, glob.fixed) || r.spares(form) {
 				continue
 			}
 			if ok, err := doublestar.Match(glob.text, form); ok || err != nil {
