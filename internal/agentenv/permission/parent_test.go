@@ -28,7 +28,7 @@ func TestParentBans(t *testing.T) {
 		{"Read(../**)", bash("grep -r x src"), Allow},
 		{"Read(../**)", call("Glob", "pattern", "**/*.go"), Allow},
 		{"Read(../**)", call("Read", "file_path", "../sibling/f"), Deny},
-		{"Read(../**)", call("Read", "file_path", sibling + "/f"), Deny},
+		{"Read(../**)", call("Read", "file_path", sibling+"/f"), Deny},
 		{"Read(../**)", bash("cat ../sibling/f"), Deny},
 		{"Read(../**)", bash("cat \"$f\""), Ask},
 		{"Read(..)", call("Read", "file_path", "a.txt"), Allow},

@@ -320,16 +320,16 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 }
 
 func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
-	r := k.Me.Rules
-	r.Cwd, r.Tools, r.Bash = k.Me.Cwd, tools, bashCwd(tools)
+	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
+	if ws := k.Me.workspace; ws != nil {
+		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
+	}
+	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
+	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
 	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
-	r.Sandboxed = func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
-	if ws := k.Me.workspace; ws != nil {
-		r.Sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
-	}
 	return r
 }
 
