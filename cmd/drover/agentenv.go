@@ -33,9 +33,22 @@ func (b *backend) Gate(r permission.Rules, own bool) (*permission.Gate, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	r = environment.MainRules(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
-		r.Cwd)
+	sandboxed := sync.OnceValue(func() bool {
+		box := sandboxes.New(b.sandbox(set))
+		defer box.Close()
+		return box.Auto("")
+	})
+	r = environment.Bind(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
+		r.Cwd, environment.UsualTools(r.Cwd), sandboxed)
+	r.Headless = true
 	return environment.NewGate(r, set.Permissions.Foreign)
+}
+
+// sandbox is that of a session in the folder, which hides what Drover stores.
+func (b *backend) sandbox(set settings.Settings) sandboxes.Config {
+	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
+	c.Hidden = append(c.Hidden, b.root.Dir())
+	return c
 }
 
 // AgentServer is the server of agents that the settings name.
@@ -94,8 +107,8 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 // boundServers starts the servers of the folder in a sandbox, as a session does, though nobody is asked
 // about hosts. The caller calls what it returns when they have ended.
 func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
-	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
-	c.Hidden, c.Report = append(c.Hidden, b.root.Dir()), b.note
+	c := b.sandbox(set)
+	c.Report = b.note
 	box := sandboxes.New(c)
 	pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
 		start, err := box.Command(sandboxes.Wish{Folders: []string{b.cwd}, Line: name, Name: mcpclient.Outside + name})

@@ -54,9 +54,7 @@ func (b *backend) Seatbelt() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
-	c.Hidden = append(c.Hidden, b.root.Dir()) // as each session does
-	s := sandboxes.New(c)
+	s := sandboxes.New(b.sandbox(set))
 	defer s.Close()
 	return s.Seatbelt([]string{b.cwd}), nil
 }

@@ -3,7 +3,9 @@ package assemble
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
@@ -64,6 +66,12 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		StartWait: c.Settings.MCP.Wait(),
 		Tasks:     c.Settings.MCP.Tasks,
 		Pins:      mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir())),
+	}
+	if m.FirstWait = m.StartWait; c.Brief {
+		m.FirstWait = c.Settings.MCP.First()
+		if ms, err := strconv.Atoi(home.Lookup(c.Env)("MCP_TIMEOUT")); err == nil && ms > 0 {
+			m.FirstWait = time.Duration(ms) * time.Millisecond
+		}
 	}
 	var waiting []string
 	for _, e := range entries {

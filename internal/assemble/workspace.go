@@ -20,7 +20,6 @@ func WorkspaceTools(ws wire.Workspace, dir, top string) []agent.Tool {
 	c := files.Config{
 		Root:    dir,
 		Dirs:    []string{top},
-		MayRead: gate.MayRead,
 		MayOpen: gate.MayOpen,
 	}
 	return append(files.New(c), search.New(search.Config{Root: dir, Dirs: []string{top}, MayRead: gate.MayRead})...)

@@ -39,7 +39,7 @@ func (m *Main) background(ctx context.Context) (task.Record, error) {
 		return task.Record{}, err
 	}
 	s, k := m.s, m.environment()
-	next, err := s.agents.Renew(k)
+	next, err := s.agents.Renew(ctx, k)
 	if err != nil {
 		return task.Record{}, err
 	}

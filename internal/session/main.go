@@ -84,7 +84,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.agents.OpenMain(def, cfg.Tools, cfg.Model, cfg.MaxTurns)
+	k, err := s.agents.OpenMain(ctx, def, cfg.Tools, cfg.Model, cfg.MaxTurns)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // What is said of a call without a session is what a session decides.
-func TestMainRules(t *testing.T) {
+func TestUsualTools(t *testing.T) {
 	for _, mode := range []permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass} {
 		rules := permission.Rules{Mode: mode, Allow: []string{"Bash(make:*)", "Agent", "TaskOutput"}, Ask: []string{"Bash(git push:*)"},
 			Deny: []string{"Bash(rm:*)", "Read(./.env)", "FileEdit(./lock)"}, ReadOnlyAuto: true, Filtered: true, Path: "/usr/bin:/bin"}
@@ -22,7 +22,7 @@ func TestMainRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gate, notes, err := environment.NewGate(environment.MainRules(rules, r.folder), nil)
+		gate, notes, err := environment.NewGate(environment.Bind(rules, r.folder, environment.UsualTools(r.folder), func() bool { return false }), nil)
 		if err != nil || len(notes) > 0 {
 			t.Fatal(err, notes)
 		}

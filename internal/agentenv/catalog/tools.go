@@ -187,6 +187,20 @@ func choose(words []string, d Dialect) choice {
 	return c
 }
 
+// Chosen are the tools that a list of names stands for, and the words that are none. A tool of
+// other programs that Drover has not is left out.
+func Chosen(words []string) (tools, unknown []string) {
+	c := choose(words, Claude)
+	for _, w := range c.unknown {
+		if KnownTool(w) {
+			c.put(w)
+		} else {
+			unknown = append(unknown, w)
+		}
+	}
+	return c.tools, append(unknown, c.bound...)
+}
+
 func (c *choice) add(word string, d Dialect) {
 	name, rule, bracket := strings.Cut(word, "(")
 	name = strings.TrimSpace(name)

@@ -204,15 +204,18 @@ func (j *judge) risk(r rule, ws, open []word, s scope) (why string, firm bool) {
 	if !r.prefix {
 		return "", false
 	}
+	f := j.facts(ws, s)
+	// A rule for a program of which nothing is known covers it with any words.
+	free := !f.listed && name != "git" && !j.opaque(ws)
 	for _, w := range open {
-		if !w.known && !j.tolerant(name, ws) {
+		if !w.known && (w.secret || !free) && !j.tolerant(name, ws) {
 			return "a word is known only when the command runs", true
 		}
 	}
 	if why := j.spoken(open, s); why != "" {
 		return why, true
 	}
-	return j.covered(r, ws, open, s)
+	return j.covered(r, f, ws, open)
 }
 
 // spoken says that a word may become a file of which a rule speaks. Words that
@@ -258,9 +261,8 @@ func (j *judge) tolerant(name string, ws []word) bool {
 }
 
 // covered judges the options of a program that a rule names.
-func (j *judge) covered(r rule, ws, open []word, s scope) (why string, firm bool) {
+func (j *judge) covered(r rule, f facts, ws, open []word) (why string, firm bool) {
 	name := ws[0].text
-	f := j.facts(ws, s)
 	switch {
 	case name == "tar" && tarOrdinary(ws[1:]):
 		return "", false

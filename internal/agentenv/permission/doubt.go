@@ -342,6 +342,9 @@ func (g *Gate) couldBe(rules []rule, p use, dirs []string) (string, bool) {
 				continue
 			}
 			for _, path := range paths {
+				if r.spares(path) && !open(p.text) {
+					continue
+				}
 				if p.reaches(b.text, path) && (b.folder == "" || !marked(path) && !p.deep || isFolder(b.folder)) {
 					return r.text, true
 				}

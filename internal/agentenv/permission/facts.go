@@ -336,7 +336,7 @@ func (g *Gate) bansReading() bool { return g.bans }
 func (g *Gate) mayHold(dir string) bool {
 	for _, list := range [][]rule{g.deny, g.ask} {
 		for _, r := range list {
-			if kindOf(r.tool) == editTool {
+			if kindOf(r.tool) == editTool || r.spares(strings.ToLower(dir)) {
 				continue
 			}
 			for _, glob := range r.globs {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/task"
 )
@@ -272,6 +273,7 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 	case !reply.Allow:
 		return refuse(reply.Reason)
 	case len(reply.Input) == 0:
+		g.admit(c)
 		return agent.Decision{Allow: true, Reason: reply.Reason}, nil
 	}
 	note := changedNote(c, reply.Input)
@@ -279,6 +281,7 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 	if v := g.Decide(c); v.Decision == Deny {
 		return agent.Decision{Reason: "the changed call is not allowed: " + v.Reason}, nil
 	}
+	g.admit(c)
 	return agent.Decision{Allow: true, Reason: reply.Reason, Input: reply.Input, Context: note}, nil
 }
 
@@ -306,6 +309,7 @@ func (g *Gate) Grant(c agent.Call) Verdict {
 	g = g.with()
 	v, r := g.decide(c)
 	if v.Decision == Ask && !v.UserOnly {
+		g.admit(c)
 		return Verdict{Decision: Allow, Reason: "allowed by a hook"}
 	}
 	return g.settle(g.explain(r, v))
@@ -371,12 +375,17 @@ func (g *Gate) request(c agent.Call) request {
 		if r.path = text("path"); r.path == "" {
 			r.path = g.rules.Cwd
 		}
-		// A pattern can lead out of the directory it begins in.
-		if p := text(
-			"pattern",
-		); r.tool == "Glob" &&
-			(strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
-			r.bad = "the pattern leads out of its directory"
+		// The part of a pattern without wildcards is a folder, as the tool reads it.
+		if r.tool == "Glob" {
+			base, rest := doublestar.SplitPattern(text("pattern"))
+			switch {
+			case strings.HasPrefix(base, "~"), strings.Contains(rest, ".."):
+				r.bad = "the pattern leads out of its directory"
+			case filepath.IsAbs(base):
+				r.path = base
+			case base != ".":
+				r.path = filepath.Join(r.path, base)
+			}
 		}
 	case webTool:
 		r.text = text("url")

@@ -321,6 +321,11 @@ func (j *judge) expansion(p syntax.WordPart, s scope) part {
 			return part{text: text, known: true}
 		}
 		j.all(p.Stmts, s)
+		if len(p.Stmts) == 1 && len(p.Stmts[0].Redirs) == 0 {
+			if call, ok := p.Stmts[0].Cmd.(*syntax.CallExpr); ok && len(call.Args) == 1 && call.Args[0].Lit() == "nproc" {
+				return part{text: "1", known: true} // a number, whichever
+			}
+		}
 	case *syntax.ProcSubst:
 		if p.Op != syntax.CmdIn {
 			j.doubt("it writes into another command")
@@ -339,25 +344,33 @@ func (j *judge) expansion(p syntax.WordPart, s scope) part {
 	return part{}
 }
 
-// quotedText is the text of $(cat <<'END' …), by which a long message is given.
+// quotedText is the text of $(cat <<END …) in which nothing is expanded, by which a long message is given.
 func quotedText(p *syntax.CmdSubst) (string, bool) {
 	if len(p.Stmts) != 1 || len(p.Stmts[0].Redirs) != 1 || p.Stmts[0].Negated || p.Stmts[0].Background {
 		return "", false
 	}
 	call, ok := p.Stmts[0].Cmd.(*syntax.CallExpr)
 	r := p.Stmts[0].Redirs[0]
-	if !ok || len(call.Args) != 1 || len(call.Assigns) > 0 || call.Args[0].Lit() != "cat" || r.Op != syntax.Hdoc ||
-		r.N != nil ||
-		r.Hdoc == nil ||
-		!quotedDelimiter(r.Word) ||
-		len(r.Hdoc.Parts) != 1 {
+	if !ok || len(call.Args) != 1 || len(call.Assigns) > 0 || call.Args[0].Lit() != "cat" || r.N != nil ||
+		r.Op != syntax.Hdoc && r.Op != syntax.DashHdoc || r.Hdoc == nil {
 		return "", false
 	}
-	lit, ok := r.Hdoc.Parts[0].(*syntax.Lit)
-	if !ok {
-		return "", false
+	var text strings.Builder
+	for _, p := range r.Hdoc.Parts {
+		lit, ok := p.(*syntax.Lit)
+		if !ok || strings.Contains(lit.Value, `\`) && !quotedDelimiter(r.Word) {
+			return "", false
+		}
+		text.WriteString(lit.Value)
 	}
-	return strings.TrimRight(lit.Value, "\n"), true
+	body := text.String()
+	if r.Op == syntax.DashHdoc {
+		body = strings.TrimLeft(body, "\t")
+		for strings.Contains(body, "\n\t") {
+			body = strings.ReplaceAll(body, "\n\t", "\n")
+		}
+	}
+	return strings.TrimRight(body, "\n"), true
 }
 
 // parameter accepts the plain forms of an expansion. Its value is not known.

@@ -11,6 +11,7 @@ import (
 const (
 	maxPrograms = 1 << 10
 	maxScans    = 1 << 8
+	maxAnswers  = 1 << 10
 )
 
 // Memory keeps what is slow to find out about programs and repositories, so
@@ -20,6 +21,7 @@ type Memory struct {
 	mu       sync.Mutex
 	programs map[string]identity   // by the name and the places it is looked for; guarded by mu
 	scans    map[string]repository // by folder; guarded by mu
+	answers  map[answer]bool       // guarded by mu
 
 	// The texts of this package, each read when something in it is first asked for.
 	known    func() *table
@@ -29,7 +31,7 @@ type Memory struct {
 
 // NewMemory returns an empty one.
 func NewMemory() *Memory {
-	return &Memory{programs: map[string]identity{}, scans: map[string]repository{},
+	return &Memory{programs: map[string]identity{}, scans: map[string]repository{}, answers: map[answer]bool{},
 		known: sync.OnceValue(func() *table {
 			t := indexed(programsText, false)
 			t.entries[":"] = t.entries["true"]
@@ -38,6 +40,27 @@ func NewMemory() *Memory {
 		git:      sync.OnceValue(func() *table { return indexed(gitText, true) }),
 		harmless: sync.OnceValue(func() map[string]bool { return gitKeys(gitKeysText) }),
 	}
+}
+
+// answer is a place that an answer has opened for one use of it.
+type answer struct {
+	real string
+	edit bool
+}
+
+func (m *Memory) admit(real string, edit bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.answers) >= maxAnswers {
+		clear(m.answers)
+	}
+	m.answers[answer{real, edit}] = true
+}
+
+func (m *Memory) admitted(real string, edit bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.answers[answer{real, edit}]
 }
 
 // mark tells whether a file is the same as before. The zero mark is a file that

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/drover-dev/drover/agent"
 )
 
 const magicPath = "it stands for another place"
@@ -133,7 +134,7 @@ func (g *Gate) pathMatch(r rule, path, cwd string) bool {
 func matchForms(r rule, forms []string) bool {
 	for _, glob := range r.lower {
 		for _, form := range forms {
-			if !strings.HasPrefix(form, glob.fixed) {
+			if !strings.HasPrefix(form, glob.fixed) || r.spares(form) {
 				continue
 			}
 			if ok, err := doublestar.Match(glob.text, form); ok || err != nil {
@@ -196,6 +197,30 @@ func (g *Gate) MayOpen(f *os.File, edit bool) bool {
 	return true
 }
 
+// MayUse reports whether a tool may use a place outside of the roots, given by its path without
+// links: the rules or the mode allow it, or an answer has allowed a call that was to use it in the
+// same way. Tools ask it when they know where a path leads, so that a link that has come between
+// decision and use opens nothing.
+func (g *Gate) MayUse(tool, real string) bool {
+	edit := kindOf(tool) == editTool
+	return g.memory.admitted(real, edit) || g.with().rule(request{tool: tool, path: real}).Decision == Allow
+}
+
+// admit remembers where a call leads that an answer has allowed, if it is outside of the roots.
+func (g *Gate) admit(c agent.Call) {
+	if c.Name == watching {
+		c, _ = watched(c)
+	}
+	r := g.request(c)
+	kind := kindOf(r.tool)
+	if kind != readTool && kind != listTool && kind != editTool {
+		return
+	}
+	if real, err := resolve(g.expand(r.path, g.rules.Cwd)); err == nil && !g.inside(real) {
+		g.memory.admit(real, kind == editTool)
+	}
+}
+
 // sameFile reports whether a rule names the file itself, by whatever name.
 func sameFile(r rule, info os.FileInfo) bool {
 	for _, path := range r.named {
@@ -242,7 +267,7 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 				real,
 			); ok && err == nil &&
 				!(itself && strings.HasSuffix(glob,
-					"/**")) {
+					"/**") && kindOf(tool) != listTool) { // to list a folder is to list what is in it
 				return g.special(real, edit, Verdict{Decision: Allow, Reason: "allowed by the rule " + r.text, Rule: r.text})
 			}
 		}
@@ -254,7 +279,7 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 	case !inside && !edit && systemFile(real):
 		return Verdict{Decision: Allow, Reason: "a file of the system that everybody may read"}
 	case !inside:
-		v := ask("the path is outside the working directories")
+		v := ask("the path is outside the working directories, to which --add-dir adds a folder")
 		v.outside = true
 		return v
 	case guarded:

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -25,6 +27,7 @@ type rule struct {
 	lower []pattern // the same, in small letters, for bans
 	bans  []ban     // of paths, as spellings
 	named []string  // of paths without wildcards: where they lead
+	spare []string  // in small letters: folders of which a ban such as ../** does not speak
 	exact string    // a domain or an agent type
 }
 
@@ -132,6 +135,9 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 		}
 		globs, err := g.absolute(base, arg)
 		r.globs, r.lower, r.bans = globs, lower(globs), banned(globs, base)
+		if !allow && othersOnly(arg) {
+			r.spare = folderForms(base, g.rules.Cwd)
+		}
 		if !wild(*r) {
 			for _, glob := range globs {
 				r.named = append(r.named, strings.ReplaceAll(glob, `\`, ""))
@@ -155,6 +161,41 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 	return nil
 }
 
+// othersOnly reports whether a pattern speaks of a parent of the project by no more than a
+// wildcard, as in ../** or ..: such a ban is about the other children of that parent.
+func othersOnly(pattern string) bool {
+	rest := path.Clean(pattern)
+	for up := ".."; ; {
+		if rest == up {
+			return true
+		}
+		below, ok := strings.CutPrefix(rest, up+"/")
+		if !ok {
+			return rest != path.Clean(pattern) && strings.Trim(rest, "*/") == ""
+		}
+		rest = below
+	}
+}
+
+// folderForms are folders as they are written and as they resolve, in small letters.
+func folderForms(dirs ...string) (out []string) {
+	for _, dir := range dirs {
+		out = append(out, strings.ToLower(filepath.Clean(dir)))
+		if real, err := resolve(dir); err == nil {
+			out = append(out, strings.ToLower(real))
+		}
+	}
+	return out
+}
+
+// spares reports whether a ban does not speak of a path in small letters, since it is in the project.
+func (r rule) spares(path string) bool {
+	return slices.ContainsFunc(r.spare, func(dir string) bool {
+		rest, in := strings.CutPrefix(path, dir)
+		return in && (rest == "" || rest[0] == '/')
+	})
+}
+
 // absolute makes patterns for absolute paths of the pattern of a rule, which is
 // about base. A name without a slash holds at any depth.
 func (g *Gate) absolute(base, pattern string) ([]string, error) {
@@ -166,7 +207,7 @@ func (g *Gate) absolute(base, pattern string) ([]string, error) {
 			return nil, errors.New("it begins with ~, and no home directory is known")
 		}
 		base, pattern = g.rules.Home, strings.TrimPrefix(pattern[1:], "/")
-	case !strings.Contains(pattern, "/"):
+	case !strings.Contains(pattern, "/") && pattern != "..":
 		pattern = "**/" + pattern
 	}
 	out := []string{quoteGlob(filepath.Clean(base))}

@@ -1,6 +1,9 @@
 package permission
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // script says why the script of a program could do more than read and print. Only the
 // shortest scripts are looked at, by their letters: a longer one is a question.
@@ -27,27 +30,26 @@ func script(name string, d parsed) string {
 	return ""
 }
 
-// sedPrints accepts commands that print, delete or quit at lines by number, and one
-// substitution.
+// sedPrints accepts commands that print, delete, replace or quit, at lines by number or by what
+// is in them.
 func sedPrints(s string) bool {
-	const flags = "gIip0123456789"
-	if parts := strings.Split(s, "/"); len(parts) == 4 && parts[0] == "s" && !strings.ContainsAny(s, "\n") &&
-		!strings.Contains(s, `\/`) {
-		return strings.Trim(parts[3], flags) == ""
-	}
-	for one := range strings.SplitSeq(s, ";") {
-		if strings.Trim(one, "0123456789,$ ") == "" || strings.Trim(one[:len(one)-1], "0123456789,$ ") != "" ||
-			!strings.ContainsRune("pdq=", rune(one[len(one)-1])) {
-			return false
-		}
-	}
-	return true
+	const (
+		text    = `([^/\\\n]|\\[^/\n])*`
+		address = `([0-9]+|\$|/` + text + `/I?)`
+		command = ` *(` + address + `(,` + address + `)?)?[ !]*([pdq=]|s/` + text + `/` + text + `/[gIip0-9]*) *`
+	)
+	return regexp.MustCompile(`^` + command + `(;` + command + `)*$`).MatchString(s)
 }
 
-// awkPrints accepts programs of fields, numbers and sums, without texts, patterns,
-// functions and redirections.
+// awkPrints accepts programs of fields, numbers and sums, without texts, functions and redirections;
+// without actions, which print, they may compare and match.
 func awkPrints(s string) bool {
-	const signs = " \t{}()$,;+-*=!&"
+	signs := " \t{}()$,;+-*=!&"
+	if !strings.Contains(s, "{") {
+		// No print redirects anything here. What follows a value is no pattern but a division.
+		signs += "<>|~"
+		s = regexp.MustCompile(`(^|[(,!&|~;])[ \t]*/([^/\\\n]|\\.)*/`).ReplaceAllString(s, "$1")
+	}
 	letter := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
 	for _, name := range strings.FieldsFunc(s, func(c rune) bool { return !letter(c) }) {
 		switch name {

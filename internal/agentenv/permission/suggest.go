@@ -201,6 +201,9 @@ func (g *Gate) pathRule(tool, real string) string {
 			return kind + "(./" + rest + ")"
 		}
 	}
+	if kindOf(tool) == listTool {
+		real = strings.TrimSuffix(real, "/") + "/**"
+	}
 	return kind + "(" + real + ")"
 }
 

@@ -246,6 +246,7 @@ func ParseAge(text string) (time.Duration, error) {
 // MCP is how MCP servers are used. Which there are stands in files of their own.
 type MCP struct {
 	StartWait   string `json:"startWait,omitempty" jsonschema:"how long the start of an agent waits for its MCP servers; tools of those that come later are for later agents" set:"default=2s,duration=0s,see=mcp.md"`
+	FirstWait   string `json:"firstWait,omitempty" jsonschema:"how long the first turn of drover -p waits for MCP servers; MCP_TIMEOUT sets it in milliseconds" set:"default=30s,duration=0s,see=mcp.md"`
 	IdleTimeout string `json:"idleTimeout,omitempty" jsonschema:"how long a server goes on that nobody uses" set:"default=5m,duration=0s"`
 	CallTimeout string `json:"callTimeout,omitempty" jsonschema:"how long a call of a tool of a server may take" set:"default=10m,duration=1ms"`
 	FrameBytes  int    `json:"frameBytes,omitempty" jsonschema:"size of one message of a server, in bytes" set:"default=8388608,clamp=65536..1000000000"`
@@ -254,6 +255,9 @@ type MCP struct {
 
 // Wait is StartWait as a duration.
 func (m MCP) Wait() time.Duration { return duration(m, "StartWait") }
+
+// First is FirstWait as a duration.
+func (m MCP) First() time.Duration { return duration(m, "FirstWait") }
 
 // Idle is IdleTimeout as a duration.
 func (m MCP) Idle() time.Duration { return duration(m, "IdleTimeout") }

@@ -71,7 +71,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 			"that matched. INPUT is the tool's input as a JSON object; for Bash it may be the\n" +
 			"command line, for file tools the path. Nothing is run and nobody is asked.\n\n" +
 			"--allow, --ask, --deny, --mode and --read-only replace the rules of your settings. Without\n" +
-			"these flags the settings decide.\n\n" +
+			"these flags the settings decide, and what the sandbox bounds.\n\n" +
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +
 			"writes {decision, reason, rule, suggest} for each line, in order. A line that cannot be read is denied.\n\n" +
 			"The exit status is 0 for every answer, and 2 for wrong usage.",

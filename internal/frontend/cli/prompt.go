@@ -138,7 +138,7 @@ func (p *Prompt) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Input, "input-format", "text", "text, or stream-json: prompts and control requests of the Agent SDK")
 	f.StringVar(&p.Effort, "effort", "", "how much the model thinks: low, medium, high, xhigh or max")
 	f.IntVar(&p.ThinkingTokens, "max-thinking-tokens", 0, "most tokens of thinking in a reply; -1: no thinking")
-	f.StringSliceVar(&p.Tools, "tools", nil, "the only tools that the main agent has, such as Bash,Read")
+	f.StringSliceVar(&p.Tools, "tools", nil, "the only tools that the main agent has, such as Bash,Read; default: all")
 	f.StringVar(&p.Decider, "permission-prompt-tool", "", "stdio: with --input-format stream-json the program on stdin decides")
 	p.foreign.add(f, p)
 	f.BoolVar(&p.Partial, "include-partial-messages", false, "stream-json: show replies as they come in")
@@ -269,6 +269,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 			return err
 		}
 	}
+	if err := p.checkTools(); err != nil {
+		return err
+	}
 	if p.MaxTurns < 0 {
 		return usage("--max-turns must not be negative", "give a number above 0")
 	}
@@ -337,6 +340,21 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 		return nil
 	}
 	return a.readPrompt(ctx, p, words)
+}
+
+// checkTools refuses names that no tool has. The preset default of the Agent SDK is no restriction.
+func (p *Prompt) checkTools() error {
+	if p.Tools == nil || slices.Contains(p.Tools, "default") {
+		p.Tools = nil
+		return nil
+	}
+	tools, unknown := catalog.Chosen(p.Tools)
+	if len(unknown) > 0 {
+		return usage(fmt.Sprintf("--tools: there is no tool %.40q", unknown[0]),
+			"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL; default means all")
+	}
+	p.Tools = tools
+	return nil
 }
 
 // readPrompt puts the prompt together from the words and from piped input.

@@ -60,7 +60,7 @@ func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, err
 
 // OpenMain creates the environment of the main agent from a definition, with the given tools
 // and model, if any. The caller closes it, and calls SetMain when the conversation is open.
-func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, maxTurns int) (*Environment, error) {
+func (s *Set) OpenMain(ctx context.Context, def subagent.Definition, tools []string, model string, maxTurns int) (*Environment, error) {
 	me := Caller{ID: s.cfg.Session, Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model, Rules: s.cfg.Rules,
 		Tools: tools, MaxTurns: maxTurns}
 	def.Tools, me.Spawns = environment.Spawnable(def.Tools)
@@ -78,5 +78,5 @@ func (s *Set) OpenMain(def subagent.Definition, tools []string, model string, ma
 	s.Report.Say(me.ID, choice.Notes...)
 	me.Model = choice.Name
 	me.live = newLive(choice.Name, me.Rules.Mode)
-	return s.newEnvironment(me, def, s.cfg.Place.Transcript())
+	return s.newEnvironment(ctx, me, def, s.cfg.Place.Transcript())
 }

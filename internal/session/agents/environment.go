@@ -63,6 +63,7 @@ type Environment struct {
 // newEnvironment creates the environment of an agent. transcript is the path of its
 // conversation. The caller closes it.
 func (s *Set) newEnvironment(
+	ctx context.Context,
 	me Caller,
 	def subagent.Definition,
 	transcript string,
@@ -78,7 +79,7 @@ func (s *Set) newEnvironment(
 	} else { // it has its own
 		access = servers.Access{Tools: []string{}}
 	}
-	k.openServers(access)
+	k.openServers(ctx, access)
 	defer func() {
 		if err != nil {
 			k.servers.Close()
@@ -106,13 +107,15 @@ func (s *Set) newEnvironment(
 }
 
 // openServers connects the agent to its MCP servers.
-func (k *Environment) openServers(access servers.Access) {
+func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 	s, id := k.s, k.Me.ID
 	k.servers = s.Servers.Open(
+		ctx,
 		servers.AgentConfig{
 			Access:     access,
 			Ask:        k.ask,
 			Attended:   s.wait(task.Form) > 0,
+			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
 			Limit:      s.cfg.Limits.OutputChars,
 			Report:     func(text string) { s.Report.Say(id, text) },
 			ReportOnce: s.Report.Once,
@@ -320,16 +323,16 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 }
 
 func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
-	r := k.Me.Rules
-	r.Cwd, r.Tools, r.Bash = k.Me.Cwd, tools, bashCwd(tools)
+	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
+	if ws := k.Me.workspace; ws != nil {
+		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
+	}
+	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
+	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
 	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
-	r.Sandboxed = func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
-	if ws := k.Me.workspace; ws != nil {
-		r.Sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
-	}
 	return r
 }
 

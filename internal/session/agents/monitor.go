@@ -30,6 +30,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 				Monitors: k.Monitors(),
 				Root:     me.Cwd,
 				Dirs:     append(slices.Clone(me.Rules.Dirs), s.cfg.Place.Tasks()),
+				Outside:  func(real string) bool { return k.Gate().MayUse("Read", real) },
 				Cwd:      bashCwd(tools),
 				Told:     func() string { return k.runtime().told(true) },
 				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),

@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"context"
+
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/task"
 )
@@ -8,12 +10,12 @@ import (
 // Renew makes what the main agent goes on with when a turn that is moved to the background
 // takes k along: the same tools, rules and settings, without their state. The caller makes
 // its gate, and closes it.
-func (s *Set) Renew(k *Environment) (*Environment, error) {
+func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
 	me := k.Me
 	me.live = k.Me.live.copy()
 	_, mode, _ := me.live.get()
 	me.Rules.Mode = mode
-	n, err := s.newEnvironment(me, k.def, s.cfg.Place.Transcript())
+	n, err := s.newEnvironment(ctx, me, k.def, s.cfg.Place.Transcript())
 	if err != nil {
 		return nil, err
 	}

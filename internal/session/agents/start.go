@@ -258,7 +258,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			}
 		}()
 	}
-	k, err := c.s.newEnvironment(me, c.def, place.AgentTranscript(rec.ID))
+	k, err := c.s.newEnvironment(ctx, me, c.def, place.AgentTranscript(rec.ID))
 	if err != nil {
 		return nil, err
 	}

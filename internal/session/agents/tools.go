@@ -28,6 +28,7 @@ func (k *Environment) tools() []agent.Tool {
 		written = append(slices.Clip(dirs), s.cfg.Place.Reports())
 	}
 	may := func(path string) bool { return k.Gate().MayRead(path) }
+	outside := func(tool, real string) bool { return k.Gate().MayUse(tool, real) }
 	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(),
 		OutputLimit: s.cfg.Limits.OutputChars, Sandbox: s.Sandboxes.On(me.sandbox)}
 	if me.workspace != nil {
@@ -40,11 +41,11 @@ func (k *Environment) tools() []agent.Tool {
 			Root:     me.Cwd,
 			Dirs:     written,
 			ReadDirs: here,
-			MayRead:  may,
+			Outside:  outside,
 			MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
 		},
 	)
-	onFiles = append(onFiles, search.New(search.Config{Root: me.Cwd, Dirs: dirs, MayRead: may})...)
+	onFiles = append(onFiles, search.New(search.Config{Root: me.Cwd, Dirs: dirs, Outside: outside, MayRead: may})...)
 	all = append(all, k.atWorkspace(onFiles, here)...)
 	all = append(
 		all,

@@ -37,16 +37,16 @@ func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes
 	return gate, notes, nil
 }
 
-// MainRules returns the rules of a main agent in a folder, to decide by them without a session:
-// nobody can answer a question.
-func MainRules(r permission.Rules, folder string) permission.Rules {
-	r.Cwd, r.Tools, r.Headless = folder, usualTools(folder), true
+// Bind returns rules as the gate of an agent has them: for its folder and its tools, and with what
+// the sandbox of its commands bounds, which the gate asks for at the moment of a call.
+func Bind(r permission.Rules, folder string, tools []agent.Tool, sandboxed func() bool) permission.Rules {
+	r.Cwd, r.Tools, r.Sandboxed = folder, tools, sandboxed
 	return r
 }
 
-// usualTools are the tools of a main agent with their names, their aliases and whether they
+// UsualTools are the tools of a main agent with their names, their aliases and whether they
 // only read. They cannot be called.
-func usualTools(folder string) []agent.Tool {
+func UsualTools(folder string) []agent.Tool {
 	all := []agent.Tool{shelltool.New(shelltool.Config{Root: folder})}
 	all = append(all, files.New(files.Config{Root: folder})...)
 	all = append(all, search.New(search.Config{Root: folder})...)

@@ -41,6 +41,7 @@ type Config struct {
 	Servers   []Server        // of all agents whose definition names none
 	Pins      *mcpconfig.Pins // nil: changes of tools are not detected
 	StartWait time.Duration   // maximum wait for servers at the start of an agent
+	FirstWait time.Duration   // the same for the first agent of the session
 	Tasks     string          // which tools run as tasks; empty: [TasksRequired]
 }
 
@@ -137,6 +138,7 @@ type AgentConfig struct {
 	Access     Access
 	Ask        func(ctx context.Context, q task.Question) (task.Reply, error)
 	Attended   bool              // questions can be answered
+	First      bool              // it is the first agent of the session
 	Report     func(text string) // messages for the user
 	ReportOnce func(text string) // a message that is sent once for all agents
 	Limit      int               // of a result, in characters
@@ -171,8 +173,8 @@ func (a *Agent) Tools() []agent.Tool { return a.tools }
 
 // Open starts to use the servers of an agent, and creates the tools of those that connect
 // within a short time. A server that connects later is reported, and its tools are for later
-// agents. The caller closes it.
-func (s *Servers) Open(cfg AgentConfig) *Agent {
+// agents; one that fails is not waited for. The caller closes it.
+func (s *Servers) Open(ctx context.Context, cfg AgentConfig) *Agent {
 	a := &Agent{s: s, cfg: cfg}
 	if s.cfg.Pool == nil {
 		return a
@@ -189,8 +191,18 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 		}
 		a.served = append(a.served, &use{Server: one, lease: lease})
 	}
-	wait, done := context.WithTimeout(s.life, s.cfg.StartWait)
+	limit := s.cfg.StartWait
+	if cfg.First {
+		limit = s.cfg.FirstWait
+	}
+	wait, done := context.WithTimeout(ctx, limit)
 	defer done()
+	defer context.AfterFunc(s.life, done)()
+	defer time.AfterFunc(sayWait, func() {
+		if names := a.awaited(); len(names) > 0 {
+			cfg.Report(fmt.Sprintf("waiting for MCP servers: %s (for %v at most)", strings.Join(names, ", "), limit))
+		}
+	}).Stop()
 	names := map[string]bool{}
 	for _, one := range a.served {
 		conn, err := one.lease.Conn(wait)
@@ -205,9 +217,26 @@ func (s *Servers) Open(cfg AgentConfig) *Agent {
 			}
 		}
 	}
+	if names := a.awaited(); len(names) > 0 && cfg.First && ctx.Err() == nil {
+		cfg.Report(fmt.Sprintf("MCP servers that have not answered within %v: %s; this conversation lacks their tools "+
+			"(MCP_TIMEOUT=60000 or the setting mcp.firstWait waits longer)", limit, strings.Join(names, ", ")))
+	}
 	a.tools = append(a.tools, a.resourceTools()...)
 	a.noticeTools()
 	return a
+}
+
+// sayWait is after how long the user reads which servers are waited for.
+const sayWait = time.Second
+
+// awaited are the servers of which it is not known yet whether they can be used.
+func (a *Agent) awaited() (names []string) {
+	for _, one := range a.served {
+		if conn, err := one.lease.Peek(); conn == nil && err == nil {
+			names = append(names, one.Name)
+		}
+	}
+	return names
 }
 
 // uses notes that an agent begins to use a server.

@@ -87,7 +87,7 @@ func TestBounded(t *testing.T) {
 	asked := ""
 	open := func(agent, source string) *Agent {
 		def.Source = source
-		return s.Open(AgentConfig{Access: Access{Own: s.Own(def, Access{}, nil, report)}, Report: report, ReportOnce: report,
+		return s.Open(t.Context(), AgentConfig{Access: Access{Own: s.Own(def, Access{}, nil, report)}, Report: report, ReportOnce: report,
 			Reach: func(_ context.Context, host string, port int, server string) error {
 				asked = fmt.Sprint(agent, " ", server, " ", host, ":", port)
 				return nil

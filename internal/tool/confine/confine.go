@@ -1,9 +1,9 @@
 // Package confine says which files a tool may access.
 //
-// An [Area] is a list of folders. A [Place] lies in one of them when it is found, and
-// a file that is opened through its root lies there when it is opened, also if a
-// folder is replaced by a link in between. A file is returned only after May has
-// approved the open file. The package knows no rules.
+// An [Area] is a list of folders, and the places outside of them that Outside approves. A
+// [Place] lies there when it is found, and a file that is opened through its root lies
+// there when it is opened, also if a folder is replaced by a link in between. A file is
+// returned only after May has approved the open file. The package knows no rules.
 package confine
 
 import (
@@ -14,13 +14,18 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
 // Area is the folders that a tool may use. Root is where relative paths begin.
 type Area struct {
-	Root     string   // absolute
-	Dirs     []string // absolute; further folders
-	Anywhere bool     // the whole file system
+	Root string   // absolute
+	Dirs []string // absolute; further folders
+
+	// Outside reports whether a place outside of the folders may be used all the same. It gets
+	// the absolute path without symbolic links; nil: no such place may be.
+	Outside func(real string) bool
 
 	// May is asked about every file that [Place.OpenFile] opens, when it cannot
 	// be exchanged any more; nil: all may be used. The flag says whether it is
@@ -33,6 +38,8 @@ type Place struct {
 	Dir string // the folder of the area, absolute, without symbolic links
 	Rel string // below Dir; "." for Dir itself
 
+	Outside bool // outside of the folders, and approved
+
 	may func(*os.File, bool) bool
 }
 
@@ -40,7 +47,35 @@ type Place struct {
 func (p Place) Path() string { return filepath.Join(p.Dir, p.Rel) }
 
 // Open opens the folder of the area; Rel is a name in it. The caller closes it.
-func (p Place) Open() (*os.Root, error) { return os.OpenRoot(p.Dir) }
+func (p Place) Open() (*os.Root, error) {
+	root, err := os.OpenRoot(p.Dir)
+	if err == nil && p.Outside {
+		if err = unlinked(root, p.Dir); err != nil {
+			_ = root.Close()
+		}
+	}
+	return root, err
+}
+
+// unlinked refuses a folder that a symbolic link leads to: what was approved is the path.
+func unlinked(root *os.Root, dir string) error {
+	if dir == "/" {
+		return nil
+	}
+	f, err := saferoot.Dir("/").Open(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	is, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if opened, err := root.Stat("."); err != nil || !os.SameFile(is, opened) {
+		return fmt.Errorf("%s has just been replaced", dir)
+	}
+	return nil
+}
 
 // OpenFile opens the file of the place, following no link out of Dir, and refuses
 // one that must not be used with [ErrRefused]. It never waits for the other end
@@ -90,7 +125,8 @@ func (a Area) Find(path string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	for _, dir := range a.folders() {
+	folders := append([]string{a.Root}, a.Dirs...)
+	for _, dir := range folders {
 		dir, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			continue // a folder that is gone holds nothing
@@ -99,14 +135,18 @@ func (a Area) Find(path string) (Place, error) {
 			return Place{Dir: dir, Rel: rel, may: a.May}, nil
 		}
 	}
-	return Place{}, fmt.Errorf("%s is %w: %s", path, ErrOutside, strings.Join(a.folders(), ", "))
-}
-
-func (a Area) folders() []string {
-	if a.Anywhere {
-		return []string{"/"}
+	if a.Outside == nil || !a.Outside(real) {
+		return Place{}, fmt.Errorf("%s is %w: %s", path, ErrOutside, strings.Join(folders, ", "))
 	}
-	return append([]string{a.Root}, a.Dirs...)
+	dir := real
+	for info, err := os.Stat(dir); err != nil || !info.IsDir(); info, err = os.Stat(dir) {
+		if dir == "/" {
+			return Place{}, err
+		}
+		dir = filepath.Dir(dir)
+	}
+	rel, err := filepath.Rel(dir, real)
+	return Place{Dir: dir, Rel: rel, may: a.May, Outside: true}, err
 }
 
 // resolve follows the links of the part of path that exists.

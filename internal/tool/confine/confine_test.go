@@ -65,8 +65,38 @@ func TestFind(t *testing.T) {
 	if _, err := a.Find(out); !errors.Is(err, ErrOutside) {
 		t.Errorf("error %v", err)
 	}
-	if p, err := (Area{Root: root, Anywhere: true}).Find(out + "/x"); err != nil || p.Path() != out+"/x" {
-		t.Errorf("anywhere: %v, %v", p, err)
+	asked := ""
+	a.Outside = func(real string) bool { asked = real; return true }
+	if p, err := a.Find(out + "/x/y"); err != nil || p.Path() != out+"/x/y" || !p.Outside || asked != p.Path() {
+		t.Errorf("approved outside: %v, %v; asked about %s", p, err, asked)
+	}
+}
+
+// A place outside that was approved is not opened once a link stands on the way to it.
+func TestOutsideReplaced(t *testing.T) {
+	out := t.TempDir()
+	for _, dir := range []string{"dir", "other"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(out, dir), 0o700),
+			os.WriteFile(filepath.Join(out, dir, "f"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := Area{Root: t.TempDir(), Outside: func(string) bool { return true }}.Find(filepath.Join(out, "dir", "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := p.OpenFile(os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	if err := errors.Join(os.Rename(filepath.Join(out, "dir"), filepath.Join(out, "was")),
+		os.Symlink("other", filepath.Join(out, "dir"))); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := p.OpenFile(os.O_RDONLY, 0); err == nil {
+		_ = f.Close()
+		t.Error("it was opened through a link")
 	}
 }
 

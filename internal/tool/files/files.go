@@ -28,7 +28,11 @@ type Config struct {
 	Root     string   // absolute; where relative paths begin
 	Dirs     []string // absolute; further folders, to read and write
 	ReadDirs []string // absolute; folders to read only, such as that of output files
-	Anywhere bool     // the whole file system, to read and write
+
+	// Outside reports whether a tool of this name may use a place outside of the folders, given
+	// by its absolute path without symbolic links. It may be called by several goroutines. nil:
+	// none may.
+	Outside func(tool, real string) bool
 
 	// MayRead is asked for every file before it is read, with its absolute path
 	// without symbolic links. It may be called by several goroutines. nil: all.
@@ -41,9 +45,10 @@ type Config struct {
 // New makes the tools Read, Write and Edit of one agent, in this order.
 func New(c Config) []agent.Tool {
 	s := &set{
-		write: confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere, May: c.MayOpen},
-		seen:  make(map[string]sum),
-		may:   c.MayRead,
+		write:   confine.Area{Root: c.Root, Dirs: c.Dirs, May: c.MayOpen},
+		seen:    make(map[string]sum),
+		may:     c.MayRead,
+		outside: c.Outside,
 	}
 	s.read = s.write
 	s.read.Dirs = append(append([]string(nil), c.Dirs...), c.ReadDirs...)
@@ -75,7 +80,8 @@ type sum [sha256.Size]byte
 // set is what the tools of one agent share.
 type set struct {
 	read, write confine.Area
-	may         func(path string) bool // nil: all may be read
+	may         func(path string) bool       // nil: all may be read
+	outside     func(tool, real string) bool // nil: nothing outside may be used
 
 	mu   sync.Mutex
 	seen map[string]sum // by path: the content as the agent knows it; guarded by mu
@@ -102,9 +108,17 @@ func (s *set) current(path string, content []byte) error {
 	return nil
 }
 
+// in is an area as a tool of this name may use it.
+func (s *set) in(a confine.Area, tool string) confine.Area {
+	if s.outside != nil {
+		a.Outside = func(real string) bool { return s.outside(tool, real) }
+	}
+	return a
+}
+
 // find is where a file to read is.
 func (s *set) find(path string) (confine.Place, error) {
-	place, err := s.read.Find(path)
+	place, err := s.in(s.read, "Read").Find(path)
 	if err == nil && s.may != nil && !s.may(place.Path()) {
 		err = errors.New("reading it is denied by a permission rule")
 	}

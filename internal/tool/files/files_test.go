@@ -148,7 +148,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	b.refused(b.call(0, map[string]any{"path": "f"}),
 		`Read: unknown field "path"; the fields are file_path, limit, offset`)
-	everywhere := New(Config{Root: b.root, Anywhere: true})[0]
+	everywhere := New(Config{Root: b.root, Outside: func(string, string) bool { return true }})[0]
 	out, err := everywhere.Call(t.Context(), agent.Call{Input: json.RawMessage(`{"file_path":"/dev/zero"}`)})
 	if err != nil {
 		t.Fatal(err)

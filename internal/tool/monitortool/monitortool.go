@@ -50,11 +50,12 @@ type Request struct {
 // Config is what the tool needs. Monitors and Root are required.
 type Config struct {
 	Monitors Monitors
-	Root     string        // absolute; where relative files and the first command are
-	Dirs     []string      // further folders whose files may be watched; absolute
-	Cwd      func() string // where the next command of Bash runs; nil: always Root
-	Commands bool          // commands may be watched
-	Told     func() string // how the promise to tell of events and of the end goes on; nil: it does not
+	Root     string                 // absolute; where relative files and the first command are
+	Dirs     []string               // further folders whose files may be watched; absolute
+	Outside  func(real string) bool // whether a file outside of them may be; nil: none
+	Cwd      func() string          // where the next command of Bash runs; nil: always Root
+	Commands bool                   // commands may be watched
+	Told     func() string          // how the promise to tell of events and of the end goes on; nil: it does not
 }
 
 // Result is the structured result of a call.
@@ -170,12 +171,12 @@ func (in input) check() error {
 // file finds a file. Its own link is left to the watch, since it may come to lead
 // elsewhere: the folder in which it stands is what counts.
 func (c Config) file(path string) (string, error) {
-	area := confine.Area{Root: c.Root, Dirs: c.Dirs}
+	area := confine.Area{Root: c.Root, Dirs: c.Dirs, Outside: c.Outside}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.Root, path)
 	}
-	if _, err := area.Find(path); err != nil {
-		return "", err
+	if place, err := area.Find(path); err != nil || place.Outside {
+		return place.Path(), err
 	}
 	dir, err := area.Find(filepath.Dir(path))
 	if err != nil {

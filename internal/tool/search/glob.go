@@ -37,7 +37,7 @@ func (f finder) glob(ctx context.Context, _ agent.Call, in globInput) (agent.Out
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(cmp.Or(in.Path, "."), base)
 	}
-	place, err := f.area.Find(base)
+	place, err := f.find("Glob", base)
 	if err != nil {
 		return refuse(ctx, base, err)
 	}

@@ -84,7 +84,7 @@ func (f finder) grep(ctx context.Context, _ agent.Call, in grepInput) (agent.Out
 		return agent.Output{}, toolkit.Refuse(err)
 	}
 	at := cmp.Or(in.Path, ".")
-	place, err := f.area.Find(at)
+	place, err := f.find("Grep", at)
 	if err != nil {
 		return refuse(ctx, at, err)
 	}

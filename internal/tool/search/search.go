@@ -27,8 +27,12 @@ const (
 type Config struct {
 	Root      string   // absolute; where relative paths begin
 	Dirs      []string // absolute; further folders
-	Anywhere  bool     // the whole file system
 	NoRipgrep bool     // do not use rg, even if it is on the PATH
+
+	// Outside reports whether a tool of this name may search a place outside of the folders, given
+	// by its absolute path without symbolic links. It may be called by several goroutines. nil:
+	// none may.
+	Outside func(tool, real string) bool
 
 	// MayRead is asked for every file that was found, with its absolute path;
 	// files that may not be read are left out. It may be called by several
@@ -39,8 +43,8 @@ type Config struct {
 // New makes the tools Glob and Grep, in this order. They keep no state.
 func New(c Config) []agent.Tool {
 	f := finder{
-		area:      confine.Area{Root: c.Root, Dirs: c.Dirs, Anywhere: c.Anywhere},
-		noRipgrep: c.NoRipgrep, may: c.MayRead,
+		area:      confine.Area{Root: c.Root, Dirs: c.Dirs},
+		noRipgrep: c.NoRipgrep, may: c.MayRead, outside: c.Outside,
 	}
 	f.root, _ = filepath.EvalSymlinks(c.Root) // a root that is gone shortens no path
 	return []agent.Tool{
@@ -66,7 +70,17 @@ type finder struct {
 	area      confine.Area
 	root      string // without symbolic links
 	noRipgrep bool
-	may       func(path string) bool // nil: all may be read
+	may       func(path string) bool       // nil: all may be read
+	outside   func(tool, real string) bool // nil: nothing outside may be searched
+}
+
+// find is where a tool of this name is to search.
+func (f finder) find(tool, path string) (confine.Place, error) {
+	area := f.area
+	if f.outside != nil {
+		area.Outside = func(real string) bool { return f.outside(tool, real) }
+	}
+	return area.Find(path)
 }
 
 // leftOut ends an answer that lacks files, lest they be taken for not existing.
