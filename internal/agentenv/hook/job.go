@@ -137,7 +137,7 @@ func (j *job) start(p *pipes, mark string) (g *process.Group, bounds Bounds, err
 			return nil, nil, err
 		}
 	}
-	self, err := j.r.self()
+	self, err := j.r.self.Identity()
 	if err != nil {
 		return nil, nil, err
 	}

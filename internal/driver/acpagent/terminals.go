@@ -80,7 +80,7 @@ func (s *terminals) create(r terminalRequest) (any, error) {
 
 func (s *terminals) start(args []string, dir, text string, env []string, limit *int) (any, error) {
 	c := s.c
-	self, err := c.a.self()
+	self, err := c.a.self.Identity()
 	if err != nil {
 		return nil, err
 	}

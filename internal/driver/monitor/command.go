@@ -82,7 +82,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 		return nil, context.Cause(ctx)
 	}
 	rec := h.Record()
-	self, err := d.self()
+	self, err := d.self.Identity()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
 	}

@@ -170,7 +170,7 @@ type shared struct {
 	// A place for each command that is being started. Of many that are asked for
 	// at once most wait: they would only keep this host from answering anybody.
 	starts chan struct{}
-	self   func() (process.Identity, error) // of this process; read once
+	self   process.Self
 	table  process.Table
 
 	terminals terminals
@@ -180,8 +180,7 @@ type shared struct {
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
-	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), self: self}}
+	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
 	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
@@ -300,7 +299,7 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 
 // begin starts the command. After an error nothing is left of it.
 func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (r *run, err error) {
-	self, err := d.self()
+	self, err := d.self.Identity()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
 	}
