@@ -250,6 +250,7 @@ type Record struct {
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
+	Notes            []string   `json:"notes,omitempty"`     // of an ended run: what else its owner must know, one line each
 	Schedule         string     `json:"schedule,omitempty"`  // that has started it
 	On               string     `json:"on,omitempty"`        // the worker or label that it is for; empty: this machine
 	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet

@@ -373,6 +373,7 @@ type run struct {
 	id     task.ID
 	keep   bool
 	tty    bool
+	alone  bool // it has ended by itself
 	result task.Result
 }
 
@@ -418,6 +419,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 		return r.result, cause
 	}
 	_ = failpoint.Hit("command/exited")
+	r.alone = true
 	found := r.d.caps.starved(watched, exit)
 	r.ended(exit)
 	if !out.term.settle() {
@@ -453,7 +455,7 @@ func (r *run) end(ctx context.Context, grace time.Duration) {
 
 // ending ends the group and what escaped from it, and adds to the result.
 func (r *run) ending(ctx context.Context, e process.Ending) {
-	e.Mark, e.Table, e.Hangup = string(r.id), &r.d.table, r.tty
+	e.Mark, e.Table, e.Hangup, e.ByItself = string(r.id), &r.d.table, r.tty, r.alone
 	note(&r.result, r.id, r.g.End(ctx, e))
 }
 
@@ -463,6 +465,9 @@ func note(res *task.Result, id task.ID, report process.Report) {
 			res.Signals,
 			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
 		)
+	}
+	if text := report.Note(); text != "" {
+		res.Notes = append(res.Notes, text)
 	}
 	for _, l := range report.Left {
 		res.Left = append(

@@ -25,6 +25,7 @@ type Change struct {
 	Usage       *task.Usage
 	Worktree    *task.Worktree  // Complete, Fail, Stop; nil leaves it alone
 	Survivors   []task.Survivor // Complete, Fail, Stop: what could not be ended
+	Notes       []string        // Complete, Fail, Stop
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *task.Question // Ask
@@ -136,7 +137,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
-		next.Process, next.Progress, next.Usage, next.Survivors = nil, nil, nil, nil
+		next.Process, next.Progress, next.Usage, next.Survivors, next.Notes = nil, nil, nil, nil, nil
 		next.Worker = ""
 		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
@@ -224,6 +225,7 @@ func end(r task.Record, c Change) task.Record {
 		r.Worktree = c.Worktree
 	}
 	r.Survivors = c.Survivors[:min(len(c.Survivors), MaxRecordSurvivors)]
+	r.Notes = shortNotes(c.Notes)
 	return r
 }
 
@@ -238,7 +240,7 @@ func Unfinished() task.Cause {
 // context and what Run returned. ok is false for work that goes on without
 // this host: nothing is recorded then.
 func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
-	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Usage: res.Usage}
+	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Notes: res.Notes, Usage: res.Usage}
 	closing := errors.Is(cause, task.ErrClosing)
 	var stop *task.StopError
 	var fail *task.FailError

@@ -124,6 +124,7 @@ type Exit struct {
 // time may use it.
 type Group struct {
 	id     Identity
+	stdin  pipeID
 	child  bool // a child that must be reaped
 	reaped bool
 	h      *handle
