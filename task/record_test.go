@@ -256,3 +256,27 @@ func record(_ testing.TB, s task.Status) task.Record {
 	}
 	return r
 }
+
+func TestWhy(t *testing.T) {
+	for want, r := range map[string]task.Record{
+		"": {Status: task.Completed, Cause: &task.Cause{Reason: task.ReasonDone}},
+		"could not start nosuch: not found in PATH": {Status: task.Failed, Error: "start nosuch: not found in PATH",
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}},
+		"could not start: open output: no space left on device": {Status: task.Failed, Error: "open output: no space left on device",
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}},
+		"ended by SIGSEGV":               {Status: task.Failed, Cause: &task.Cause{Reason: task.ReasonSignal, Signal: "SIGSEGV"}},
+		"its time limit of 1m30s passed": {Status: task.Failed, TimeoutMS: 90_000, Cause: &task.Cause{Reason: task.ReasonTimeout}},
+		"stopped by the user":            {Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}},
+		"stopped by Drover: too loud":    {Status: task.Killed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonStopped, Detail: "too loud"}},
+		"its host died":                  {Status: task.Killed, Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}},
+		"out of memory":                  {Status: task.Failed, Cause: &task.Cause{Reason: task.ReasonOutOfMemory}},
+	} {
+		if got := r.Why(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	plain := task.Record{Status: task.Failed, Error: "exit code 3", Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}}
+	if got := plain.Why(); got != "" {
+		t.Errorf("of an exit code: %q", got)
+	}
+}
