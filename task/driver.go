@@ -80,6 +80,7 @@ type Result struct {
 	Signals  []SignalSent // what a stop sent, for the receipt
 	Left     []Survivor   // processes that could not be ended
 	PassOn   bool         // after nil: running children go to the parent of the task; else they are stopped
+	Notes    []string     // what else its owner must know, one line each
 
 	// Leave is called once when nothing below the task runs any more, before its
 	// end is recorded, if it is not nil: there a driver gives up the place in

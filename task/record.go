@@ -252,6 +252,7 @@ type Record struct {
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
+	Notes            []string   `json:"notes,omitempty"`     // of an ended run: what else its owner must know, one line each
 	Schedule         string     `json:"schedule,omitempty"`  // that has started it
 	On               string     `json:"on,omitempty"`        // the worker or label that it is for; empty: this machine
 	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet
@@ -432,6 +433,34 @@ func (r Record) Renamed() string {
 		return ""
 	}
 	return fmt.Sprintf("another task that is alive is called %q: this one is called %q", r.AskedName, r.Name)
+}
+
+// Why says in words, for people, why a run went wrong; empty: nothing did, or its exit code says it.
+func (r Record) Why() string {
+	if r.Status != Failed && r.Status != Killed || r.Cause == nil {
+		return ""
+	}
+	c := *r.Cause
+	switch c.Reason {
+	case ReasonExit:
+		return c.Detail
+	case ReasonSignal:
+		return "ended by " + c.Signal
+	case ReasonTimeout:
+		return fmt.Sprintf("its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
+	case ReasonStart:
+		if why, ok := strings.CutPrefix(r.Error, "start "); ok {
+			return "could not start " + why
+		}
+		return strings.TrimSuffix("could not start: "+r.Error, ": ")
+	case ReasonStopped, ReasonInterrupt:
+		who := map[Actor]string{ByUser: "the user", ByModel: "an agent", ByParent: "its parent", ByClient: "a client",
+			ByMCP: "the user of a client", ByRuntime: "Drover"}[c.Actor]
+		return strings.Trim("stopped by "+cmp.Or(who, "somebody")+": "+c.Detail, ": ")
+	}
+	words := map[Reason]string{ReasonClosing: "stopped when its session closed", ReasonHostLost: "its host died",
+		ReasonKeeperLost: "its keeper died", ReasonReboot: "the machine was restarted", ReasonMaxTurns: "its limit of turns was reached"}[c.Reason]
+	return cmp.Or(r.Error, c.Detail, words, strings.ReplaceAll(string(c.Reason), "_", " "))
 }
 
 // Activity says in a few words what an agent is about: idle, what it says that it

@@ -19,7 +19,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // What else a record shows. A new field belongs here, so that it is a decision
 // and no accident.
 var further = []string{"owner_id", "asked_name", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
-	"questions", "last_answer", "priority", "pool", "survivors", "worktree", "permission_mode", "on", "worker",
+	"questions", "last_answer", "priority", "pool", "survivors", "notes", "worktree", "permission_mode", "on", "worker",
 	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped", "task_traits", "seen", "sandbox", "parked", "schedule", "retries", "attempts", "quote", "waits_for", "left_tasks"}
 
 // always are the fields that are there although there is nothing to say yet.
@@ -255,4 +255,28 @@ func record(_ testing.TB, s task.Status) task.Record {
 		r.EndTime = &ended
 	}
 	return r
+}
+
+func TestWhy(t *testing.T) {
+	for want, r := range map[string]task.Record{
+		"": {Status: task.Completed, Cause: &task.Cause{Reason: task.ReasonDone}},
+		"could not start nosuch: not found in PATH": {Status: task.Failed, Error: "start nosuch: not found in PATH",
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}},
+		"could not start: open output: no space left on device": {Status: task.Failed, Error: "open output: no space left on device",
+			Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart}},
+		"ended by SIGSEGV":               {Status: task.Failed, Cause: &task.Cause{Reason: task.ReasonSignal, Signal: "SIGSEGV"}},
+		"its time limit of 1m30s passed": {Status: task.Failed, TimeoutMS: 90_000, Cause: &task.Cause{Reason: task.ReasonTimeout}},
+		"stopped by the user":            {Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}},
+		"stopped by Drover: too loud":    {Status: task.Killed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonStopped, Detail: "too loud"}},
+		"its host died":                  {Status: task.Killed, Cause: &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}},
+		"out of memory":                  {Status: task.Failed, Cause: &task.Cause{Reason: task.ReasonOutOfMemory}},
+	} {
+		if got := r.Why(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	plain := task.Record{Status: task.Failed, Error: "exit code 3", Cause: &task.Cause{Actor: task.ByItself, Reason: task.ReasonExit}}
+	if got := plain.Why(); got != "" {
+		t.Errorf("of an exit code: %q", got)
+	}
 }

@@ -588,7 +588,12 @@ func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 // Retire refuses every further start and every further client, if no task is alive, no client is
 // attached and there are no schedules; it reports whether it does.
 func (s *Session) Retire() bool {
-	return s.audience.Retire(func() bool { return (s.schedules == nil || s.schedules.Retire()) && s.sup.Retire() })
+	return s.audience.Retire(func() bool {
+		if s.schedules == nil {
+			return s.sup.Retire()
+		}
+		return s.schedules.Retire(s.sup.Retire)
+	})
 }
 
 // takeIn passes the tasks of earlier hosts to the supervisor.

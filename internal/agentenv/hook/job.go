@@ -105,7 +105,7 @@ func (j *job) command() result {
 	defer g.Close()
 	flows := j.follow(p)
 	exit, err := g.Wait(j.ctx)
-	report := g.End(context.Background(), process.Ending{Grace: grace, Mark: mark, Table: &j.r.table})
+	report := g.End(context.Background(), process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil})
 	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // nobody is left who would read it
 	flows.wait(p)
 	g.Reap()
@@ -124,6 +124,9 @@ func (j *job) command() result {
 		}
 	}
 	res.notes = append(res.notes, j.walls(bounds, res)...)
+	if text := report.Note(); text != "" {
+		res.notes = append(res.notes, j.h.label()+": "+text)
+	}
 	for _, l := range report.Left {
 		res.notes = append(res.notes, fmt.Sprintf("%s left process %d (%s) behind: %s", j.h.label(), l.PID, l.Command, l.Why))
 	}
@@ -137,7 +140,7 @@ func (j *job) start(p *pipes, mark string) (g *process.Group, bounds Bounds, err
 			return nil, nil, err
 		}
 	}
-	self, err := j.r.self()
+	self, err := j.r.self.Identity()
 	if err != nil {
 		return nil, nil, err
 	}

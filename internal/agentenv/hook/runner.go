@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -89,7 +88,7 @@ type Runner struct {
 	depth int
 	tools []toolNames
 	table process.Table
-	self  func() (process.Identity, error) // of this process; read once
+	self  process.Self
 	now   func() time.Time
 
 	life context.Context // of hooks in the background
@@ -110,8 +109,7 @@ type toolNames struct {
 
 // NewRunner makes a runner. It does no I/O.
 func NewRunner(set *Set, base Base) *Runner {
-	r := &Runner{set: set, base: base, depth: depthOf(base.Env), now: time.Now,
-		self: sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })}
+	r := &Runner{set: set, base: base, depth: depthOf(base.Env), now: time.Now}
 	r.life, r.end = context.WithCancelCause(context.Background())
 	for _, t := range base.Tools {
 		n := toolNames{name: t.Spec().Name}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	randv2 "math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +68,7 @@ type Config struct {
 type Pool struct {
 	cfg   Config
 	table process.Table
-	self  func() (process.Identity, error) // of this process; read once
+	self  process.Self
 
 	life context.Context // of all connections
 	stop context.CancelCauseFunc
@@ -137,7 +136,6 @@ func NewPool(c Config) *Pool {
 	p := &Pool{
 		cfg:     c,
 		entries: map[string]*entry{},
-		self:    sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) }),
 	}
 	p.life, p.stop = context.WithCancelCause(context.Background())
 	return p
@@ -464,7 +462,7 @@ func (p *Pool) reach(c *Conn, e *entry) (bounds Bounds, err error) {
 			return nil, err
 		}
 	}
-	self, err := p.self()
+	self, err := p.self.Identity()
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ type Files interface {
 type Agent struct {
 	cfg      Config
 	patience patience
-	self     func() (process.Identity, error)
+	self     process.Self
 
 	o        Options // set by Open
 	begun    bool    // the process was recorded

@@ -52,7 +52,7 @@ type conn struct {
 
 // launch starts the program. The connection is that of the agent from here on.
 func (a *Agent) launch(session string) (*conn, error) {
-	self, err := a.self()
+	self, err := a.self.Identity()
 	if err == nil && a.cfg.Keeper != nil {
 		err = a.cfg.Keeper.Ready()
 	}

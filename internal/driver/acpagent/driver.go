@@ -3,8 +3,6 @@ package acpagent
 import (
 	"context"
 	"errors"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -53,10 +51,7 @@ func New(c Config, hold func(*Agent) task.Driver) *Driver {
 	if c.Table == nil {
 		c.Table = new(process.Table)
 	}
-	a := &Agent{
-		cfg: c, patience: usual(),
-		self: sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) }),
-	}
+	a := &Agent{cfg: c, patience: usual()}
 	return &Driver{Driver: hold(a), agent: a}
 }
 

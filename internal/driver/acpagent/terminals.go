@@ -80,7 +80,7 @@ func (s *terminals) create(r terminalRequest) (any, error) {
 
 func (s *terminals) start(args []string, dir, text string, env []string, limit *int) (any, error) {
 	c := s.c
-	self, err := c.a.self()
+	self, err := c.a.self.Identity()
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +149,13 @@ func (s *terminals) follow(t *terminal, out *os.File) {
 		}
 	}()
 	exit, _ := t.g.Wait(context.Background()) // whoever ends the agent ends it
-	t.g.End(context.Background(), process.Ending{Grace: grace, Table: s.c.a.cfg.Table})
+	report := t.g.End(context.Background(), process.Ending{Grace: grace, Table: s.c.a.cfg.Table, ByItself: true})
 	closeLate(out)
 	<-read
 	closeAll(out)
+	if text := report.Note(); text != "" {
+		t.add([]byte("\n[" + text + "]\n"))
+	}
 	if k := s.c.a.cfg.Keeper; k != nil {
 		_ = k.Forget(t.g.Identity())
 	}

@@ -24,6 +24,7 @@ type running struct {
 	d      *Driver
 	g      *process.Group
 	id     task.ID
+	alone  bool // it has ended by itself
 	result task.Result
 }
 
@@ -64,6 +65,7 @@ func (c *running) wait(ctx context.Context, p *pipes) error {
 		c.release()
 		return cause
 	}
+	c.alone = true
 	c.ended(exit)
 	if c.g.Reap() {
 		c.end(ctx, grace)
@@ -82,7 +84,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 		return nil, context.Cause(ctx)
 	}
 	rec := h.Record()
-	self, err := d.self()
+	self, err := d.self.Identity()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
 	}
@@ -120,7 +122,7 @@ func (c *running) undo(ctx context.Context) {
 
 // end ends the group and what escaped from it, and adds to the result.
 func (c *running) end(ctx context.Context, grace time.Duration) {
-	note(&c.result, c.id, c.g.End(ctx, process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table}))
+	note(&c.result, c.id, c.g.End(ctx, process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table, ByItself: c.alone}))
 }
 
 func note(res *task.Result, id task.ID, report process.Report) {
@@ -129,6 +131,9 @@ func note(res *task.Result, id task.ID, report process.Report) {
 			res.Signals,
 			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
 		)
+	}
+	if text := report.Note(); text != "" {
+		res.Notes = append(res.Notes, text)
 	}
 	for _, l := range report.Left {
 		res.Left = append(

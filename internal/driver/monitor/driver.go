@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -61,7 +60,7 @@ type Driver struct {
 type shared struct {
 	Config
 	starts  chan struct{} // a place for each command that is being started
-	self    func() (process.Identity, error)
+	self    process.Self
 	table   process.Table
 	folders folders
 }
@@ -69,8 +68,7 @@ type shared struct {
 // New returns a driver that can say what became of old monitors; [Driver.For]
 // makes drivers for new ones.
 func New(c Config) *Driver {
-	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), self: self}}
+	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}}
 }
 
 // For returns a driver for what a client wants to watch, which shares everything

@@ -48,6 +48,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	defer term.guard(cancel)()
 	_, err = g.Wait(limited)
 	if err == nil {
+		r.alone = true
 		term.settle()
 		r.end(ctx, grace)
 		r.release()

@@ -170,7 +170,7 @@ type shared struct {
 	// A place for each command that is being started. Of many that are asked for
 	// at once most wait: they would only keep this host from answering anybody.
 	starts chan struct{}
-	self   func() (process.Identity, error) // of this process; read once
+	self   process.Self
 	table  process.Table
 
 	terminals terminals
@@ -180,8 +180,7 @@ type shared struct {
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
-	self := sync.OnceValues(func() (process.Identity, error) { return process.Identify(os.Getpid()) })
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), self: self}}
+	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
 	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
@@ -300,7 +299,7 @@ func (d *Driver) start(ctx context.Context, h task.Host, rec task.Record, c Comm
 
 // begin starts the command. After an error nothing is left of it.
 func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Command, out *output) (r *run, err error) {
-	self, err := d.self()
+	self, err := d.self.Identity()
 	if err == nil && d.Keeper != nil {
 		err = d.Keeper.Ready()
 	}
@@ -374,6 +373,7 @@ type run struct {
 	id     task.ID
 	keep   bool
 	tty    bool
+	alone  bool // it has ended by itself
 	result task.Result
 }
 
@@ -419,6 +419,7 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 		return r.result, cause
 	}
 	_ = failpoint.Hit("command/exited")
+	r.alone = true
 	found := r.d.caps.starved(watched, exit)
 	r.ended(exit)
 	if !out.term.settle() {
@@ -454,7 +455,7 @@ func (r *run) end(ctx context.Context, grace time.Duration) {
 
 // ending ends the group and what escaped from it, and adds to the result.
 func (r *run) ending(ctx context.Context, e process.Ending) {
-	e.Mark, e.Table, e.Hangup = string(r.id), &r.d.table, r.tty
+	e.Mark, e.Table, e.Hangup, e.ByItself = string(r.id), &r.d.table, r.tty, r.alone
 	note(&r.result, r.id, r.g.End(ctx, e))
 }
 
@@ -464,6 +465,9 @@ func note(res *task.Result, id task.ID, report process.Report) {
 			res.Signals,
 			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
 		)
+	}
+	if text := report.Note(); text != "" {
+		res.Notes = append(res.Notes, text)
 	}
 	for _, l := range report.Left {
 		res.Left = append(

@@ -12,6 +12,7 @@ const (
 	MaxRecordText  = 4 << 10  // of a prompt, a command, and each text about progress
 	MaxRecordError = 16 << 10 // of an error
 
+	MaxRecordNotes     = 8  // each of [MaxRecordText]
 	MaxRecordSurvivors = 64 // processes; the receipt of the stop names all
 	MaxRecordLeft      = 64 // tasks that an agent left at its end
 )
@@ -52,6 +53,9 @@ func Weight(r *task.Record) int {
 		r.Name, r.Description, r.Prompt, r.Command, r.Cwd, r.Error, r.OutputFile, r.Key, r.ToolUseID, r.Model,
 	} {
 		n += len(text)
+	}
+	for _, note := range r.Notes {
+		n += len(note)
 	}
 	n += len(r.Checkpoint)
 	if r.Cause != nil {
@@ -101,6 +105,15 @@ func shortCause(c *task.Cause) *task.Cause {
 	why := *c
 	why.Detail = Shortened(c.Detail, MaxRecordText)
 	return &why
+}
+
+// shortNotes is the first notes with texts of bounded length.
+func shortNotes(notes []string) []string {
+	var out []string
+	for _, n := range notes[:min(len(notes), MaxRecordNotes)] {
+		out = append(out, Shortened(n, MaxRecordText))
+	}
+	return out
 }
 
 // shortParked is what holds a task, with a text of bounded length.

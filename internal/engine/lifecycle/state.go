@@ -27,6 +27,7 @@ type Change struct {
 	Survivors   []task.Survivor // Complete, Fail, Stop: what could not be ended
 	LeftTasks   []task.LeftTask // Complete, Fail, Stop
 	WaitsFor    string          // Rest
+	Notes       []string        // Complete, Fail, Stop
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *task.Question // Ask
@@ -138,7 +139,8 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.StartTime, next.EndTime = nil, nil
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
-		next.Process, next.Progress, next.Usage, next.Survivors, next.LeftTasks = nil, nil, nil, nil, nil
+		next.Process, next.Progress, next.Usage = nil, nil, nil
+		next.Survivors, next.Notes, next.LeftTasks = nil, nil, nil
 		next.Worker = ""
 		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
@@ -227,6 +229,7 @@ func end(r task.Record, c Change) task.Record {
 	}
 	r.Survivors = c.Survivors[:min(len(c.Survivors), MaxRecordSurvivors)]
 	r.LeftTasks = c.LeftTasks[:min(len(c.LeftTasks), MaxRecordLeft)]
+	r.Notes = shortNotes(c.Notes)
 	return r
 }
 
@@ -241,7 +244,7 @@ func Unfinished() task.Cause {
 // context and what Run returned. ok is false for work that goes on without
 // this host: nothing is recorded then.
 func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
-	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Usage: res.Usage}
+	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Notes: res.Notes, Usage: res.Usage}
 	closing := errors.Is(cause, task.ErrClosing)
 	var stop *task.StopError
 	var fail *task.FailError

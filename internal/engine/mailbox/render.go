@@ -163,8 +163,15 @@ func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text))
 }
 
-// Summary describes in one line how a run ended.
+// Summary describes in one line how a run ended, and what else its owner must know.
 func Summary(r task.Record) string {
+	return oneLine(strings.Join(append([]string{outcome(r)}, r.Notes...), "; "), mostSummary)
+}
+
+// mostSummary limits a summary, in code points.
+const mostSummary = 2000
+
+func outcome(r task.Record) string {
 	traits, name := r.Traits(), r.Description
 	if traits.Work == task.ByCommand && name == "" {
 		name = r.Command

@@ -17,6 +17,33 @@ func TestNoDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
+	free := exhaust(t)
+	r := g.End(context.Background(), process.Ending{Grace: time.Second})
+	free()
+	if !g.Ended() {
+		t.Errorf("End returned %+v while the process lives", r)
+	}
+	g.End(context.Background(), process.Ending{})
+	g.Reap()
+}
+
+// A process that could not find out who it is in such a moment finds out later.
+func TestSelfLater(t *testing.T) {
+	var self process.Self
+	free := exhaust(t)
+	_, err := self.Identity()
+	free()
+	if err == nil {
+		t.Fatal("the identity was read without a descriptor")
+	}
+	if id, err := self.Identity(); err != nil || id.PID != os.Getpid() {
+		t.Errorf("Identity = %+v, %v", id, err)
+	}
+}
+
+// exhaust takes every descriptor that this process may have, until free is called.
+func exhaust(t *testing.T) (free func()) {
+	t.Helper()
 	var was syscall.Rlimit
 	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was)
 	tight := was
@@ -32,14 +59,10 @@ func TestNoDescriptors(t *testing.T) {
 		}
 		held = append(held, f)
 	}
-	r := g.End(context.Background(), process.Ending{Grace: time.Second})
-	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
-	for _, f := range held {
-		f.Close()
+	return func() {
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+		for _, f := range held {
+			f.Close()
+		}
 	}
-	if !g.Ended() {
-		t.Errorf("End returned %+v while the process lives", r)
-	}
-	g.End(context.Background(), process.Ending{})
-	g.Reap()
 }

@@ -33,6 +33,9 @@ type Ending struct {
 	// First is sent to the group before TERM, as a terminal would send it; TERM follows when
 	// the leader has ended, at the latest after another Grace. 0: TERM is first.
 	First syscall.Signal
+	// ByItself says that the command has ended by itself: its helpers, such as those of process
+	// substitutions, get up to 2 s to do the same, and the report names what is ended.
+	ByItself bool
 	// Hangup sends HUP in addition to TERM to processes that ignore TERM, as a shell at a
 	// terminal does.
 	Hangup bool
@@ -51,10 +54,17 @@ type Survivor struct {
 	Why     string
 }
 
+// Ended is a process that was ended because its command had.
+type Ended struct {
+	PID     int
+	Command string
+}
+
 // Report is the result of ending. It is empty if there was nothing to end.
 type Report struct {
-	Sent []Sent // each kind of signal once, when it was first sent
-	Left []Survivor
+	Sent  []Sent  // each kind of signal once, when it was first sent
+	Ended []Ended // with [Ending.ByItself]
+	Left  []Survivor
 }
 
 // Choice selects processes to end: those for which Root returns true and all their descendants,
@@ -81,6 +91,9 @@ func (g *Group) End(ctx context.Context, e Ending) Report {
 		}
 		return e.Mark != "" && p.Carries(MarkTask, e.Mark)
 	}})
+	if e.ByItself {
+		return w.finish(ctx, e, g)
+	}
 	w.group = g
 	return w.run(ctx, e)
 }
@@ -94,10 +107,12 @@ func EndAll(ctx context.Context, c Choice, e Ending) Report {
 type work struct {
 	table  *Table
 	choice Choice
+	names  bool   // the report names what is ended
 	group  *Group // nil: none
 	self   int
 	begun  time.Time
 	held   map[int]*target
+	spared []Proc        // by the latest look
 	failed map[int]error // could not be opened at the latest look
 	report Report
 }
@@ -105,6 +120,7 @@ type work struct {
 type target struct {
 	proc   Proc
 	h      *handle
+	named  bool // is in the report
 	asked  bool // was sent TERM
 	hung   bool // was sent HUP
 	killed bool // was sent KILL
@@ -121,10 +137,12 @@ func newWork(e Ending, c Choice) *work {
 }
 
 func (w *work) run(ctx context.Context, e Ending) Report {
+	w.names = e.ByItself
 	defer func() {
 		for _, t := range w.held {
 			t.h.close()
 		}
+		clear(w.held)
 	}()
 	if !w.look() {
 		return w.report
@@ -153,7 +171,7 @@ func (w *work) run(ctx context.Context, e Ending) Report {
 		}
 		w.kill()
 		if time.Now().After(deadline) {
-			w.name()
+			w.left()
 			return w.report
 		}
 		round, done := context.WithTimeout(context.Background(), killRound)
@@ -224,31 +242,55 @@ func (w *work) look() bool {
 // parent through which it was found.
 func (w *work) chosen(procs []Proc) []Proc {
 	children := make(map[int][]int, len(procs))
-	var todo []int
 	for i, p := range procs {
 		children[p.Parent] = append(children[p.Parent], i)
-		if _, ok := w.held[p.PID]; ok || w.choice.Root(p) {
-			todo = append(todo, i)
+	}
+	seen := make(map[int]bool)
+	below := func(todo []int, visit func(Proc) bool) {
+		for len(todo) > 0 {
+			p := procs[todo[len(todo)-1]]
+			todo = todo[:len(todo)-1]
+			if seen[p.PID] || !visit(p) {
+				continue
+			}
+			seen[p.PID] = true
+			for _, i := range children[p.PID] {
+				if !procs[i].detached() {
+					todo = append(todo, i)
+				}
+			}
 		}
 	}
-	var out []Proc
-	seen := make(map[int]bool)
-	for len(todo) > 0 {
-		p := procs[todo[len(todo)-1]]
-		todo = todo[:len(todo)-1]
-		if seen[p.PID] || (w.choice.Spare != nil && w.choice.Spare(p)) {
+	w.spared = nil
+	spare := func(p Proc) bool {
+		if p.ended() || w.choice.Spare == nil || !w.choice.Spare(p) {
+			return false
+		}
+		w.spared = append(w.spared, p)
+		return true
+	}
+	var roots []int
+	isRoot := map[int]bool{}
+	for i, p := range procs {
+		if _, ok := w.held[p.PID]; !ok && !w.choice.Root(p) {
 			continue
 		}
-		seen[p.PID] = true
-		for _, i := range children[p.PID] {
-			if !procs[i].detached() {
-				todo = append(todo, i)
-			}
+		if spare(p) {
+			below([]int{i}, func(Proc) bool { return true })
+			continue
+		}
+		roots, isRoot[p.PID] = append(roots, i), true
+	}
+	var out []Proc
+	below(roots, func(p Proc) bool {
+		if !isRoot[p.PID] && spare(p) {
+			return false
 		}
 		if p.PID != w.self && !p.ended() {
 			out = append(out, p)
 		}
-	}
+		return true
+	})
 	return out
 }
 
@@ -268,6 +310,7 @@ func (w *work) begin(ctx context.Context, e Ending) {
 // ask sends TERM to new processes, and CONT, since a stopped process would not receive it. The
 // first time it signals the whole group.
 func (w *work) ask(first, hangup bool) {
+	w.name()
 	grouped := false
 	if g := w.group; g != nil && first {
 		// In one call, so that no member can fork between two signals.
@@ -314,6 +357,7 @@ func (w *work) freeze(deadline time.Time) (found bool) {
 }
 
 func (w *work) kill() {
+	w.name()
 	if w.group != nil {
 		_ = w.group.signalGroup(syscall.SIGKILL)
 	}
@@ -345,7 +389,21 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
+// name adds to the report what is about to be ended.
 func (w *work) name() {
+	if !w.names {
+		return
+	}
+	for pid, t := range w.held {
+		if !t.named && !t.h.ended() {
+			t.named = true
+			w.report.Ended = append(w.report.Ended, Ended{pid, commandOf(pid)})
+		}
+	}
+}
+
+// left adds what could not be ended.
+func (w *work) left() {
 	for pid, t := range w.held {
 		why := "still there 5 s after SIGKILL"
 		if p, err := readProc(pid); err == nil && p.State == 'D' {

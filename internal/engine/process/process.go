@@ -69,6 +69,22 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: p.Start, Boot: Boot()}, nil
 }
 
+// Self knows the identity of this process. Its zero value works. Several goroutines may use it.
+type Self struct{ known atomic.Pointer[Identity] }
+
+// Identity reads the identity once. An error, as of a process without a free descriptor, is not
+// kept: the next call reads again.
+func (s *Self) Identity() (Identity, error) {
+	if id := s.known.Load(); id != nil {
+		return *id, nil
+	}
+	id, err := Identify(os.Getpid())
+	if err == nil {
+		s.known.Store(&id)
+	}
+	return id, err
+}
+
 // Alive reports whether the process still runs. A zombie does not.
 func Alive(id Identity) bool {
 	if id.PID <= 0 || id.Boot != Boot() {
@@ -108,6 +124,7 @@ type Exit struct {
 // time may use it.
 type Group struct {
 	id     Identity
+	stdin  pipeID
 	child  bool // a child that must be reaped
 	reaped bool
 	h      *handle

@@ -66,6 +66,9 @@ func StartGroup(c Command) (*Group, error) {
 		return nil, &StartError{Program: c.Args[0], Err: explain(c, path, err)}
 	}
 	g := &Group{child: true, h: h}
+	if c.Stdin != nil {
+		g.stdin = pipeAt(int(c.Stdin.Fd()), "")
+	}
 	g.id, err = Identify(pid)
 	if err != nil {
 		// Without an identity the process could not be verified as ours later.

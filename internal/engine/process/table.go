@@ -23,6 +23,7 @@ type Proc struct {
 	Marks   []string // entries of its environment with the prefix DROVER_
 
 	loading  bool   // it is executing exec and has no environment yet
+	forked   bool   // it has not called exec since it was forked; always false on macOS
 	ignored  uint64 // signals 1 to 31 that it ignores, from the lowest bit on
 	terminal uint64 // device number of its controlling terminal; 0: none
 }

@@ -51,7 +51,7 @@ func parseStat(b []byte) (Proc, error) {
 		return Proc{}, errors.New("read process: not a line of the process table")
 	}
 	f := bytes.Fields(b[end+1:])
-	const state, parent, group, session, terminal, start = 0, 1, 2, 3, 4, 19
+	const state, parent, group, session, terminal, flags, start = 0, 1, 2, 3, 4, 6, 19
 	if len(f) <= start || len(f[state]) != 1 {
 		return Proc{}, errors.New("read process: the line is too short")
 	}
@@ -60,6 +60,10 @@ func parseStat(b []byte) (Proc, error) {
 	// empty one.
 	const memory, envEnd = 20, 48
 	p.loading = len(f) > envEnd && string(f[memory]) != "0" && string(f[envEnd]) == "0"
+	const forkNoExec = 0x40
+	if bits, err := strconv.ParseUint(string(f[flags]), 10, 64); err == nil {
+		p.forked = bits&forkNoExec != 0
+	}
 	const ignored = 30
 	if len(f) > ignored {
 		p.ignored, _ = strconv.ParseUint(string(f[ignored]), 10, 64) // if it is missing, a stop waits for the full grace

@@ -538,7 +538,7 @@ func (w *work) limited(l *link.Link, why error) (task.Result, error) {
 
 // result is the end at the worker as the end of the run here.
 func (w *work) result(ctx context.Context, e wire.End) (task.Result, error) {
-	res := task.Result{ExitCode: e.ExitCode, Signal: e.Signal, Signals: e.Sent, Left: e.Left}
+	res := task.Result{ExitCode: e.ExitCode, Signal: e.Signal, Signals: e.Sent, Left: e.Left, Notes: e.Notes}
 	if cause := context.Cause(ctx); cause != nil && e.Status == task.Killed {
 		return res, cause
 	}

@@ -332,6 +332,7 @@ type End struct {
 	Cwd         string            `json:"cwd,omitempty"` // where it has ended, if that is to be carried
 	Sent        []task.SignalSent `json:"signals,omitempty"`
 	Left        []task.Survivor   `json:"survivors,omitempty"`
+	Notes       []string          `json:"notes,omitempty"`
 	Return      json.RawMessage   `json:"return,omitempty"` // of the folder
 	Folder      string            `json:"folder,omitempty"` // why the folder did not come back
 }

@@ -701,6 +701,7 @@ func (w *Worker) ended(ctx context.Context, c *claim, size int64) wire.End {
 		Error:       r.Error,
 		OutputBytes: size,
 		Left:        r.Survivors,
+		Notes:       r.Notes,
 	}
 	if r.Cause != nil {
 		e.Signal = r.Cause.Signal

@@ -52,12 +52,12 @@ a22222222  -       local_agent  running (stopping, awaiting approval)  40s  40s 
 b33333333  queued  local_bash   pending (place 3 of 7)                  50s  0.0s  -       -     make test
 `},
 		"all": {"ps -a", `
-ID         NAME    KIND         STATUS                                  AGE  TIME  TOKENS  EXIT                      COMMAND
-a11111111  review  local_agent  running (idle)                          30s  29s   12.3k   -                         look at the diff
-a22222222  -       local_agent  running (stopping, awaiting approval)  40s  40s   -       -                         do it
-b33333333  queued  local_bash   pending (place 3 of 7)                  50s  0.0s  -       -                         make test
-b44444444  bad     local_bash   failed                                  55s  1.0s  -       1                         false
-b55555555  old     local_bash   killed                                  59s  2.0s  -       stopped by user, SIGTERM  sleep 9
+ID         NAME    KIND         STATUS                                 AGE  TIME  TOKENS  EXIT  REASON               COMMAND
+a11111111  review  local_agent  running (idle)                         30s  29s   12.3k   -     -                    look at the diff
+a22222222  -       local_agent  running (stopping, awaiting approval)  40s  40s   -       -     -                    do it
+b33333333  queued  local_bash   pending (place 3 of 7)                 50s  0.0s  -       -     -                    make test
+b44444444  bad     local_bash   failed                                 55s  1.0s  -       1     -                    false
+b55555555  old     local_bash   killed                                 59s  2.0s  -       -     stopped by the user  sleep 9
 `},
 		"tree": {"ps --tree", `
 ID           NAME    KIND         STATUS                                 AGE  TIME  TOKENS          COST        EXIT  COMMAND
@@ -562,7 +562,7 @@ func TestWait(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	<-s.waiting
-	if got := recv(t, start("wait --any b9 old"), "one that has ended"); got.code != 143 || squeeze(got.out) != "b55555555 old killed stopped by user, SIGTERM\n" {
+	if got := recv(t, start("wait --any b9 old"), "one that has ended"); got.code != 143 || squeeze(got.out) != "b55555555 old killed stopped by the user\n" {
 		t.Errorf("got %+v", got)
 	}
 	first := start("wait --any review b9")
@@ -589,7 +589,7 @@ func TestWait(t *testing.T) {
 	left := newSession("slive0000", false, slices.Clone(s.tasks)...)
 	left.tasks[0].Status, left.tasks[0].Cause = task.Killed, &task.Cause{Actor: task.ByKeeper, Reason: task.ReasonHostLost}
 	s.change(func() { w.mine, s.gone = []*session{left}, true })
-	if got := recv(t, lost, "end by the loss of the host"); got.code != 4 || !strings.Contains(got.out, "host_lost by keeper") {
+	if got := recv(t, lost, "end by the loss of the host"); got.code != 4 || !strings.Contains(got.out, "its host died") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -625,7 +625,8 @@ func TestShow(t *testing.T) {
 	w.mine[0].text = "the answer"
 	w.findings = []Finding{{"state", Good, "/x", ""}, {"disk", Bad, "full", "make room"}}
 	for args, want := range map[string]outcome{
-		"result bad":         {0, "the answer\n", "drover: task b44444444 failed: 1\n"},
+		"result bad":         {1, "the answer\n", "drover: task b44444444 failed: exit code 1\n"},
+		"result old":         {143, "", "drover: task b55555555 killed: stopped by the user\n"},
 		"result queued":      {1, "", "drover: result of b33333333: task b33333333 has not ended\n"},
 		"promote review":     {0, "a11111111\n", ""},
 		"promote bad":        {1, "", "drover: promote b44444444: it has ended\n"},
@@ -644,7 +645,10 @@ func TestShow(t *testing.T) {
 	if !slices.Equal(w.removed, []task.ID{"sdead0000"}) {
 		t.Errorf("removed %v", w.removed)
 	}
-	for _, args := range []string{"version --json", "result --json bad", "promote --json review", "sessions --json", "doctor --json"} {
+	if got := w.do(t, "result", "--json", "bad"); got.code != 1 || !json.Valid([]byte(got.out)) {
+		t.Errorf("result --json of a failed task: %+v", got)
+	}
+	for _, args := range []string{"version --json", "promote --json review", "sessions --json", "doctor --json"} {
 		if got := w.do(t, cmdArgs(args)...); !json.Valid([]byte(got.out)) {
 			t.Errorf("%s: %+v", args, got)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
 )
 
 const (
@@ -85,7 +86,10 @@ func (a *app) logs() *cobra.Command {
 				return nil
 			}
 			if !*follow || !found.live() || !hostGone(err) || losses == hostLosses {
-				return errors.Join(err, p.flush())
+				if err = errors.Join(err, p.flush()); err == nil {
+					a.noteLogs(ctx, found, *all, *follow)
+				}
+				return err
 			}
 			// The host went: what it left tells the rest, or the next host if the
 			// task goes on.
@@ -95,6 +99,23 @@ func (a *app) logs() *cobra.Command {
 		}
 	}
 	return cmd
+}
+
+// noteLogs says of a task that has ended what its output does not: why it did not start, and what
+// else is to be known.
+func (a *app) noteLogs(ctx context.Context, f found, all, followed bool) {
+	r := f.record
+	if followed && !r.Status.Terminal() {
+		now, err := a.resolve(ctx, string(r.ID), all)
+		if err != nil {
+			return // its session was removed
+		}
+		r = now.record
+	}
+	if r.Cause != nil && r.Cause.Reason == task.ReasonStart {
+		a.note("task %s %s: %s", r.ID, r.Status, excerpt.Line(r.Why(), mostReason))
+	}
+	a.noteEnd(r)
 }
 
 // copyOutput prints from req.Offset on, and keeps req.Offset at what was

@@ -233,11 +233,13 @@ func (j *joined) copy(ctx context.Context, f found) {
 	}
 	if now, err := j.a.resolve(ctx, req.Ref, true); err == nil && now.record.Status.Terminal() {
 		text := string(now.record.Status)
-		if how := ending(now.record); how != "-" && now.record.ExitCode != nil {
-			text += ", exit " + how
-		} else if how != "-" {
-			text += ", " + how
+		if code := exit(now.record); code != "-" {
+			text += ", exit " + code
 		}
+		if why := now.record.Why(); why != "" {
+			text += ", " + excerpt.Line(why, mostReason)
+		}
+		text = strings.Join(append([]string{text}, now.record.Notes...), "; ")
 		j.write(now.record, " * ", []byte(text))
 	}
 }

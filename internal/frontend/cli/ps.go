@@ -116,8 +116,15 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 		rows = append(rows, []string{
 			strings.Repeat("  ", depth[i]) + cell(string(r.ID), 40), cell(r.Name, nameChars), cell(string(r.Kind), 30),
 			status(now, r),
-			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), ending(r), doing(r),
+			age(now, r.CreateTime), span(r.Duration(now)), tokens(r), exit(r), doing(r),
 		})
+	}
+	if slices.ContainsFunc(records, func(r task.Record) bool { return r.Why() != "" }) {
+		at := len(rows[0]) - 1
+		rows[0] = slices.Insert(rows[0], at, "REASON")
+		for i, r := range records {
+			rows[i+1] = slices.Insert(rows[i+1], at, cell(r.Why(), 60))
+		}
 	}
 	if slices.ContainsFunc(records, func(r task.Record) bool { return r.Model != "" }) {
 		rows[0] = slices.Insert(rows[0], modelColumn, "MODEL")

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,12 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
 const (
 	maxLine  = 1 << 20 // bytes of a line of a batch
 	maxBatch = 1000    // tasks in one request
+
+	mostReason = 500 // characters of why a task ended as it did
 )
 
 func (a *app) run() *cobra.Command {
@@ -144,6 +148,9 @@ func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSO
 	if w := r.Worktree; w != nil && r.Worker != "" && !asJSON && (w.Rescue != "" || !w.Removed) {
 		a.note("%s", w.Text)
 	}
+	if !asJSON {
+		a.noteEnd(r)
+	}
 	if asJSON {
 		if err := printJSON(a.Stdout, r); err != nil {
 			return err
@@ -173,6 +180,13 @@ func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON 
 	return err
 }
 
+// noteEnd says what else is to be known of the end of a task.
+func (a *app) noteEnd(r task.Record) {
+	for _, text := range r.Notes {
+		a.note("task %s: %s", r.ID, excerpt.Line(text, mostReason))
+	}
+}
+
 // noteRenamed says that a task has not got the name that was asked for.
 func (a *app) noteRenamed(r *task.Record) {
 	if r != nil && r.AskedName != "" {
@@ -189,11 +203,7 @@ func (a *app) ended(r task.Record) error {
 	}
 	e := &ExitError{Code: code}
 	if r.Cause != nil && (r.Cause.Actor != task.ByItself || r.Cause.Reason == task.ReasonStart || r.Cause.Detail != "") {
-		why := cause(r.Cause)
-		if r.Error != "" {
-			why = r.Error
-		}
-		e.Err = fmt.Errorf("task %s %s: %s", r.ID, r.Status, why)
+		e.Err = fmt.Errorf("task %s %s: %s", r.ID, r.Status, cmp.Or(r.Error, r.Why()))
 	}
 	return e
 }

@@ -50,7 +50,10 @@ func (a *app) result() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("result of %s: %w", f.record.ID, err)
 			}
-			return printJSON(a.Stdout, answer)
+			if err := printJSON(a.Stdout, answer); err != nil {
+				return err
+			}
+			return unwell(answer.Task)
 		}
 		var r task.Record
 		for part, err := range control.Parts(ctx, api, string(f.record.ID), printed) {
@@ -73,14 +76,25 @@ func (a *app) result() *cobra.Command {
 			}
 			printed = max(part.Next, printed+1) // an older host gives all at once, and no number
 		}
-		switch {
-		case r.Status != task.Completed:
-			a.note("task %s %s: %s", r.ID, r.Status, ending(r))
-		case printed == 0:
+		if r.Status == task.Completed && printed == 0 {
 			a.note("task %s ended without an answer (see drover logs %s)", r.ID, r.ID)
 		}
-		return nil
+		a.noteEnd(r)
+		return unwell(r)
 	})
+}
+
+// unwell is the error of a task that has not ended well, with its exit code.
+func unwell(r task.Record) error {
+	code := codeOf(r)
+	if code == 0 {
+		return nil
+	}
+	why := "exit code " + exit(r)
+	if text := r.Why(); text != "" {
+		why = excerpt.Line(text, mostReason)
+	}
+	return &ExitError{Code: code, Err: fmt.Errorf("task %s %s: %s", r.ID, r.Status, why)}
 }
 
 func (a *app) inspect() *cobra.Command {

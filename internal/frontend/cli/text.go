@@ -130,19 +130,21 @@ func status(now time.Time, r task.Record) string {
 	return string(r.Status) + " (" + strings.Join(facts, ", ") + ")"
 }
 
-// ending says how a run ended: the code of a command that ended by itself, else
-// the cause.
-func ending(r task.Record) string {
-	switch {
-	case !r.Status.Terminal():
+// exit is the exit code of a command that ended by itself.
+func exit(r task.Record) string {
+	byItself := r.Cause == nil || r.Cause.Actor == task.ByItself
+	if !r.Status.Terminal() || !byItself || r.ExitCode == nil || *r.ExitCode < 0 {
 		return "-"
-	case r.Cause == nil || r.Cause.Actor == task.ByItself && r.ExitCode != nil && *r.ExitCode >= 0:
-		if r.ExitCode == nil {
-			return "-"
-		}
-		return strconv.Itoa(*r.ExitCode)
 	}
-	return cause(r.Cause)
+	return strconv.Itoa(*r.ExitCode)
+}
+
+// ending says how a run ended: in words, or by its exit code.
+func ending(r task.Record) string {
+	if why := r.Why(); why != "" {
+		return cell(why, 100)
+	}
+	return exit(r)
 }
 
 func cause(c *task.Cause) string {

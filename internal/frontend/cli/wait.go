@@ -81,7 +81,11 @@ func (a *app) printWait(reply control.WaitReply, first, asJSON bool) error {
 			rows = append(rows, []string{cell(string(r.ID), 40), cell(r.Name, 30), status(a.Now(), r), ending(r)})
 		}
 	}
-	return a.table(rows, nil)
+	err := a.table(rows, nil)
+	for _, r := range reply.Tasks {
+		a.noteEnd(r)
+	}
+	return err
 }
 
 func living(tasks []found) int {

@@ -50,7 +50,7 @@ type Clock struct {
 	all     []control.Schedule
 	changed chan struct{} // closed and replaced when the schedules have changed
 
-	mu      sync.Mutex // taken last, so that the end of a host waits for no start
+	mu      sync.Mutex // not held during a start, so that the end of a host waits for none
 	active  int        // schedules that are not paused
 	retired bool       // no schedule is accepted any more
 }
@@ -83,12 +83,12 @@ func Open(cfg Config) (*Clock, error) {
 	return c, nil
 }
 
-// Retire accepts no schedule from now on, if there are none but paused ones; it reports whether it
-// does. A host with other schedules stays.
-func (c *Clock) Retire() bool {
+// Retire accepts no schedule from now on, if there are none but paused ones and ready reports that
+// the host ends; it reports whether it does. A host with other schedules stays.
+func (c *Clock) Retire(ready func() bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.retired = c.retired || c.active == 0
+	c.retired = c.retired || c.active == 0 && ready()
 	return c.retired
 }
 

@@ -173,6 +173,9 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
+// ends is the rest of a host that has nothing to do.
+func ends() bool { return true }
+
 // A paused schedule starts nothing and keeps no host; when it is resumed, the times that have passed
 // are not made up for.
 func TestPause(t *testing.T) {
@@ -180,7 +183,7 @@ func TestPause(t *testing.T) {
 		w := &world{}
 		c := w.open(t)
 		add(t, c, command("six", "0 6 * * *"))
-		if c.Retire() {
+		if c.Retire(ends) {
 			t.Fatal("a host with a schedule ended")
 		}
 		if _, err := c.Do(t.Context(), control.ScheduleRequest{Pause: "six"}); err != nil {
@@ -199,8 +202,15 @@ func TestPause(t *testing.T) {
 		if _, err := c.Do(t.Context(), control.ScheduleRequest{Pause: "six"}); err != nil {
 			t.Fatal(err)
 		}
+		if c.Retire(func() bool { return false }) {
+			t.Error("a host with a live task ended")
+		}
+		add(t, c, command("seven", "0 7 * * *"))
+		if _, err := c.Do(t.Context(), control.ScheduleRequest{Remove: "seven"}); err != nil {
+			t.Fatal(err)
+		}
 		var told *control.Error
-		if !c.Retire() {
+		if !c.Retire(ends) {
 			t.Error("a host with a paused schedule stays")
 		} else if _, err := c.Do(t.Context(), control.ScheduleRequest{Resume: "six"}); !errors.As(err, &told) ||
 			told.Code != control.Unavailable {

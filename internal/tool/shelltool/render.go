@@ -120,6 +120,9 @@ func ending(out Outcome, cmd Command) string {
 	if rec.Error != "" && (len(lines) == 0 || rec.Cause != nil && rec.Cause.Reason == task.ReasonOutputLimit) {
 		lines = append(lines, "Error: "+excerpt.Line(rec.Error, 500))
 	}
+	for _, note := range rec.Notes {
+		lines = append(lines, "Note: "+excerpt.Line(note, 500))
+	}
 	return strings.Join(append(lines, walls(out)...), "\n")
 }
 
