@@ -141,10 +141,11 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if m.key != "" {
 		header.Set("Authorization", "Bearer "+m.key)
 	}
-	return m.endpoint.Reply(ctx, &wire.Call{
+	reply, err := m.endpoint.Reply(ctx, &wire.Call{
 		Model: model, URL: m.url, Header: header, Body: body,
 		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
 	}, on)
+	return reply, m.placed(err, req)
 }
 
 // body is the request in its wire form, in parts that share the bytes of the
