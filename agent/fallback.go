@@ -42,11 +42,22 @@ func (t *turn) settings() ModelSettings {
 }
 
 // ask calls the model, and those in its place for the rest of the turn where it is
-// overloaded or cannot be reached. Its error is a [*refusedError] if it was not called.
+// overloaded or cannot be reached. What the provider refuses of the request is left out, and the
+// call made again. Its error is a [*refusedError] if it was not called.
 func (t *turn) ask(ctx context.Context, messages []Message, purpose string, on func(Part)) (*Reply, error) {
-	for {
+	for unplaced := false; ; {
 		m := t.settings() // of the whole call, also when it is changed meanwhile
 		reply, err := t.askOne(ctx, m, messages, purpose, on)
+		if at := refusedAt(err); at != (Spot{}) && ctx.Err() == nil {
+			shorter, ok, unkept := t.leaveOut(messages, at, unplaced)
+			if unkept != nil {
+				return nil, errors.Join(err, unkept)
+			}
+			if ok {
+				messages, unplaced = shorter, at.File
+				continue
+			}
+		}
 		why := goesElsewhere(err)
 		if why == nil || ctx.Err() != nil || !t.next(m.Name) {
 			return reply, err

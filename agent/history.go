@@ -50,14 +50,19 @@ func readHistory(f *os.File) (*loaded, error) {
 		n += len(p.messages)
 	}
 	h.Messages = make([]Message, 0, n)
+	var left []Record
 	for _, p := range slices.Backward(parts) {
 		h.Messages = append(h.Messages, p.messages...)
 		h.Mail = append(h.Mail, p.mail...)
 		h.Totals.join(p.totals)
+		left = append(left, p.leftOut...)
 		h.Skipped += p.skipped
 		if p.last != "" {
 			h.last = p.last
 		}
+	}
+	for _, r := range left {
+		h.Messages = without(h.Messages, r)
 	}
 	return h, nil
 }
@@ -95,6 +100,7 @@ func (l *line) known() error {
 type part struct {
 	messages []Message
 	mail     []int64
+	leftOut  []Record
 	totals   Totals
 	skipped  int
 	last     string
@@ -183,6 +189,9 @@ func (p *part) add(l line, m Message) {
 		p.messages = append(p.messages, m)
 	}
 	p.mail = append(p.mail, l.Mail...)
+	if len(l.LeftOut) > 0 {
+		p.leftOut = append(p.leftOut, Record{Note: l.Note, LeftOut: l.LeftOut})
+	}
 	p.totals.count(Record{Usage: l.Usage, ToolUses: l.ToolUses, Aside: l.Aside})
 }
 

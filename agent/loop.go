@@ -852,6 +852,10 @@ func (t *turn) keep(r Record) error {
 	if r.Boundary != nil {
 		t.messages, t.size, t.aged = nil, 0, aged{}
 	}
+	if len(r.LeftOut) > 0 {
+		t.messages = without(t.messages, r)
+		t.size = bytesOf(t.messages)
+	}
 	if r.Message.raw != nil {
 		t.messages = append(t.messages, r.Message)
 		t.size += len(r.Message.raw)

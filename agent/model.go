@@ -161,6 +161,7 @@ type ModelError struct {
 	Err    error
 
 	Until time.Time // of kind usage_limit: when the limit is reset
+	At    Spot      // of kind bad_request: what of the request was refused, if that is known
 }
 
 func (e *ModelError) Error() string { return e.Text }

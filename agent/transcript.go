@@ -56,6 +56,10 @@ type Record struct {
 	Aside      bool   // the reply is no part of the conversation: only its cost counts
 	Note       string // for people, of a Record without a message: the model is not told
 
+	// LeftOut are blocks of the conversation that were refused, by their sums: from here on Note
+	// takes their place.
+	LeftOut []string
+
 	// Prompt is the number of the block of the message that the user has written, counted
 	// from 1; 0: the message is no prompt. Typed is what they typed, where it is another text.
 	Prompt int
@@ -79,26 +83,27 @@ const boundarySubtype = "compact_boundary"
 // line is one line of the file. The message comes last, after the fields of
 // this struct, so that a reader need not take it apart.
 type line struct {
-	EntryType   string  `json:"entry_type"` // system, user, assistant
-	UUID        string  `json:"uuid"`
-	ParentUUID  string  `json:"parent_uuid,omitempty"`
-	IsSidechain bool    `json:"is_sidechain"`
-	AgentName   string  `json:"agent_name"`
-	AgentID     string  `json:"agent_id,omitempty"`
-	SessionID   string  `json:"session_id"`
-	Timestamp   int64   `json:"timestamp"` // ms since 1970
-	Mail        []int64 `json:"mail,omitempty"`
-	Letters     []int64 `json:"letters,omitempty"` // Mail, as files before version 0.1 have it; see [line.renamed]
-	Usage       *Usage  `json:"usage,omitempty"`
-	ToolUses    int     `json:"tool_uses,omitempty"`
-	ReplyID     string  `json:"reply_id,omitempty"`
-	Model       string  `json:"model,omitempty"`
-	StopReason  string  `json:"stop_reason,omitempty"`
-	Cut         bool    `json:"cut,omitempty"`
-	Aside       bool    `json:"aside,omitempty"`
-	Note        string  `json:"note,omitempty"`
-	Prompt      int     `json:"prompt_block,omitempty"`
-	Typed       string  `json:"typed,omitempty"`
+	EntryType   string   `json:"entry_type"` // system, user, assistant
+	UUID        string   `json:"uuid"`
+	ParentUUID  string   `json:"parent_uuid,omitempty"`
+	IsSidechain bool     `json:"is_sidechain"`
+	AgentName   string   `json:"agent_name"`
+	AgentID     string   `json:"agent_id,omitempty"`
+	SessionID   string   `json:"session_id"`
+	Timestamp   int64    `json:"timestamp"` // ms since 1970
+	Mail        []int64  `json:"mail,omitempty"`
+	Letters     []int64  `json:"letters,omitempty"` // Mail, as files before version 0.1 have it; see [line.renamed]
+	Usage       *Usage   `json:"usage,omitempty"`
+	ToolUses    int      `json:"tool_uses,omitempty"`
+	ReplyID     string   `json:"reply_id,omitempty"`
+	Model       string   `json:"model,omitempty"`
+	StopReason  string   `json:"stop_reason,omitempty"`
+	Cut         bool     `json:"cut,omitempty"`
+	Aside       bool     `json:"aside,omitempty"`
+	Note        string   `json:"note,omitempty"`
+	LeftOut     []string `json:"left_out,omitempty"`
+	Prompt      int      `json:"prompt_block,omitempty"`
+	Typed       string   `json:"typed,omitempty"`
 
 	// Boundaries only. One holds the numbers of all mail messages told so far, and
 	// the totals with its own usage: nobody has to read what is before it.
@@ -233,7 +238,7 @@ func (t *Transcript) Append(records ...Record) error {
 		}
 		l.Mail, l.Usage, l.ToolUses = r.Mail, r.Usage, r.ToolUses
 		l.ReplyID, l.Model, l.StopReason, l.Cut, l.Aside = r.ReplyID, r.Model, r.StopReason, r.Cut, r.Aside
-		l.Note, l.Prompt, l.Typed = r.Note, r.Prompt, r.Typed
+		l.Note, l.LeftOut, l.Prompt, l.Typed = r.Note, r.LeftOut, r.Prompt, r.Typed
 		totals.count(r)
 		if r.Boundary != nil {
 			if r.Message.role != User {

@@ -55,6 +55,7 @@ type Model struct {
 	messages  wire.Translations // of those that are not sent as they are
 	aliases   map[string]string
 	maxTokens int
+	images    modelinfo.ImageLimits
 }
 
 // New checks the configuration. It does no I/O. Its errors tell the user what
@@ -77,7 +78,7 @@ func New(c Config) (*Model, error) {
 	}
 	m := &Model{
 		url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
-		aliases: c.Aliases, maxTokens: c.MaxTokens, endpoint: &wire.Endpoint{
+		aliases: c.Aliases, maxTokens: c.MaxTokens, images: modelinfo.Images("anthropic"), endpoint: &wire.Endpoint{
 			Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
 			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
 		},

@@ -141,17 +141,34 @@ func withMark(raw []byte, hour bool) net.Buffers {
 
 // sendable is a message as the provider takes it. Thoughts are signed by the
 // model that had them; those without a signature come from another provider's
-// model and would be refused. All other messages go as they are.
+// model and would be refused, as are images above its limits. All other messages
+// go as they are.
 func (m *Model) sendable(msg agent.Message) ([]byte, error) {
-	raw := msg.Encoded()
-	if msg.Role() != agent.Assistant || !bytes.Contains(raw, []byte(`"thinking"`)) {
+	raw, change, mark := msg.Encoded(), m.fitting, `"type":"image"`
+	if msg.Role() == agent.Assistant {
+		change, mark = signed, `"thinking"`
+	}
+	if !bytes.Contains(raw, []byte(mark)) {
 		return raw, nil
 	}
-	kept, err := m.messages.Of(msg, signed)
+	kept, err := m.messages.Of(msg, change)
 	if kept == nil {
 		return raw, err
 	}
 	return kept, err
+}
+
+// fitting is nil for a message that goes as it is.
+func (m *Model) fitting(msg agent.Message) ([]byte, error) {
+	blocks, err := msg.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	blocks, changed := wire.Fitting(blocks, m.images)
+	if !changed {
+		return nil, nil
+	}
+	return agent.NewMessage(msg.Role(), blocks...).Encoded(), nil
 }
 
 // signed is nil for a message that goes as it is.

@@ -99,6 +99,22 @@ func Sees(model string) bool {
 	return true
 }
 
+// ImageLimits are what a provider takes as an image; 0: any.
+type ImageLimits struct {
+	Side   int // pixels
+	Base64 int // bytes
+}
+
+// Images are the limits of a provider.
+func Images(provider string) ImageLimits {
+	for line := range strings.Lines(table) {
+		if words := strings.Fields(line); len(words) == 4 && words[0] == "image" && words[1] == provider {
+			return ImageLimits{int(figure(words[2])), int(figure(words[3]))}
+		}
+	}
+	return ImageLimits{}
+}
+
 // MostOutput is how many tokens a model can write at most; 0: not told. The name
 // may have a date.
 func MostOutput(model string) int64 {

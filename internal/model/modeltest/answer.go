@@ -63,12 +63,12 @@ func ToolUse(id, tool string, input any) agent.Block {
 }
 
 // failure is an error of the provider.
-type failure struct{ kind, message string }
+type failure struct{ kind, message, param string }
 
 // Error is the provider's error with an HTTP status and a type such as
 // rate_limit_error.
 func Error(status int, kind, message string) Answer {
-	return Answer{Status: status, ContentType: "application/json", failure: &failure{kind, message}}
+	return Answer{Status: status, ContentType: "application/json", failure: &failure{kind: kind, message: message}}
 }
 
 // RateLimit is a 429. An empty retryAfter sends no Retry-After header.

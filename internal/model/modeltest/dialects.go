@@ -25,7 +25,10 @@ func (f *failure) body(api API) []byte {
 	if api == Messages {
 		return mustJSON(map[string]any{"type": "error", "error": told, "request_id": "req_test"})
 	}
-	told["param"], told["code"] = nil, f.kind
+	told["param"], told["code"] = any(nil), f.kind
+	if f.param != "" {
+		told["param"] = f.param
+	}
 	return mustJSON(map[string]any{"error": told})
 }
 

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/wire"
 )
@@ -65,6 +66,7 @@ type Model struct {
 	maxTokens int
 	heads     wire.Heads
 	messages  wire.Translations
+	images    modelinfo.ImageLimits
 }
 
 // form is what differs between the two APIs.
@@ -94,10 +96,11 @@ func New(c Config) (*Model, error) {
 	if err := wire.CheckSecret("openai", c.APIKey, "OPENAI_API_KEY"); err != nil {
 		return nil, err
 	}
-	m := &Model{key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens, endpoint: &wire.Endpoint{
-		Host: base.Host, Secret: c.APIKey, KeyVar: "OPENAI_API_KEY", URLVar: "OPENAI_BASE_URL",
-		HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
-	}}
+	m := &Model{key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens,
+		images: modelinfo.Images("openai"), endpoint: &wire.Endpoint{
+			Host: base.Host, Secret: c.APIKey, KeyVar: "OPENAI_API_KEY", URLVar: "OPENAI_BASE_URL",
+			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
+		}}
 	switch c.API {
 	case Chat, "":
 		m.form = chatForm()
@@ -138,10 +141,11 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if m.key != "" {
 		header.Set("Authorization", "Bearer "+m.key)
 	}
-	return m.endpoint.Reply(ctx, &wire.Call{
+	reply, err := m.endpoint.Reply(ctx, &wire.Call{
 		Model: model, URL: m.url, Header: header, Body: body,
 		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
 	}, on)
+	return reply, m.placed(err, req)
 }
 
 // body is the request in its wire form, in parts that share the bytes of the
@@ -190,6 +194,7 @@ func (m *Model) translate(msg agent.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	blocks, _ = wire.Fitting(blocks, m.images)
 	var out [][]byte
 	for _, item := range m.form.items(blocks, msg.Role()) {
 		b, err := wire.Encode(item)

@@ -61,14 +61,15 @@ type Refusal struct {
 	Type    string
 	Code    string // a word, or a status where the provider puts one there
 	Message string
+	Param   string // the field of the request that it is about
 
 	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: not told
 	ResetsIn float64 // seconds until then; 0: not told
 }
 
 // ParseRefusal reads the forms of errors that are met: {"error":{…}},
-// {"error":"text"}, {"message":…}, {"detail":…}, and the first in a list of
-// them. ok is false for anything else.
+// {"error":"text"}, {"message":…}, {"detail":…}, {"detail":[{"loc":[…],"msg":…}]},
+// and the first in a list of them. ok is false for anything else.
 func ParseRefusal(body []byte) (r *Refusal, ok bool) {
 	body = bytes.TrimSpace(body)
 	var list []json.RawMessage
@@ -96,15 +97,27 @@ func refusal(raw json.RawMessage) *Refusal {
 	if json.Unmarshal(raw, &r.Message) == nil {
 		return r
 	}
+	var faults []struct {
+		Loc []json.RawMessage
+		Msg string
+	}
+	if json.Unmarshal(raw, &faults) == nil && len(faults) > 0 {
+		at := make([]string, len(faults[0].Loc))
+		for i, part := range faults[0].Loc {
+			at[i] = word(part)
+		}
+		r.Param, r.Message = strings.Join(at, "."), faults[0].Msg
+		return r
+	}
 	var in struct {
-		Type, Code, Message json.RawMessage
+		Type, Code, Message, Param json.RawMessage
 		ResetsAt            json.RawMessage `json:"resets_at"`
 		ResetsIn            json.RawMessage `json:"resets_in_seconds"`
 	}
 	if json.Unmarshal(raw, &in) != nil {
 		return r
 	}
-	r.Type, r.Code, r.Message = word(in.Type), word(in.Code), word(in.Message)
+	r.Type, r.Code, r.Message, r.Param = word(in.Type), word(in.Code), word(in.Message), word(in.Param)
 	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 for what is no number
 	r.ResetsIn, _ = strconv.ParseFloat(word(in.ResetsIn), 64)
 	return r
@@ -126,6 +139,9 @@ func word(raw json.RawMessage) string {
 func (e *Refusal) Error() string {
 	for _, text := range []string{e.Message, e.Code, e.Type} {
 		if text = oneLine(text); text != "" {
+			if e.Param != "" && !strings.Contains(text, e.Param) {
+				text += " (" + oneLine(e.Param) + ")"
+			}
 			return text
 		}
 	}
@@ -260,10 +276,14 @@ func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) 
 		kind = "proxy"
 		return tell("the proxy before %s asks for a password (set HTTPS_PROXY with one)", e.Host)
 	}
+	why := tell("%s refused the request (%d): %s", e.Host, status, r)
 	if status < 400 {
-		return tell("%s refused the request in its stream: %s", e.Host, r)
+		why = tell("%s refused the request in its stream: %s", e.Host, r)
 	}
-	return tell("%s refused the request (%d): %s", e.Host, status, r)
+	if why.At = r.spot(); why.At != (agent.Spot{}) {
+		why.At.Why = r.Error()
+	}
+	return why
 }
 
 func statusText(status int, kind string) string {

@@ -529,7 +529,7 @@ func failed(f *recording.Failure) error {
 	if f.Cut {
 		return &agent.CutError{Whole: f.Whole, Usage: f.Usage, Err: errors.New(f.Text)}
 	}
-	return &agent.ModelError{Status: f.Status, Kind: f.Kind, Text: f.Text, Until: f.Until}
+	return &agent.ModelError{Status: f.Status, Kind: f.Kind, Text: f.Text, Until: f.Until, At: f.At}
 }
 
 func output(r *recording.Result) agent.Output {

@@ -146,7 +146,7 @@ func failure(ctx context.Context, err error) *recording.Failure {
 		}
 	}
 	if errors.As(err, &told) {
-		f.Status, f.Kind, f.Text, f.Until = told.Status, told.Kind, told.Text, told.Until
+		f.Status, f.Kind, f.Text, f.Until, f.At = told.Status, told.Kind, told.Text, told.Until, told.At
 	}
 	return f
 }

@@ -152,6 +152,7 @@ type Failure struct {
 	Kind        string        `json:"kind,omitempty"`
 	Text        string        `json:"text"`
 	Until       time.Time     `json:"until,omitzero"`
+	At          agent.Spot    `json:"at,omitzero"`
 }
 
 // Result is what a call of a tool handed back.
