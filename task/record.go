@@ -432,7 +432,11 @@ func (r Record) Renamed() string {
 	if r.AskedName == "" {
 		return ""
 	}
-	return fmt.Sprintf("another task that is alive is called %q: this one is called %q", r.AskedName, r.Name)
+	why := "a live task has the name %q or one like it"
+	if r.Traits().Work == ByAgent && AgentName(r.AskedName) != r.AskedName {
+		why = "an agent cannot have the name %q"
+	}
+	return fmt.Sprintf(why+": this one is called %q", r.AskedName, r.Name)
 }
 
 // Why says in words, for people, why a run went wrong; empty: nothing did, or its exit code says it.

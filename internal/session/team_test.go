@@ -159,7 +159,7 @@ func TestTeammateRefusals(t *testing.T) {
 	}{
 		"twice":      {"ada", "crew", "ada@crew is there already"},
 		"taken":      {"bob", "crew", "give the teammate another name"},
-		"main":       {"main", "crew", "main is how the main agent is called"},
+		"main":       {"main", "crew", "a teammate cannot be called main"},
 		"at":         {"a@b", "crew", "the name of a teammate is 1 to 40 letters"},
 		"team":       {"eve", "my crew", "the name of a team is 1 to 40 letters"},
 		"path":       {"..", "crew", "the name of a teammate"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
+	"github.com/drover-dev/drover/internal/platform/spelling"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
@@ -278,7 +279,7 @@ func near(all []Command, name string) []string {
 	for _, one := range all {
 		full := strings.ToLower(one.Name)
 		_, last := splitLast(full)
-		away := min(distance(name, full), distance(name, last))
+		away := min(spelling.Distance(name, full), spelling.Distance(name, last))
 		begins := len(name) >= 3 && (strings.HasPrefix(full, name) || strings.HasPrefix(last, name))
 		if away <= limit || begins {
 			out = append(out, found{one.Name, away})
@@ -297,24 +298,4 @@ func splitLast(name string) (before, last string) {
 		return name[:i], name[i+1:]
 	}
 	return "", name
-}
-
-// distance is how many letters are to be put in, left out or exchanged.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := before
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(before, row[j], row[j-1])
-			}
-			before, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -43,6 +43,7 @@ type Outcome struct {
 
 	Context   []string // for the model
 	UserNotes []string // for the user; also told to [Base.Tell]
+	faults    []string // of answers; told to [Base.Fault]
 
 	Stop       bool // the turn is to end
 	StopReason string
@@ -72,27 +73,57 @@ func heard(h hook, r result) Outcome {
 	if r.async {
 		return Outcome{}
 	}
-	said, plain, bad := read(r)
-	var out Outcome
+	said := read(h, r)
+	out := said.outcome(h)
 	switch {
 	case r.code == 0:
-		out = said.outcome(h)
-		if plain != "" && h.fact.is(speaks) {
-			out.Context = []string{tidy(plain)}
+		if said.plain != "" && h.fact.is(speaks) {
+			out.Context = append([]string{tidy(said.plain)}, out.Context...)
 		}
 	case h.fact.is(blocks) && (r.code == 2 || h.copilot && h.fact.event == PreToolUse):
 		// Whatever was printed cannot take this back.
 		none := fmt.Sprintf("%s gave no reason (exit code %d)", h.label(), r.code)
-		out = refusal(h, cmp.Or(strings.TrimSpace(r.stderr), said.reason(), plain, none))
+		out = refusal(h, cmp.Or(strings.TrimSpace(r.stderr), said.reason(), said.plain, none))
 	default:
-		out.UserNotes = []string{
-			fmt.Sprintf("%s ended with exit code %d: %s", h.label(), r.code, cmp.Or(tidy(r.stderr), "it gave no reason")),
+		// A hook that has failed may still restrict, and nothing else.
+		restricts := h.fact.is(guards) && (out.Block || out.Decision.rank() >= Ask.rank())
+		if faults := out.faults; !restricts {
+			out = Outcome{faults: faults}
 		}
-	}
-	if bad != "" {
-		out.UserNotes = append(out.UserNotes, fmt.Sprintf("%s: its output is not used: %s", h.label(), bad))
+		out.UserNotes = append(out.UserNotes,
+			fmt.Sprintf("%s ended with exit code %d: %s", h.label(), r.code, cmp.Or(tidy(r.stderr), "it gave no reason")))
 	}
 	return out
+}
+
+// outcome is what the output of a hook means.
+func (p printed) outcome(h hook) Outcome {
+	var all []Outcome
+	for _, a := range p.replies {
+		all = append(all, a.outcome(h))
+	}
+	if p.bad != "" {
+		all = append(all, h.doubtful("its answer cannot be read: "+p.bad))
+	}
+	return merge(all)
+}
+
+func (p printed) reason() string {
+	var all []string
+	for _, a := range p.replies {
+		all = append(all, a.reason())
+	}
+	return lines(all)
+}
+
+// doubtful is the outcome of an answer that may have been a denial: a question, where one can
+// be put.
+func (h hook) doubtful(what string) Outcome {
+	text := h.label() + ": " + what
+	if !h.decides() {
+		return Outcome{faults: []string{text}}
+	}
+	return Outcome{faults: []string{text}, Decision: Ask, DecisionReason: text}
 }
 
 // unheard is the outcome of a hook that did not come to its end: a denial where
@@ -167,35 +198,6 @@ type verdict struct {
 	Granted   json.RawMessage `json:"updatedPermissions"`
 }
 
-// read takes stdout apart: one JSON object, or plain text. bad says why it is
-// neither.
-func read(r result) (said reply, plain, bad string) {
-	text := strings.TrimSpace(r.stdout)
-	switch {
-	case r.long:
-		return said, "", "it is too long"
-	case text == "":
-		return said, "", ""
-	case text[0] == '[' && json.Valid([]byte(text)):
-		return said, "", "it is a JSON array, and should be an object"
-	case text[0] != '{':
-		return said, text, ""
-	}
-	d := json.NewDecoder(strings.NewReader(text))
-	err := d.Decode(&said)
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &kind): // the other fields were read, and one of them may deny
-		return said, "", fmt.Sprintf("%s is a %s, and that field is ignored", kind.Field, kind.Value)
-	case err != nil:
-		return reply{}, "", "it is not a JSON object: " + err.Error()
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return reply{}, "", "something stands after the JSON object"
-	}
-	return said, "", ""
-}
-
 func (a reply) reason() string {
 	return cmp.Or(
 		a.Inner.PermissionDecisionReason,
@@ -212,14 +214,12 @@ func (a reply) outcome(h hook) Outcome {
 	if a.SystemMessage != "" {
 		out.UserNotes = append(out.UserNotes, tidy(a.SystemMessage))
 	}
-	word, known := a.word()
-	if !known {
-		out.UserNotes = append(
-			out.UserNotes,
-			fmt.Sprintf("%s: its decision is not known, and is taken for a doubt", h.label()),
-		)
-	}
+	word, unknown := a.word()
 	reason := tidy(cmp.Or(a.reason(), h.label()+" gave no reason"))
+	if unknown != "" {
+		doubt := h.doubtful(fmt.Sprintf("the decision %q is not known", excerpt.Line(unknown, 60)))
+		out.faults, reason = doubt.faults, tidy(cmp.Or(a.reason(), doubt.DecisionReason, doubt.faults[0]))
+	}
 	switch {
 	case h.decides():
 		out.Decision, out.Block = word, word == Deny
@@ -230,7 +230,7 @@ func (a reply) outcome(h hook) Outcome {
 			first(a.Inner.UpdatedInput, a.Inner.Decision.Input, a.UpdatedInput, a.Inner.ModifiedArgs, a.ModifiedArgs),
 		)
 	case h.fact.is(guards):
-		out.Block = word == Deny || !known
+		out.Block = word == Deny || unknown != ""
 	case h.fact.is(blocks):
 		out.Block = word == Deny
 	}
@@ -259,21 +259,35 @@ func (a reply) outcome(h hook) Outcome {
 	return out
 }
 
-// word is the decision of a reply. One that is not known is a question.
-func (a reply) word() (w Word, known bool) {
-	switch cmp.Or(a.Inner.PermissionDecision, a.PermissionDecision, a.Inner.Decision.Behavior, a.Behavior, a.Decision) {
-	case "":
-		return Nothing, true
-	case "allow", "approve":
-		return Allow, true
-	case "deny", "block":
-		return Deny, true
-	case "ask":
-		return Ask, true
-	case "defer":
-		return Defer, true
+// word is the strictest decision of a reply. One that is not known is a question.
+func (a reply) word() (w Word, unknown string) {
+	for _, said := range []string{
+		a.Inner.PermissionDecision, a.PermissionDecision, a.Inner.Decision.Behavior, a.Behavior, a.Decision,
+	} {
+		one := decision(said)
+		if one == Nothing && strings.TrimSpace(said) != "" {
+			one, unknown = Ask, said
+		}
+		if one.rank() > w.rank() {
+			w = one
+		}
 	}
-	return Ask, false
+	return w, unknown
+}
+
+// decision is the decision that a text names.
+func decision(text string) Word {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "allow", "approve":
+		return Allow
+	case "deny", "block":
+		return Deny
+	case "ask":
+		return Ask
+	case "defer":
+		return Defer
+	}
+	return Nothing
 }
 
 // unwrap is an input, which Copilot may put into a text.
@@ -310,6 +324,7 @@ func merge(all []Outcome) Outcome {
 	var reasons, why, stops []string
 	for _, o := range all {
 		out.UserNotes = append(out.UserNotes, o.UserNotes...)
+		out.faults = append(out.faults, o.faults...)
 		out.Context = append(out.Context, o.Context...)
 		out.Block, out.Stop = out.Block || o.Block, out.Stop || o.Stop
 		reasons, stops = append(reasons, o.Reason), append(stops, o.StopReason)
@@ -324,21 +339,21 @@ func merge(all []Outcome) Outcome {
 		case out.UpdatedInput == nil:
 			out.UpdatedInput = o.UpdatedInput
 		case !bytes.Equal(out.UpdatedInput, o.UpdatedInput):
-			out.UserNotes = append(out.UserNotes, "several hooks change the input of one call: the change of the first holds")
+			out.UserNotes = append(out.UserNotes, "several answers of hooks change the input of one call: the change of the first holds")
 		}
 		switch {
 		case o.UpdatedOutput == nil:
 		case out.UpdatedOutput == nil:
 			out.UpdatedOutput = o.UpdatedOutput
 		case *out.UpdatedOutput != *o.UpdatedOutput:
-			out.UserNotes = append(out.UserNotes, "several hooks change the output of one call: the change of the first holds")
+			out.UserNotes = append(out.UserNotes, "several answers of hooks change the output of one call: the change of the first holds")
 		}
 	}
 	out.Reason, out.DecisionReason, out.StopReason = lines(reasons), lines(why), lines(stops)
 	return out
 }
 
-func lines(texts []string) string { return strings.Join(nonEmpty(texts...), "\n") }
+func lines(texts []string) string { return strings.Join(slices.Compact(nonEmpty(texts...)), "\n") }
 
 func nonEmpty(texts ...string) []string {
 	var out []string

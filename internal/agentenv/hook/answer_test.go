@@ -8,32 +8,67 @@ import (
 	"testing"
 )
 
-// outputs are what hooks may print, and whether that alone denies.
+// outputs are texts that hooks may print, and what each means to a guard. What is doubtful is
+// also said to the user.
 func outputs() map[string]struct {
-	text       string
-	deny, show bool // show: the user is told that it is not used
+	text  string
+	word  Word
+	doubt bool
 } {
+	deny := `{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"no"}}`
 	return map[string]struct {
-		text       string
-		deny, show bool
+		text  string
+		word  Word
+		doubt bool
 	}{
-		"nothing":     {"", false, false},
-		"text":        {"all is well", false, false},
-		"object":      {`{}`, false, false},
-		"allow":       {`{"hookSpecificOutput":{"permissionDecision":"allow"}}`, false, false},
-		"deny":        {`{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"no"}}`, true, false},
-		"flat":        {`{"permissionDecision":"deny"}`, true, false},
-		"block":       {`{"decision":"block","reason":"no"}`, true, false},
-		"mixed":       {`{"permissionDecision":"deny","additionalContext":5}`, true, true},
-		"half":        {`{"decision":"block"`, false, true},
-		"array":       {`[{"decision":"block"}]`, false, true},
-		"two":         {`{"decision":"block"} {"decision":"block"}`, false, true},
-		"rubbish":     {`{decision: block}`, false, true},
-		"brace":       {`{"decision":"block"}}`, false, true},
-		"deep":        {`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, false, true},
-		"binary":      {"{\x00\xff", false, true},
-		"not-begun":   {"\x00\xff", false, false},
-		"deepRubbish": {strings.Repeat(`{"a":`, 100_000), false, true},
+		"nothing":      {"", Nothing, false},
+		"text":         {"all is well", Nothing, false},
+		"text-words":   {"decision: nothing to deny or block here", Nothing, false},
+		"object":       {`{}`, Nothing, false},
+		"empty":        {`{"hookSpecificOutput":{"permissionDecision":""},"decision":null}`, Nothing, false},
+		"log":          {`{"level":"info","msg":"checked"}` + "\n" + `{"level":"info","msg":"done"}`, Nothing, false},
+		"echo":         {`{"tool_name":"Bash","tool_input":{"command":"x","decision":"deny"},"permission_mode":"default"}`, Nothing, false},
+		"braces":       {"checked { a: 1 } and { b }", Nothing, false},
+		"quoted":       {`{"systemMessage":"deny","additionalContext":"decision: block"}`, Nothing, false},
+		"allow":        {`{"hookSpecificOutput":{"permissionDecision":"allow"}}`, Allow, false},
+		"deny":         {deny, Deny, false},
+		"flat":         {`{"permissionDecision":"deny"}`, Deny, false},
+		"capitals":     {`{"permissionDecision":" Deny "}`, Deny, false},
+		"block":        {`{"decision":"block","reason":"no"}`, Deny, false},
+		"both":         {`{"decision":"block","hookSpecificOutput":{"permissionDecision":"allow"}}`, Deny, false},
+		"line":         {"✅ Shell ready\n" + deny, Deny, false},
+		"log-line":     {`{"level":"info"}` + "\n" + deny, Deny, false},
+		"same-line":    {"ready " + deny + " done", Deny, false},
+		"mark":         {"\ufeff" + deny, Deny, false},
+		"colours":      {"\x1b[32m{\"decision\":\x1b[1m\"block\"\x1b[0m}\x1b[0m", Deny, false},
+		"title":        {"\x1b]0;guard\a" + deny, Deny, false},
+		"behind":       {deny + "\nnpm notice { new version }", Deny, false},
+		"array":        {`[{"decision":"block"}]`, Deny, false},
+		"two":          {`{"decision":"allow"} {"decision":"block"}`, Deny, false},
+		"brace":        {`{"decision":"block"}}`, Deny, false},
+		"fence":        {"```json\n" + deny + "\n```", Deny, false},
+		"mixed":        {`{"permissionDecision":"deny","additionalContext":5}`, Deny, true},
+		"cut-deny":     {`{"hookSpecificOutput":{"permissionDecision":"deny"}`, Deny, true},
+		"cut-allow":    {`{"hookSpecificOutput":{"permissionDecision":"allow"}`, Ask, true},
+		"half":         {`{"decision":"block"`, Ask, true},
+		"misspelt":     {`{"hookSpecificOutput":{"permissionDecison":"deny"}}`, Ask, true},
+		"misspelt-out": {`{"hookSpecificOuput":{"permissionDecision":"deny"}}`, Ask, true},
+		"decison":      {`{"decison":"whatever"}`, Ask, true},
+		"snake":        {`{"permission_decision":"deny"}`, Ask, true},
+		"other-key":    {`{"result":"deny"}`, Ask, true},
+		"deeper":       {`{"output":{"decision":"block"}}`, Ask, true},
+		"bool":         {`{"permissionDecision":true}`, Ask, true},
+		"kind":         {`{"hookSpecificOutput":"deny"}`, Ask, true},
+		"word":         {`{"decision":"blok"}`, Ask, true},
+		"rubbish":      {`{decision: block}`, Ask, true},
+		"python":       {`checked: {'permissionDecision': 'deny'}`, Ask, true},
+		"yaml":         {"hookSpecificOutput:\n  permissionDecision: deny", Ask, true},
+		"twice-quoted": {`"{\"permissionDecision\":\"deny\"}"`, Ask, true},
+		"wide":         {"\xff\xfe{\x00\"\x00", Ask, true},
+		"deep":         {`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, Ask, true},
+		"binary":       {"{\x00\xff", Ask, true},
+		"not-begun":    {"\x00\xff", Nothing, false},
+		"deepRubbish":  {strings.Repeat(`{"a":`, 100_000), Ask, true},
 	}
 }
 
@@ -47,25 +82,31 @@ func TestH3H4(t *testing.T) {
 					set, _ := load(claude("PreToolUse", "c"))
 					h := set.hooks[0]
 					h.copilot = form == "copilot"
-					want := err != nil || code == 2 || code == 0 && o.deny || code != 0 && form == "copilot"
+					want := o.word
+					switch {
+					case err != nil, code == 2, code != 0 && form == "copilot":
+						want = Deny
+					case code != 0 && want == Allow:
+						want = Nothing
+					}
 					out := judge(h, result{code: code, stdout: o.text, stderr: "complaint", err: err})
 					name := fmt.Sprintf("%s/%d/%s/%s", form, code, output, timing)
-					if out.Block != want || (out.Decision == Deny) != want || want && out.Reason == "" {
+					if out.Decision != want || out.Block != (want == Deny) || out.Block && out.Reason == "" || want == Ask && out.DecisionReason == "" {
 						t.Errorf("%s: %+v", name, out)
 					}
-					if err == nil && o.show != strings.Contains(lines(out.UserNotes), "is not used") {
-						t.Errorf("%s: notes %.200q", name, out.UserNotes)
+					if err == nil && (code == 0 || want != Deny) && o.doubt != (len(out.faults) > 0) {
+						t.Errorf("%s: told %.200q", name, out.faults)
 					}
 					if err == nil && code == 2 && out.Reason != "complaint" {
 						t.Errorf("%s: reason %q", name, out.Reason)
 					}
-					if err == nil && code != 0 && !want && !strings.Contains(lines(out.UserNotes), "complaint") {
+					if err == nil && code != 0 && want != Deny && !strings.Contains(lines(out.UserNotes), "complaint") {
 						t.Errorf("%s: the user is not told: %q", name, out.UserNotes)
 					}
 					// A stop hook that cannot be heard holds nobody up, and a start
 					// hook can deny nothing.
 					h.fact = factOf(Stop)
-					if got := judge(h, result{code: code, stdout: o.text, err: err}).Block; got != (err == nil && (code == 2 || code == 0 && o.deny)) {
+					if got := judge(h, result{code: code, stdout: o.text, err: err}).Block; got != (err == nil && (code == 2 || code == 0 && o.word == Deny)) {
 						t.Errorf("%s: stop %v", name, got)
 					}
 					h.fact = factOf(SubagentStart)
@@ -119,6 +160,9 @@ func TestAnswers(t *testing.T) {
 		"start":     {SubagentStart, `plain words`, Outcome{Context: []string{"plain words"}}},
 		"prompt":    {UserPromptSubmit, `plain words`, Outcome{Context: []string{"plain words"}}},
 		"log":       {SessionStart, `[info] ready`, Outcome{Context: []string{"[info] ready"}}},
+		"around":    {SessionStart, "see [{\"decision\":1}]\n{\"systemMessage\":\"look\"}\nmore", Outcome{Context: []string{"see [{\"decision\":1}]\n\nmore"}, UserNotes: []string{"look"}}},
+		"late":      {UserPromptSubmit, "hello\n{\"decision\":\"block\",\"reason\":\"r\"}", Outcome{Block: true, Reason: "r", Context: []string{"hello"}}},
+		"example":   {UserPromptSubmit, `write {"decision":"block"} for this`, Outcome{Context: []string{`write {"decision":"block"} for this`}}},
 		"ignored":   {Stop, `plain words`, Outcome{}},
 		"escape":    {SessionStart, "a\x1b[31mb", Outcome{Context: []string{"ab"}}},
 		"null":      {PreToolUse, `{"hookSpecificOutput":{"updatedInput":null}}`, Outcome{}},
@@ -133,7 +177,7 @@ func TestAnswers(t *testing.T) {
 	// A doubtful word is a doubt: a question, and a refusal where none can be put.
 	for event, word := range map[Event]Word{PreToolUse: Ask, TaskCreated: Nothing} {
 		out := judge(hook{fact: factOf(event)}, result{stdout: `{"decision":"blok"}`})
-		if out.Decision != word || out.Block != (word == Nothing) || len(out.UserNotes) != 1 {
+		if out.Decision != word || out.Block != (word == Nothing) || len(out.faults) != 1 {
 			t.Errorf("%s: %+v", event, out)
 		}
 	}

@@ -3,7 +3,6 @@ package hook
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -250,13 +249,14 @@ func (f *flows) wait(p *pipes) {
 
 // firstLine lets a hook go that says in its first line that it goes on alone.
 func (j *job) firstLine(line []byte) {
-	var said reply
-	if json.Unmarshal(line, &said) != nil || !said.Async {
+	replies := read(j.h, result{stdout: string(line)}).replies
+	at := slices.IndexFunc(replies, func(a reply) bool { return a.Async })
+	if at < 0 {
 		return
 	}
 	d := j.h.timeout
-	if said.AsyncTimeout > 0 {
-		d = min(time.Duration(min(said.AsyncTimeout, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
+	if ms := replies[at].AsyncTimeout; ms > 0 {
+		d = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
 	}
 	j.release(d)
 }

@@ -58,6 +58,9 @@ type Base struct {
 	// Tell is given what the user should read, by several goroutines. nil: it is
 	// lost, but for [Outcome.UserNotes].
 	Tell func(e Event, text string)
+	// Fault is given what is wrong with the answer of a hook, which the user should read once.
+	// It is called as Tell, with the same text again.
+	Fault func(text string)
 	// Watch is told of each hook when it begins and when it has ended, by several
 	// goroutines. nil: nobody is.
 	Watch func(Ran)
@@ -190,6 +193,11 @@ func (r *Runner) Run(ctx context.Context, e Event, fields map[string]any) Outcom
 	for _, note := range out.UserNotes {
 		if r.base.Tell != nil {
 			r.base.Tell(e, note)
+		}
+	}
+	for _, text := range out.faults {
+		if r.base.Fault != nil {
+			r.base.Fault(text)
 		}
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -176,7 +175,7 @@ func TestLongAnswer(t *testing.T) {
 	}
 	for _, how := range []func(*Base){spill, func(*Base) {}} {
 		out = play(t, claude("PreToolUse", fmt.Sprintf(answer, 8_000_000)), how).Run(t.Context(), PreToolUse, nil)
-		if out.Block || !slices.ContainsFunc(out.UserNotes, func(n string) bool { return strings.Contains(n, "not used: it is too long") }) {
+		if out.Decision != Ask || !strings.Contains(lines(out.faults), "cannot be read: it is too long") {
 			t.Errorf("%+v", out)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/spelling"
 )
 
 // Bounds of a workflow. What is larger is refused.
@@ -227,36 +229,12 @@ func closest(word string, names []string) string {
 	if len(word) < 4 {
 		least = 2
 	}
-	if len(word) > 100 {
-		return ""
-	}
 	for _, n := range names {
-		if d := distance(word, n); d < least {
+		if d := spelling.Distance(word, n); d < least {
 			best, least = n, d
 		}
 	}
 	return best
-}
-
-// distance counts the letters to change, add or take away.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // byLine puts faults into the order in which they are read.

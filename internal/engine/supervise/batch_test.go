@@ -174,8 +174,39 @@ func TestManyOfOneName(t *testing.T) {
 	if got := testing.AllocsPerRun(10, func() { s.uniqueName("build") }); got > 100 {
 		t.Errorf("%v allocations for one name", got)
 	}
-	delete(s.names, "build-2")
+	delete(s.names, task.NameKey("build-2"))
 	if got := s.uniqueName("build"); got != "build-2" {
 		t.Errorf("the name that has come free is not given, but %q", got)
 	}
+}
+
+type commandWork struct{ work }
+
+func (commandWork) Kind() task.Kind { return task.LocalBash }
+
+// An agent has no name of another speaker; the name of a command is only a word.
+func TestNamesOfAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Log: &memLog{}})
+		defer s.Close()
+		for _, c := range []struct {
+			d          task.Driver
+			name, want string
+		}{
+			{work(instant), "user", "agent-user"}, {work(instant), "User", "agent-User-2"}, {work(instant), "ada", "ada"},
+			{work(instant), "A-da", "A-da-2"}, {commandWork{instant}, "user", "user"}, {commandWork{instant}, "ADA", "ADA-3"}, {work(instant), "", ""},
+		} {
+			r := s.RecordAll(t.Context(), []Starting{{c.d, task.Spec{Name: c.name}}})[0]
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			defer r.Begin()
+			if r.Task.Name != c.want || (r.Task.Renamed() != "") != (c.name != c.want) {
+				t.Errorf("%q is called %q (%s), want %q", c.name, r.Task.Name, r.Task.Renamed(), c.want)
+			}
+		}
+		if r, err := s.Find("ada"); err != nil || r.Name != "ada" {
+			t.Errorf("found %q: %v", r.Name, err)
+		}
+	})
 }

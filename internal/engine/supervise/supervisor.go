@@ -151,7 +151,7 @@ type Supervisor struct {
 	mu      sync.RWMutex
 	tasks   map[task.ID]*entry
 	order   []*entry            // by creation
-	names   map[string][]*entry // all in memory with the name, in any order; several may be live after a resume
+	names   map[string][]*entry // all in memory by [task.NameKey], in any order; several may be live after a resume
 	keys    map[childKey]*entry
 	closing bool
 	ended   chan struct{} // closed and replaced at every end
@@ -450,8 +450,12 @@ func (s *Supervisor) locate(e *entry) (depth int, twin *entry, err error) {
 // firstRecord is the record of a new task.
 func (s *Supervisor) firstRecord(e *entry, kind task.Kind, own *task.Traits, depth int) task.Record {
 	spec := e.spec
-	name, asked := s.uniqueName(spec.Name), ""
-	if name != spec.Name {
+	r := task.Record{Kind: kind, OwnTraits: own}
+	name, asked := spec.Name, ""
+	if r.Traits().Work == task.ByAgent {
+		name = task.AgentName(name)
+	}
+	if name = s.uniqueName(name); name != spec.Name {
 		asked = spec.Name
 	}
 	return lifecycle.Short(task.Record{
@@ -517,7 +521,7 @@ func (e *entry) take(c *entry) bool {
 	return true
 }
 
-// uniqueName adds a number to a wanted name that a live task has, or that is the ID of any
+// uniqueName adds a number to a wanted name that a live task has or nearly has, or that is the ID of any
 // task. A name that only looks like an ID, such as webserver, is allowed. The number is
 // free and the one before it is taken. A binary search finds it, since a session may start
 // tens of thousands of tasks with one name.
@@ -542,7 +546,7 @@ func (s *Supervisor) uniqueName(want string) string {
 
 func (s *Supervisor) isFree(name string) bool {
 	_, was := s.past.id(task.ID(name))
-	return !slices.ContainsFunc(s.names[name], (*entry).lives) && s.tasks[task.ID(name)] == nil && !was
+	return !slices.ContainsFunc(s.names[task.NameKey(name)], (*entry).lives) && s.tasks[task.ID(name)] == nil && !was
 }
 
 // lives reports whether the task has not ended.
@@ -551,19 +555,20 @@ func (e *entry) lives() bool { return !e.rec.Load().Status.Terminal() }
 // addName adds e to the index of names. The caller holds mu.
 func (s *Supervisor) addName(e *entry) {
 	if name := e.rec.Load().Name; name != "" {
-		s.names[name] = append(s.names[name], e)
+		key := task.NameKey(name)
+		s.names[key] = append(s.names[key], e)
 	}
 }
 
 // dropName undoes addName. The caller holds mu.
 func (s *Supervisor) dropName(e *entry) {
-	name := e.rec.Load().Name
-	left := slices.DeleteFunc(s.names[name], func(o *entry) bool { return o == e })
+	key := task.NameKey(e.rec.Load().Name)
+	left := slices.DeleteFunc(s.names[key], func(o *entry) bool { return o == e })
 	if len(left) == 0 {
-		delete(s.names, name)
+		delete(s.names, key)
 		return
 	}
-	s.names[name] = left
+	s.names[key] = left
 }
 
 // create makes the first events durable and then makes the tasks visible. A goroutine that
@@ -795,8 +800,8 @@ func (s *Supervisor) findHeld(ref string) (r task.Record, matches []task.Record,
 // named returns the task in memory that a name means: the newest live one, else the newest. The
 // caller holds mu.
 func (s *Supervisor) named(name string) (meant *entry) {
-	for _, e := range s.names[name] {
-		if e.born == 0 { // not recorded yet
+	for _, e := range s.names[task.NameKey(name)] {
+		if e.born == 0 || e.rec.Load().Name != name { // not recorded yet, or only similar
 			continue
 		}
 		lives := e.lives()

@@ -21,7 +21,7 @@ type taskView struct {
 	AwaitingApproval bool   `json:"awaiting_approval,omitempty"`
 	Idle             bool   `json:"idle,omitempty"`
 	Name             string `json:"name,omitempty"`
-	AskedName        string `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if a live task had it"`
+	AskedName        string `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if it was taken or not for agents"`
 	Command          string `json:"command,omitempty"`
 	Description      string `json:"description,omitempty"`
 	AgentType        string `json:"agent_type,omitempty"`
@@ -152,7 +152,7 @@ func line(r task.Record) string {
 		b.WriteString(" " + excerpt.Line(r.Name, 100))
 	}
 	if r.AskedName != "" && !r.Status.Terminal() {
-		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken by another live task)")
+		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken or not for agents)")
 	}
 	what := r.Command
 	if what == "" {

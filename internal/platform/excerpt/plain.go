@@ -44,6 +44,22 @@ func Plain(s string) string {
 	return string(p.out)
 }
 
+// WithoutSequences is s without escape sequences such as those of colours, for text that a
+// program is to read.
+func WithoutSequences(s string) string {
+	var out strings.Builder
+	for {
+		i := strings.IndexByte(s, esc)
+		if i < 0 {
+			out.WriteString(s)
+			return out.String()
+		}
+		out.WriteString(s[:i])
+		s = s[i+1:]
+		s = s[sequenceLength(s):]
+	}
+}
+
 // Visible shows every character that a reader could not see, or that could
 // change how others are seen, as a mark such as <U+200B>. Tabs and newlines
 // stay; invalid UTF-8 becomes U+FFFD. Nothing is taken away.

@@ -66,13 +66,21 @@ func Parse(data []byte, known []string) (Document, error) {
 	case !utf8.Valid(data):
 		return Document{}, errors.New("the file is not valid UTF-8")
 	}
-	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
+	blank := 0 // lines before the front matter
 	first, rest, _ := strings.Cut(text, "\n")
+	for rest != "" && strings.TrimSpace(first) == "" {
+		blank++
+		first, rest, _ = strings.Cut(rest, "\n")
+	}
 	if !fence(first) {
 		return Document{Body: text, BodyLine: 1}, nil
 	}
 	head, body, ended := cut(rest)
-	if !ended {
+	switch {
+	case !ended && blank > 0: // a rule in a text
+		return Document{Body: text, BodyLine: 1}, nil
+	case !ended:
 		return Document{}, errors.New("line 1: the front matter that begins here has no end (write --- behind it)")
 	}
 	lines := strings.Count(head, "\n")
@@ -86,14 +94,37 @@ func Parse(data []byte, known []string) (Document, error) {
 			ErrTooLarge,
 		)
 	}
-	d := Document{Found: true, Body: body, BodyLine: lines + 3}
+	d := Document{Found: true, Body: body, BodyLine: lines + 3 + blank}
 	if err := d.read(head, known); err != nil {
 		return Document{}, err
+	}
+	d.spell(known)
+	for i := range d.Fields {
+		d.Fields[i].Line += blank
+	}
+	for i := range d.Warnings {
+		if d.Warnings[i].Line > 0 {
+			d.Warnings[i].Line += blank
+		}
 	}
 	if more := len(d.Warnings) - maxTold; more > 0 {
 		d.Warnings = append(d.Warnings[:maxTold], Warning{Text: fmt.Sprintf("and %d more faults", more)})
 	}
 	return d, nil
+}
+
+// spell gives known keys the case in which they are known: Tools limits an agent as tools does.
+func (d *Document) spell(known []string) {
+	for i, f := range d.Fields {
+		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, f.Key) })
+		if at < 0 || slices.Contains(known, f.Key) {
+			continue
+		}
+		if _, twice := d.Get(known[at]); !twice {
+			d.Warnings = append(d.Warnings, Warning{f.Line, fmt.Sprintf("key %.40q is read as %s", f.Key, known[at])})
+			d.Fields[i].Key = known[at]
+		}
+	}
 }
 
 func fence(line string) bool { return strings.TrimRight(line, " \t") == "---" }

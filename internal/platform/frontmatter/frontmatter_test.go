@@ -248,3 +248,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Blank lines before the front matter, the line ends of old systems and capitals in keys hide nothing.
+func TestEdges(t *testing.T) {
+	const plain = "---\nname: odd\ntools: Read\nname: twice\n---\nBody\n"
+	for name, text := range map[string]string{
+		"blank lines":    "\n \n" + plain,
+		"mark, blanks":   "\ufeff\n\n" + plain,
+		"line ends":      "\n\n" + strings.ReplaceAll(plain, "\n", "\r"),
+		"capitals":       "\n\n" + strings.Replace(plain, "tools", "Tools", 1),
+		"all, with CRLF": "\r\n\r\n" + strings.ReplaceAll(strings.Replace(plain, "tools", "TOOLS", 1), "\n", "\r\n"),
+	} {
+		d, err := Parse([]byte(text), known())
+		if err != nil || !d.Found || d.Text("name") != "odd" || d.Text("tools") != "Read" || d.Body != "Body\n" || d.BodyLine != 8 {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+		if f, _ := d.Get("tools"); f.Line != 5 || d.Warnings[0].Line != 6 {
+			t.Errorf("%s: line %d, %v", name, f.Line, d.Warnings)
+		}
+	}
+	if d, err := Parse([]byte("\n---\na rule in a text\n"), known()); err != nil || d.Found {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -49,6 +49,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		return start, nil
 	}
 	b.Tell = func(e hook.Event, text string) { s.Report.Say(me.ID, fmt.Sprintf("hook %s: %s", e, text)) }
+	b.Fault = s.Report.Once
 	if on := s.cfg.OnHook; on != nil {
 		b.Watch = func(r hook.Ran) { on(me.ID, r) }
 	}

@@ -116,10 +116,10 @@ func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
 	if err != nil {
 		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
-	if t.Name == MainName {
+	if task.AgentName(t.Name) != t.Name {
 		return spec, &control.Error{
 			Code:    control.Invalid,
-			Message: fmt.Sprintf("%s is how the main agent is called", MainName),
+			Message: fmt.Sprintf("a teammate cannot be called %s", t.Name),
 			Fix:     "give the teammate another name",
 		}
 	}

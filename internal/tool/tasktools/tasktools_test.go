@@ -187,7 +187,7 @@ func TestLaunched(t *testing.T) {
 		t.Errorf("structured %s", got)
 	}
 	m.agent.Task.Name, m.agent.Task.AskedName = "docs-2", "docs"
-	const said = "Name: docs-2\nNote: another task that is alive is called \"docs\": this one is called \"docs-2\". Use " +
+	const said = "Name: docs-2\nNote: a live task has the name \"docs\" or one like it: this one is called \"docs-2\". Use " +
 		"this name, or the ID, to address it.\n"
 	if out := call(t, m, "Task", `{"description":"d","prompt":"p","name":"docs",`+
 		`"run_in_background":true}`); !strings.Contains(out.Text, said) {
