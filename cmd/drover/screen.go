@@ -35,7 +35,15 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	defer signal.Stop(resized)
 	o := tui.Options{
 		In: os.Stdin, Out: os.Stdout, Env: b.env, Version: b.version, Folder: b.cwd,
-		Connect: connection(s.Connect), Later: s.Later, Sessions: s.Conversations,
+		Connect: connection(s.Connect), Later: s.Later, Prompt: s.Prompt, Choose: s.Choose,
+		Sessions: func(ctx context.Context) ([]tui.Conversation, error) {
+			list, err := s.Conversations(ctx)
+			out := make([]tui.Conversation, len(list))
+			for i, c := range list {
+				out[i] = tui.Conversation(c)
+			}
+			return out, err
+		},
 		Switch: func(ctx context.Context, id task.ID) (tui.Connection, error) {
 			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},

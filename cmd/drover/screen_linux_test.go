@@ -30,7 +30,7 @@ func TestScreen(t *testing.T) {
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan, "typed": screenTyped,
 		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
-		"serve": screenServe,
+		"serve": screenServe, "prompt": screenPrompt, "choose": screenChoose,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,6 +148,48 @@ func screenAnswer(t *testing.T, p *place, g *glass) {
 	id := p.session("prompt")
 	g.leaves("0", "drover: left "+id, "left with 0")
 	p.leaves(patience, "drover host")
+}
+
+// A prompt on the command line is the first turn of a new conversation, and the next of one that is resumed.
+func screenPrompt(_ *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("It is fixed."), says("It is tested."), says("pong")}})
+	g.open("80", "24", "drover 'fix it'")
+	g.shows("0", "> fix it", "● It is fixed.", "-esc interrupts")
+	id := p.session("prompt")
+	g.leaves("0", "drover: left "+id, "left with 0")
+	p.leaves(patience, "drover host")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "drover --continue 'now test it'"+stays)
+	g.shows("0", "> fix it", "> now test it", "● It is tested.", "-esc interrupts")
+	g.leaves("0", "left with 0")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "TERM=dumb drover -- ping"+stays)
+	g.shows("0", "pong")
+}
+
+// Where several conversations are live, the user chooses; without a terminal they are listed.
+func screenChoose(t *testing.T, p *place, g *glass) {
+	p.answers(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		if strings.Contains(r.LastText(), "started") {
+			return modeltest.Text("It runs.")
+		}
+		return modeltest.Call("Bash", later("echo started; cat f"))
+	})
+	defer p.free(p.fifo("f"))
+	first := p.good("-p", "-d", "--permission-mode", "bypassPermissions", "write the parser").stdout()
+	second := p.good("-p", "-d", "--permission-mode", "bypassPermissions", "start the server").stdout()
+	p.soon(func() bool { return len(p.list("--all-sessions")) == 4 })
+	g.open("80", "24", "exec drover attach")
+	g.shows("0", "Resume:", "write the parser", "start the server", "1 shell", "ago  "+filepath.Base(p.dir)+"  "+second)
+	plain := p.run("attach")
+	for _, want := range []string{first, second, "write the parser", "1 shell", "AGE", filepath.Base(p.dir)} {
+		if !strings.Contains(plain.stdout(), want) {
+			t.Errorf("the list does not show %q:\n%s", want, plain.stdout())
+		}
+	}
+	if plain.code != 2 || !strings.Contains(plain.stderr, "2 sessions are live (choose one: `drover attach SESSION`)") {
+		t.Errorf("without a terminal: %d, %s", plain.code, plain.stderr)
+	}
+	g.keys("0", "Down", "Enter")
+	g.shows("0", "> write the parser", "● It runs.", "-start the server")
 }
 
 func screenBackground(t *testing.T, p *place, g *glass) {

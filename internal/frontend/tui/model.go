@@ -132,11 +132,22 @@ func (m *Model) Init() tea.Cmd {
 	if !m.o.TasksOnly {
 		m.followWaiting(hintPace)
 	}
+	return tea.Batch(m.begin(), m.readWaiting())
+}
+
+// begin reaches the session, unless that waits for a prompt, and gives it the one that is there.
+func (m *Model) begin() tea.Cmd {
+	if m.o.Choose {
+		return m.openPicker()
+	}
+	if m.o.Prompt != "" {
+		return m.prompt(input.Draft{Text: m.o.Prompt})
+	}
 	if m.o.Later {
-		return m.readWaiting()
+		return nil
 	}
 	m.joining = true
-	return tea.Batch(m.connect(m.o.Connect), m.readWaiting())
+	return m.connect(m.o.Connect)
 }
 
 // tick moves the spinner and the clocks.

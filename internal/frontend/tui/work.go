@@ -86,7 +86,7 @@ type (
 		err  error
 	}
 	sessionsRead struct {
-		list []control.Info
+		list []Conversation
 		err  error
 	}
 )
