@@ -62,6 +62,9 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			MarkSeen: s.Seen,
 		},
 	}
+	if s.SetUp {
+		o.SetUp = b.setUp()
+	}
 	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
 		signal.Notify(stops, syscall.SIGTSTP)
 		defer signal.Stop(stops)
@@ -79,7 +82,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
 	o.HintAfter = set.Terminal.Hint()
 	left, err := tui.Run(ctx, o)
-	return cli.Left{Session: left.Session, Note: left.Note}, err
+	return cli.Left(left), err
 }
 
 // connection connects the terminal UI to the session that find finds.

@@ -44,6 +44,7 @@ type Screen struct {
 	Seen  func(ctx context.Context, session task.ID, refs []string) error
 
 	TasksOnly bool // the list of tasks alone
+	SetUp     bool // begins with the page that sets up a model
 }
 
 // Conversation is one that can be gone on with.
@@ -56,6 +57,7 @@ type Conversation struct {
 type Left struct {
 	Session task.ID // empty: nothing was started
 	Note    string  // for people
+	Demo    bool    // for the tour
 }
 
 // screened reports whether the terminal UI is shown: somebody looks, the terminal can be
@@ -82,6 +84,9 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 	left, err := a.Screen(ctx, s)
 	if left.Note != "" {
 		fmt.Fprintf(a.Stderr, "%s\n", excerpt.Plain(left.Note))
+	}
+	if err == nil && left.Demo {
+		return a.Demo(ctx, a.Stdout, a.colored(), a.Columns())
 	}
 	if err == nil && left.Session != "" && !s.TasksOnly {
 		a.note("left %s; `drover attach %s` comes back", left.Session, left.Session)
@@ -185,7 +190,7 @@ func (a *app) everywhere(s *Screen) {
 
 // open is `drover` by itself at a terminal: the one live conversation of the folder, or
 // a new one. A prompt begins a new one.
-func (a *app) open(ctx context.Context, c joining, plain bool) error {
+func (a *app) open(ctx context.Context, c joining, plain, setUp bool) error {
 	known, err := a.Known(ctx, true, false)
 	if err != nil {
 		return fmt.Errorf("list sessions: %w", err)
@@ -204,7 +209,7 @@ func (a *app) open(ctx context.Context, c joining, plain bool) error {
 	}
 	prompt := c.Prompt
 	c.Prompt = "" // the terminal UI sends it
-	return a.show(ctx, Screen{Connect: a.connection(c), Later: c.Session == "", Prompt: prompt}, c)
+	return a.show(ctx, Screen{Connect: a.connection(c), Later: c.Session == "", Prompt: prompt, SetUp: setUp}, c)
 }
 
 // connection finds the host of one conversation, each time that it is called. A new
@@ -295,9 +300,14 @@ func (a *app) root(root *cobra.Command) {
 		case !terminal:
 			return a.printSummary(cmd.Context(), cmd)
 		}
-		if c.Model == "" && a.Model().Level != Good {
+		set, err := a.Settings("")
+		if err != nil {
+			return err
+		}
+		unready := c.Model == "" && !a.reachable(set)
+		if unready && !a.screened(*plain) {
 			return a.printSummary(cmd.Context(), cmd)
 		}
-		return a.open(cmd.Context(), c, *plain)
+		return a.open(cmd.Context(), c, *plain, unready)
 	}
 }

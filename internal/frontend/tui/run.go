@@ -81,6 +81,8 @@ type Options struct {
 	Mouse  bool              // it is used: the wheel scrolls, a click chooses
 
 	TasksOnly bool // the panel alone
+
+	SetUp *SetUp // what the page does that sets up a model, with which the UI begins; nil: one is set up
 }
 
 // Conversation is one that can be gone on with.
@@ -102,6 +104,7 @@ type Todo struct {
 type Result struct {
 	Session task.ID
 	Note    string // for people: what became of the work
+	Demo    bool   // for the tour
 }
 
 // lastWords is how long what waits may take to be sent when the terminal has gone.
@@ -145,7 +148,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		err = unsent
 	}
 	m.release()
-	return Result{Session: m.info.Session, Note: m.farewell}, err
+	return Result{Session: m.info.Session, Note: m.farewell, Demo: m.setup.demo}, err
 }
 
 // errLeft ends what listens to a session when the user leaves.

@@ -77,6 +77,8 @@ func (m *Model) screenFrame() frame {
 		return m.inboxFrame()
 	case rewindScreen:
 		return m.rewindFrame()
+	case setupScreen:
+		return m.setupFrame()
 	}
 	return m.chatFrame()
 }
