@@ -49,6 +49,7 @@ func (b *backend) Settings(flag string) (settings.Settings, error) {
 // settings are those of the folder, without the files that are passed over.
 func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, error) {
 	src := settings.Find(home.Lookup(b.env), b.cwd, flag).Without(skip)
+	src.Saved = b.root.CredentialsFile()
 	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
 	if err != nil {
 		return settings.Settings{}, err

@@ -113,6 +113,7 @@ func (b *backend) socket() cli.Finding {
 
 func (b *backend) readable() cli.Finding {
 	src := settings.Find(home.Lookup(b.env), b.cwd, "")
+	src.Saved = b.root.CredentialsFile()
 	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
 		src.Trusted = st.Trusted
 	}
@@ -134,6 +135,7 @@ func (b *backend) readable() cli.Finding {
 // one. What is wrong with settings is found elsewhere.
 func (b *backend) Model() cli.Finding {
 	src := settings.Find(home.Lookup(b.env), b.cwd, "")
+	src.Saved = b.root.CredentialsFile()
 	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
 		src.Trusted = st.Trusted
 	}
@@ -146,7 +148,7 @@ func (b *backend) Model() cli.Finding {
 	switch {
 	case errors.As(err, &missing) && len(ready) == 0:
 		f.Level, f.Detail = cli.Warn, "no key is set"
-		f.Fix = "set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
+		f.Fix = "run `drover` in a terminal to set one up; or set ANTHROPIC_API_KEY; or OPENAI_API_KEY or OPENAI_BASE_URL, for --model openai/NAME; or use --model script:FILE"
 	case errors.As(err, &missing): // others may be named
 		f.Detail += fmt.Sprintf("; the usual model, %s, is of another provider", cmp.Or(set.Model, provider.Default))
 		f.Fix = "set `model` in your settings, or name one with --model PROVIDER/NAME"

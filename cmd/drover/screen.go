@@ -35,7 +35,15 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	defer signal.Stop(resized)
 	o := tui.Options{
 		In: os.Stdin, Out: os.Stdout, Env: b.env, Version: b.version, Folder: b.cwd,
-		Connect: connection(s.Connect), Later: s.Later, Sessions: s.Conversations,
+		Connect: connection(s.Connect), Later: s.Later, Prompt: s.Prompt, Choose: s.Choose,
+		Sessions: func(ctx context.Context) ([]tui.Conversation, error) {
+			list, err := s.Conversations(ctx)
+			out := make([]tui.Conversation, len(list))
+			for i, c := range list {
+				out[i] = tui.Conversation(c)
+			}
+			return out, err
+		},
 		Switch: func(ctx context.Context, id task.ID) (tui.Connection, error) {
 			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},
@@ -54,6 +62,9 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			MarkSeen: s.Seen,
 		},
 	}
+	if s.SetUp {
+		o.SetUp = b.setUp()
+	}
 	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
 		signal.Notify(stops, syscall.SIGTSTP)
 		defer signal.Stop(stops)
@@ -71,7 +82,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
 	o.HintAfter = set.Terminal.Hint()
 	left, err := tui.Run(ctx, o)
-	return cli.Left{Session: left.Session, Note: left.Note}, err
+	return cli.Left(left), err
 }
 
 // connection connects the terminal UI to the session that find finds.

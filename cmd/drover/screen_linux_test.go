@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +34,7 @@ func TestScreen(t *testing.T) {
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan, "typed": screenTyped,
 		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
-		"serve": screenServe,
+		"serve": screenServe, "prompt": screenPrompt, "choose": screenChoose, "set up": screenSetUp,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,6 +152,102 @@ func screenAnswer(t *testing.T, p *place, g *glass) {
 	id := p.session("prompt")
 	g.leaves("0", "drover: left "+id, "left with 0")
 	p.leaves(patience, "drover host")
+}
+
+// A prompt on the command line is the first turn of a new conversation, and the next of one that is resumed.
+func screenPrompt(_ *testing.T, p *place, g *glass) {
+	p.model(map[string][]step{"main": {says("It is fixed."), says("It is tested."), says("pong")}})
+	g.open("80", "24", "drover 'fix it'")
+	g.shows("0", "> fix it", "● It is fixed.", "-esc interrupts")
+	id := p.session("prompt")
+	g.leaves("0", "drover: left "+id, "left with 0")
+	p.leaves(patience, "drover host")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "drover --continue 'now test it'"+stays)
+	g.shows("0", "> fix it", "> now test it", "● It is tested.", "-esc interrupts")
+	g.leaves("0", "left with 0")
+	g.tmux("respawn-pane", "-k", "-t", "0.0", "TERM=dumb drover -- ping"+stays)
+	g.shows("0", "pong")
+}
+
+// Without a key the terminal UI sets up a model, and the conversation opens on it. What was saved counts
+// from then on, for all commands and for nobody else to read; a variable goes before it.
+func screenSetUp(t *testing.T, p *place, g *glass) {
+	m, err := modeltest.New(walk(map[string][]step{"main": {says("It is fixed."), says("pong")}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	models, err := url.Parse(m.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := httputil.NewSingleHostReverseProxy(models)
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer sk-good":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/v1/models":
+			fmt.Fprint(w, `{"object":"list","data":[{"id":"claude-one"},{"id":"claude-two"}]}`)
+		default:
+			calls.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(gateway.Close)
+	if r := p.run(); r.code != 0 || !strings.Contains(r.stdout(), "No model for prompts: no key is set") {
+		t.Errorf("without a terminal: %d, %s", r.code, r.stdout())
+	}
+	g.open("80", "24", "env drover 'fix it'")
+	g.shows("0", "Drover needs a model.", "❯ Anthropic API key", "-looking for local servers")
+	g.keys("0", "Down", "Down", "Enter")
+	g.shows("0", "❯ Address")
+	g.types("0", gateway.URL)
+	g.shows("0", "❯ Token")
+	g.types("0", "sk-wrong")
+	g.shows("0", "✗ "+strings.TrimPrefix(gateway.URL, "http://")+" refused the key (401 Unauthorized)", "-sk-wrong")
+	g.keys("0", "C-u")
+	g.types("0", "sk-good")
+	g.shows("0", "Choose a model", "claude-one")
+	g.types("0", "two")
+	g.shows("0", "> fix it", "● It is fixed.", "claude-two")
+	g.leaves("0", "left with 0")
+	file := filepath.Join(p.work, "state", "credentials.json")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the key: %v, %v", info, err)
+	}
+	if got := p.good("-p", "ping").stdout(); got != "pong" {
+		t.Errorf("-p answers %q", got)
+	}
+	p.env = append(p.env, "ANTHROPIC_API_KEY=sk-other", "ANTHROPIC_BASE_URL="+gateway.URL)
+	if r := p.run("-p", "ping"); r.code == 0 || !strings.Contains(r.stderr, "refused the key") {
+		t.Errorf("what is saved went before the variables: %d, %s, %s", r.code, r.stdout(), r.stderr)
+	}
+}
+
+// Where several conversations are live, the user chooses; without a terminal they are listed.
+func screenChoose(t *testing.T, p *place, g *glass) {
+	p.answers(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		if strings.Contains(r.LastText(), "started") {
+			return modeltest.Text("It runs.")
+		}
+		return modeltest.Call("Bash", later("echo started; cat f"))
+	})
+	defer p.free(p.fifo("f"))
+	first := p.good("-p", "-d", "--permission-mode", "bypassPermissions", "write the parser").stdout()
+	second := p.good("-p", "-d", "--permission-mode", "bypassPermissions", "start the server").stdout()
+	p.soon(func() bool { return len(p.list("--all-sessions")) == 4 })
+	g.open("80", "24", "env drover attach")
+	g.shows("0", "Resume:", "write the parser", "start the server", "1 shell", "ago  "+filepath.Base(p.dir)+"  "+second)
+	plain := p.run("attach")
+	for _, want := range []string{first, second, "write the parser", "1 shell", "AGE", filepath.Base(p.dir)} {
+		if !strings.Contains(plain.stdout(), want) {
+			t.Errorf("the list does not show %q:\n%s", want, plain.stdout())
+		}
+	}
+	if plain.code != 2 || !strings.Contains(plain.stderr, "2 sessions are live (choose one: `drover attach SESSION`)") {
+		t.Errorf("without a terminal: %d, %s", plain.code, plain.stderr)
+	}
+	g.keys("0", "Down", "Enter")
+	g.shows("0", "> write the parser", "● It runs.", "-start the server")
 }
 
 func screenBackground(t *testing.T, p *place, g *glass) {

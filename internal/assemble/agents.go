@@ -58,7 +58,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
-		return withoutTokens(withProviders(withProject(env, set.Env), set.Providers), set.Remote)
+		return withoutTokens(withProviders(withProject(env, set.Env), set), set.Remote)
 	}
 	tell := func(format string, args ...any) {
 		if c.Tell != nil {

@@ -182,7 +182,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if c.Tape != nil {
 		s.models.Wrap = c.Tape.Model
 	}
-	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings.Providers)
+	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings)
 	if c.Role == session.RolePrompt {
 		// A prompt that nobody can answer leaves no session behind.
 		if err := s.reachable(c, home.Lookup(env)); err != nil {
@@ -425,12 +425,15 @@ func own() []string {
 }
 
 // Environ is the environment of a client as its agents look for models in it.
-func Environ(env []string, set settings.Settings) []string { return withProviders(env, set.Providers) }
+func Environ(env []string, set settings.Settings) []string { return withProviders(env, set) }
 
 // withProviders lets settings say where a provider is, as the usual variables
 // would; the variables win. A key that stands in a variable with a name of the
-// user's goes to the usual one, which no command is given.
-func withProviders(env []string, p settings.Providers) []string {
+// user's goes to the usual one, which no command is given. What the set-up page has kept
+// counts where neither says anything.
+func withProviders(env []string, all settings.Settings) []string {
+	p := all.Providers
+	env = append(slices.Clip(env), all.Saved.Variables(home.Lookup(env), p)...)
 	get := home.Lookup(env)
 	set := func(name, value string) {
 		if value != "" && get(name) == "" {

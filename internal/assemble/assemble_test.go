@@ -158,11 +158,11 @@ func TestRules(t *testing.T) {
 func TestProviders(t *testing.T) {
 	var p settings.Providers
 	p.Anthropic.BaseURL, p.Anthropic.APIKeyEnv = "http://settings", "MY_KEY"
-	get := home.Lookup(withProviders([]string{"MY_KEY=k"}, p))
+	get := home.Lookup(withProviders([]string{"MY_KEY=k"}, settings.Settings{Providers: p}))
 	if get("ANTHROPIC_BASE_URL") != "http://settings" || get("ANTHROPIC_API_KEY") != "k" {
 		t.Errorf("base %q, key %q", get("ANTHROPIC_BASE_URL"), get("ANTHROPIC_API_KEY"))
 	}
-	if get := home.Lookup(withProviders([]string{"ANTHROPIC_BASE_URL=http://env"}, p)); get("ANTHROPIC_BASE_URL") != "http://env" || get("ANTHROPIC_API_KEY") != "" {
+	if get := home.Lookup(withProviders([]string{"ANTHROPIC_BASE_URL=http://env"}, settings.Settings{Providers: p})); get("ANTHROPIC_BASE_URL") != "http://env" || get("ANTHROPIC_API_KEY") != "" {
 		t.Errorf("base %q, key %q", get("ANTHROPIC_BASE_URL"), get("ANTHROPIC_API_KEY"))
 	}
 }

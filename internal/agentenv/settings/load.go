@@ -24,6 +24,7 @@ type Sources struct {
 	Project string // file of the project, shared
 	Local   string // file of the project, of this checkout
 	Flag    string // a file, or JSON that begins with {
+	Saved   string // file of the set-up page
 	Env     func(string) string
 
 	// Settings of another program. Hooks and what forbids are taken of them, and of those
@@ -96,6 +97,7 @@ func Load(src Sources) (Settings, []Note, error) {
 	} else if src.Flag != "" {
 		l.flagFile(src.Flag)
 	}
+	l.saved(src.Saved, src.Env)
 	if len(l.errs) > 0 {
 		return Settings{}, l.notes, errors.Join(l.errs...)
 	}

@@ -48,6 +48,7 @@ type Settings struct {
 	Env            map[string]string `json:"-"` // of commands and hooks
 	PluginSwitches map[string]bool   `json:"-"` // plugins by name: whether they are read
 
+	Saved       Saved      `json:"-"` // no setting: what the set-up page has kept
 	Trusted     bool       `json:"-"` // no setting: the project's folder is trusted
 	HookSources []HookFile `json:"-"` // no setting; in the order in which they were read
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +30,7 @@ type joining struct {
 	Model   string
 	Agent   string
 	Mode    string // permission mode
+	Prompt  string // the first of a new one
 }
 
 func (a *app) attach() *cobra.Command {
@@ -41,7 +42,8 @@ func (a *app) attach() *cobra.Command {
 			"what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
 			"commands. Ctrl-C interrupts the turn; pressed twice, or between turns, it leaves, as do Ctrl-D and /detach.\n" +
 			"A session without a host gets a detached one. Without a name, attach takes the only live conversation of this\n" +
-			"folder, or the last one. The host keeps running without you until its work is done.\n" +
+			"folder, or the last one; of several live ones you choose. The host keeps running without you until its work\n" +
+			"is done.\n" +
 			"\n" +
 			"With the ID of a task, attach shows its output and status until it ends, and sends it what you type. The exit\n" +
 			"code is that of the task.\n" +
@@ -71,16 +73,27 @@ func (a *app) attach() *cobra.Command {
 		if *fresh {
 			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })
 		}
-		s, err := a.newest(ctx, *all)
+		var s Session
 		if len(words) > 0 {
-			var f found
-			if f, err = a.attachable(ctx, words[0], *all); err == nil && f.record.ID != "" {
+			f, err := a.attachable(ctx, words[0], *all)
+			switch {
+			case err != nil:
+				return err
+			case f.record.ID != "":
 				return a.attachTask(ctx, f)
 			}
 			s = f.session
-		}
-		if err != nil {
-			return err
+		} else {
+			live, last, err := a.newest(ctx, *all)
+			switch {
+			case err != nil:
+				return err
+			case len(live) > 1 && a.screened(*plain):
+				return a.show(ctx, Screen{Choose: true, Everywhere: *all}, c)
+			case len(live) > 1:
+				return a.severalLive(ctx, live, "drover attach SESSION")
+			}
+			s = last
 		}
 		connect := func(ctx context.Context) (Session, error) {
 			if c.Session == "" && s.Info().Live {
@@ -127,34 +140,62 @@ func (a *app) attachable(ctx context.Context, word string, all bool) (f found, e
 	return f, err
 }
 
-// newest is the one conversation that is live, or else the last.
-func (a *app) newest(ctx context.Context, all bool) (Session, error) {
+// newest are the conversations that are live, and the last of all.
+func (a *app) newest(ctx context.Context, all bool) (live []Session, last Session, err error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, nil, fmt.Errorf("list sessions: %w", err)
 	}
-	talks := func(s Session) bool { return s.Info().Role == conversing }
-	known = slices.DeleteFunc(slices.Clone(known), func(s Session) bool { return !talks(s) })
-	live := slices.DeleteFunc(slices.Clone(known), func(s Session) bool { return !s.Info().Live })
-	switch {
-	case len(live) == 1:
-		return live[0], nil
-	case len(live) > 1:
-		return nil, ambiguous(live)
-	case len(known) > 0:
-		return known[0], nil
+	for _, s := range known {
+		switch i := s.Info(); {
+		case i.Role != conversing:
+			continue
+		case i.Live:
+			live = append(live, s)
+		}
+		last = cmp.Or(last, s)
 	}
-	return nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
-		Fix: "begin one with `drover attach --new`"}
+	if len(live) > 0 {
+		last = live[0]
+	}
+	if last == nil {
+		return nil, nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
+			Fix: "begin one with `drover attach --new`"}
+	}
+	return live, last, nil
 }
 
-func ambiguous(sessions []Session) error {
-	e := &control.Error{Code: control.Ambiguous, Fix: "name one"}
+// severalLive lists the sessions among which a command cannot choose. It takes one as command says.
+func (a *app) severalLive(ctx context.Context, sessions []Session, command string) error {
+	rows := [][]string{{"SESSION", "TITLE", "AGE", "FOLDER", "RUNNING"}}
+	e := usage(fmt.Sprintf("%d sessions are live", len(sessions)), "choose one: `"+command+"`")
 	for _, s := range sessions {
-		e.Matches = append(e.Matches, string(s.Info().Session))
+		i := s.Info()
+		folder := a.brief(i.Project)
+		if folder == "." {
+			folder = filepath.Base(i.Project)
+		}
+		rows = append(rows, []string{cell(string(i.Session), 40), cmp.Or(cell(i.Title, 40), "-"), age(a.Now(), i.StartTime) + " ago",
+			cell(folder, 40), cmp.Or(cell(a.running(ctx, s), 30), "-")})
 	}
-	e.Message = "several sessions could be meant: " + strings.Join(e.Matches, ", ")
+	if err := a.table(rows, headed); err != nil {
+		return err
+	}
 	return e
+}
+
+// running is what runs in a live session, in a few words.
+func (a *app) running(ctx context.Context, s Session) string {
+	api, release, err := s.Open(ctx)
+	if err != nil {
+		return ""
+	}
+	defer release()
+	page, err := api.List(ctx, control.ListRequest{Limit: tablePage})
+	if err != nil {
+		return ""
+	}
+	return task.PillLabel(page.Tasks)
 }
 
 // conversing is the role of a session with a main agent.

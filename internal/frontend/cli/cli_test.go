@@ -238,6 +238,10 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		"command":      {[]string{"frobnicate"}, `unknown command "frobnicate"`},
+		"word":         {[]string{"blorp"}, "a prompt of one word is `drover -- WORD`"},
+		"words":        {[]string{"fix", "it"}, "a prompt needs quotes"},
+		"prompt":       {[]string{"fix it"}, "a conversation needs a terminal on stdin and stdout (use `drover -p"},
+		"prompt-word":  {[]string{"--", "ps"}, "a conversation needs a terminal"},
 		"similar":      {[]string{"sessoins"}, "did you mean `drover sessions`?"},
 		"flag":         {[]string{"ps", "--nope"}, "--nope"},
 		"extra":        {[]string{"ps", "x"}, "usage: drover ps"},

@@ -67,7 +67,10 @@ func (a *app) configureOne(ctx context.Context, words []string, all bool, req co
 		if len(words) > 0 {
 			s, err = a.host(ctx, words[0], all)
 		} else {
-			s, err = a.newest(ctx, all)
+			var live []Session
+			if live, s, err = a.newest(ctx, all); len(live) > 1 {
+				err = a.severalLive(ctx, live, "drover configure SESSION")
+			}
 		}
 		if err != nil {
 			return nil, err

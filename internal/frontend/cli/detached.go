@@ -166,9 +166,10 @@ func (a *app) resumeCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, words []string) error {
+			prompt := promptIn(cmd, words)
 			switch {
-			case len(words) > 0:
-				return usage("a prompt needs -p", "use `drover -p --resume ID \"…\"`")
+			case len(words) > 0 && (prompt == "" || !a.screened(*plain)):
+				return usage("a prompt of one word, or without the terminal UI, needs -p", "use `drover -p --resume ID \"…\"`")
 			case !a.readsTerminal() || !a.IsTerminal(a.Stdout):
 				return usage("stdin or stdout is not a terminal", "give a prompt with -p, or use `drover attach`")
 			}
@@ -186,7 +187,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			}
 			connect := func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) }
 			if there.screened(*plain) {
-				return there.show(ctx, Screen{Connect: connect}, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
+				return there.show(ctx, Screen{Connect: connect, Prompt: prompt}, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
 			}
 			return there.converse(ctx, connect)
 		},

@@ -103,5 +103,5 @@ func (a *app) sandboxed(ctx context.Context, word string, all bool) (Session, er
 		return nil, &control.Error{Code: control.NotFound, Message: "this folder has no live session",
 			Fix: "see `drover sessions`"}
 	}
-	return nil, ambiguous(live)
+	return nil, a.severalLive(ctx, live, "drover forward PORT --session SESSION")
 }

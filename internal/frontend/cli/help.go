@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -241,12 +242,25 @@ func otherWords() map[string]string {
 	}
 }
 
-// noSuchCommand refuses words after `drover` that are no command.
+// promptIn is the prompt in the words after `drover`: one argument with a blank in it, which no
+// command has, or everything after `--`.
+func promptIn(cmd *cobra.Command, words []string) string {
+	text := strings.TrimSpace(strings.Join(words, " "))
+	if cmd.ArgsLenAtDash() == 0 || len(words) == 1 && strings.ContainsFunc(text, unicode.IsSpace) {
+		return text
+	}
+	return ""
+}
+
+// noSuchCommand refuses words after `drover` that are neither a command nor a prompt.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
+	if len(args) == 0 || promptIn(cmd, args) != "" {
 		return nil
 	}
-	word, fix := args[0], "see `drover --help`"
+	word, fix := args[0], "see `drover --help`; a prompt of one word is `drover -- WORD`"
+	if len(args) > 1 {
+		fix = "see `drover --help`; a prompt needs quotes: `drover \"fix the test\"`"
+	}
 	switch other := otherWords()[word]; {
 	case word == "config" || word == "settings" || word == "set":
 		fix = "of a live session use `drover configure`; else edit .drover/settings.json of the folder or ~/.config/drover/settings.json; `drover doctor` checks them"

@@ -135,6 +135,19 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 	return rows, notes
 }
 
+// reachable reports whether the usual model is of a provider that can be asked.
+func (a *app) reachable(set settings.Settings) bool {
+	name := cmp.Or(set.Model, models.Default)
+	for range set.Models.Aliases { // one may stand for another
+		name = cmp.Or(set.Models.Aliases[name], name)
+	}
+	of, _, has := strings.Cut(name, "/")
+	if !has {
+		of = "anthropic"
+	}
+	return strings.HasPrefix(name, "script:") || slices.Contains(a.Ready(set), of)
+}
+
 func (a *app) printModels(rows []modelRow) error {
 	lines := [][]string{{"ALIAS", "MODEL", "PROVIDER", "WINDOW", "MOST OUT", "IN $", "OUT $", "KEY", ""}}
 	number := func(n int64) string {

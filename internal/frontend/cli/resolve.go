@@ -264,7 +264,12 @@ func sessionOf(known []Session, word string) (Session, error) {
 	case 1:
 		return hits[0], nil
 	}
-	return nil, ambiguous(hits)
+	e := &control.Error{Code: control.Ambiguous, Fix: "give more of the ID"}
+	for _, s := range hits {
+		e.Matches = append(e.Matches, string(s.Info().Session))
+	}
+	e.Message = fmt.Sprintf("%q could be any of %s", word, strings.Join(e.Matches, ", "))
+	return nil, e
 }
 
 func notFound(err error) bool {

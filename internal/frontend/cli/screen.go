@@ -22,12 +22,16 @@ type Screen struct {
 	// Connect finds the live host of the conversation, or starts one. It is called again
 	// when a host has gone.
 	Connect func(context.Context) (Session, error)
-	// Later says that nothing is started before the first prompt.
-	Later bool
-	// Conversations are those of the folder, and Switch finds the host of one of them; of
-	// a new one, if the ID is empty.
-	Conversations func(context.Context) ([]control.Info, error)
+	// Later says that nothing is started before the first prompt, which may be given already.
+	Later  bool
+	Prompt string
+	// Conversations are those of the folder, or with Everywhere of all folders, those that live first. Switch
+	// finds the host of one of them; of a new one, if the ID is empty.
+	Conversations func(context.Context) ([]Conversation, error)
 	Switch        func(context.Context, task.ID) (Session, error)
+	Everywhere    bool
+	// Choose says that the user chooses one of them first, instead of Connect.
+	Choose bool
 
 	// Attention lists what needs the user in all sessions of all projects, and Follow calls
 	// changed when that may be another list, until ctx ends.
@@ -40,12 +44,20 @@ type Screen struct {
 	Seen  func(ctx context.Context, session task.ID, refs []string) error
 
 	TasksOnly bool // the list of tasks alone
+	SetUp     bool // begins with the page that sets up a model
+}
+
+// Conversation is one that can be gone on with.
+type Conversation struct {
+	control.Info
+	Running string // what runs in it, in a few words
 }
 
 // Left is how the user has left the terminal UI.
 type Left struct {
 	Session task.ID // empty: nothing was started
 	Note    string  // for people
+	Demo    bool    // for the tour
 }
 
 // screened reports whether the terminal UI is shown: somebody looks, the terminal can be
@@ -63,7 +75,7 @@ func plainFlag(cmd *cobra.Command) *bool {
 // show opens the terminal UI on a conversation.
 // c says with what other conversations are gone on with.
 func (a *app) show(ctx context.Context, s Screen, c joining) error {
-	s.Conversations = a.conversations
+	s.Conversations = func(ctx context.Context) ([]Conversation, error) { return a.choices(ctx, s.Everywhere) }
 	s.Switch = func(ctx context.Context, id task.ID) (Session, error) {
 		c.Session = id
 		return a.attachedTo(ctx, c)
@@ -73,10 +85,32 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 	if left.Note != "" {
 		fmt.Fprintf(a.Stderr, "%s\n", excerpt.Plain(left.Note))
 	}
+	if err == nil && left.Demo {
+		return a.Demo(ctx, a.Stdout, a.colored(), a.Columns())
+	}
 	if err == nil && left.Session != "" && !s.TasksOnly {
 		a.note("left %s; `drover attach %s` comes back", left.Session, left.Session)
 	}
 	return err
+}
+
+// choices are the conversations that can be gone on with, those that live first.
+func (a *app) choices(ctx context.Context, all bool) ([]Conversation, error) {
+	known, err := a.Known(ctx, false, all)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	var live, ended []Conversation
+	for _, s := range known {
+		switch i := s.Info(); {
+		case i.Role != conversing:
+		case i.Live:
+			live = append(live, Conversation{i, a.running(ctx, s)})
+		default:
+			ended = append(ended, Conversation{Info: i})
+		}
+	}
+	return append(live, ended...), nil
 }
 
 // quietWait is how long a session is waited for by somebody who is not to be woken.
@@ -155,8 +189,8 @@ func (a *app) everywhere(s *Screen) {
 }
 
 // open is `drover` by itself at a terminal: the one live conversation of the folder, or
-// a new one.
-func (a *app) open(ctx context.Context, c joining, plain bool) error {
+// a new one. A prompt begins a new one.
+func (a *app) open(ctx context.Context, c joining, plain, setUp bool) error {
 	known, err := a.Known(ctx, true, false)
 	if err != nil {
 		return fmt.Errorf("list sessions: %w", err)
@@ -167,14 +201,15 @@ func (a *app) open(ctx context.Context, c joining, plain bool) error {
 			live = append(live, s)
 		}
 	}
-	if len(live) == 1 {
+	if len(live) == 1 && c.Prompt == "" {
 		c.Session = live[0].Info().Session
 	}
-	connect := a.connection(c)
 	if !a.screened(plain) {
-		return a.converse(ctx, connect)
+		return a.converse(ctx, a.connection(c))
 	}
-	return a.show(ctx, Screen{Connect: connect, Later: c.Session == ""}, c)
+	prompt := c.Prompt
+	c.Prompt = "" // the terminal UI sends it
+	return a.show(ctx, Screen{Connect: a.connection(c), Later: c.Session == "", Prompt: prompt, SetUp: setUp}, c)
 }
 
 // connection finds the host of one conversation, each time that it is called. A new
@@ -195,7 +230,7 @@ func (a *app) connection(c joining) func(context.Context) (Session, error) {
 
 // begin starts the host of a new conversation.
 func (a *app) begin(ctx context.Context, c joining, id task.ID) (Session, error) {
-	p := Prompt{Format: promptFormats()[0], Model: c.Model, Agent: c.Agent, Mode: c.Mode, Attach: true}
+	p := Prompt{Format: promptFormats()[0], Model: c.Model, Agent: c.Agent, Mode: c.Mode, Attach: true, Prompt: c.Prompt}
 	if err := a.check(ctx, &p, nil); err != nil {
 		return nil, err
 	}
@@ -231,7 +266,7 @@ func (a *app) top() *cobra.Command {
 		case len(known) == 1:
 			s = known[0]
 		case len(known) > 1:
-			return ambiguous(known)
+			return a.severalLive(ctx, known, "drover top SESSION")
 		default:
 			return &control.Error{Code: control.NotFound, Message: "this folder has no live session",
 				Fix: "start a task with `drover run -d`, or use --all-sessions"}
@@ -254,16 +289,25 @@ func (a *app) root(root *cobra.Command) {
 	root.Long = "Drover runs, watches and steers the background work of coding agents.\n" +
 		"\n" +
 		"  drover                      on a terminal, opens a conversation; see docs/terminal.md\n" +
+		"  drover \"PROMPT\"             opens a conversation that begins with this prompt\n" +
 		"  drover -p \"PROMPT\"          answers a prompt; see `drover -p --help`\n" +
 		"  drover --continue           resumes the last conversation; --resume ID another one"
-	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		w, terminal := a.Stdin.(io.Writer)
-		if !terminal || !a.IsTerminal(w) || !a.IsTerminal(a.Stdout) {
+	root.RunE = func(cmd *cobra.Command, words []string) error {
+		c.Prompt = promptIn(cmd, words)
+		switch terminal := a.readsTerminal() && a.IsTerminal(a.Stdout); {
+		case !terminal && c.Prompt != "":
+			return usage("a conversation needs a terminal on stdin and stdout", "use `drover -p \"…\"` for one answer")
+		case !terminal:
 			return a.printSummary(cmd.Context(), cmd)
 		}
-		if c.Model == "" && a.Model().Level != Good {
+		set, err := a.Settings("")
+		if err != nil {
+			return err
+		}
+		unready := c.Model == "" && !a.reachable(set)
+		if unready && !a.screened(*plain) {
 			return a.printSummary(cmd.Context(), cmd)
 		}
-		return a.open(cmd.Context(), c, *plain)
+		return a.open(cmd.Context(), c, *plain, unready)
 	}
 }

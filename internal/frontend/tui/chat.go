@@ -48,6 +48,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return m.inboxKey(msg)
 	case rewindScreen:
 		return m.rewindKey(msg)
+	case setupScreen:
+		return m.setupKey(msg)
 	}
 	if m.search != nil {
 		m.searchKey(msg)
@@ -231,6 +233,8 @@ func (m *Model) paste(text string) tea.Cmd {
 		m.send.editor = m.send.editor.Paste(text)
 	case m.screen == zoomScreen:
 		m.zoom.editor = m.zoom.editor.Paste(text)
+	case m.screen == setupScreen:
+		m.setup.typed(text)
 	case m.screen == pickerScreen:
 		m.picker.query += strings.Join(strings.Fields(text), " ")
 	case m.screen == inboxScreen && m.inbox.field != nil:

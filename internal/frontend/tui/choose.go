@@ -139,7 +139,7 @@ func (m *Model) takeCompletion() {
 
 // picking is the choice of another conversation.
 type picking struct {
-	list    []control.Info
+	list    []Conversation
 	query   string
 	at      int
 	err     string
@@ -165,8 +165,8 @@ func (m *Model) openPicker() tea.Cmd {
 }
 
 // found are the conversations that fit what is typed.
-func (p picking) found() []control.Info {
-	var out []control.Info
+func (p picking) found() []Conversation {
+	var out []Conversation
 	for _, i := range p.list {
 		if strings.Contains(strings.ToLower(i.Title+" "+string(i.Session)), strings.ToLower(p.query)) {
 			out = append(out, i)
@@ -181,6 +181,9 @@ func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
 	found := p.found()
 	switch key := msg.String(); key {
 	case "esc", "ctrl+c":
+		if m.epoch == 0 && m.o.Choose { // it leads back to nothing
+			return tea.Quit
+		}
 		m.screen = chatScreen
 	case "up", "ctrl+p":
 		p.at = max(0, p.at-1)

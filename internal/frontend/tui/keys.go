@@ -60,6 +60,7 @@ const (
 	inRewind   = "Going back"
 	inInbox    = "Inbox"
 	inPage     = "What a command shows"
+	inSetUp    = "Setting up a model"
 )
 
 // Bindings is every key. docs/terminal.md has the same table.
@@ -161,6 +162,11 @@ func Bindings() []Binding {
 		{Where: inPage, Keys: []string{"enter"}, Does: "take the chosen line, such as a model"},
 		{Where: inPage, Keys: []string{"r"}, Does: "read it again"},
 		{Where: inPage, Keys: []string{"esc", "q"}, Does: "back to the conversation"},
+
+		{Where: inSetUp, Keys: []string{"up", "down", "enter"}, Does: "choose how Drover reaches a model; what is typed searches a long list"},
+		{Where: inSetUp, Keys: []string{"tab"}, Does: "the next field of a form"},
+		{Where: inSetUp, Keys: []string{"ctrl+s"}, Does: "save what could not be checked"},
+		{Where: inSetUp, Keys: []string{"esc"}, Does: "back; from the first page, leave"},
 	}
 }
 

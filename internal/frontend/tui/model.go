@@ -29,6 +29,7 @@ const (
 	inboxScreen
 	pageScreen
 	rewindScreen
+	setupScreen
 )
 
 // Model is all that the UI knows. Only [Model.Update] changes it, on one goroutine.
@@ -84,6 +85,7 @@ type Model struct {
 	back   rewinding
 	inbox  inbox
 	page   page
+	setup  setup
 
 	offered []control.Command // by the session; nil: they are not known yet
 
@@ -121,8 +123,12 @@ func newModel(o Options, l *listener) *Model {
 		m.say(fmt.Sprintf("terminal.keys: nothing is called %s; see docs/terminal.md", strings.Join(unknown, ", ")))
 	}
 	m.drawer = transcript.NewDrawer(m.theme)
-	if o.TasksOnly {
+	switch {
+	case o.TasksOnly:
 		m.screen = panelScreen
+	case o.SetUp != nil:
+		m.screen = setupScreen
+		m.setup.menu(o.SetUp)
 	}
 	return m
 }
@@ -132,11 +138,25 @@ func (m *Model) Init() tea.Cmd {
 	if !m.o.TasksOnly {
 		m.followWaiting(hintPace)
 	}
+	return tea.Batch(m.begin(), m.readWaiting())
+}
+
+// begin reaches the session, unless that waits for a choice or a prompt, and gives it the prompt that is there.
+func (m *Model) begin() tea.Cmd {
+	if m.screen == setupScreen {
+		return m.lookForServers()
+	}
+	if m.o.Choose {
+		return m.openPicker()
+	}
+	if m.o.Prompt != "" {
+		return m.prompt(input.Draft{Text: m.o.Prompt})
+	}
 	if m.o.Later {
-		return m.readWaiting()
+		return nil
 	}
 	m.joining = true
-	return tea.Batch(m.connect(m.o.Connect), m.readWaiting())
+	return m.connect(m.o.Connect)
 }
 
 // tick moves the spinner and the clocks.
@@ -196,7 +216,7 @@ func (m *Model) clock() tea.Cmd {
 	switch {
 	case m.ticking:
 		return nil
-	case m.busy() && m.screen == chatScreen || m.joining:
+	case m.busy() && m.screen == chatScreen || m.joining || m.screen == setupScreen && m.setup.waits():
 		every = 150 * time.Millisecond
 	case m.ask != nil && (m.screen == chatScreen || m.screen == inboxScreen), m.notification != "",
 		m.screen == panelScreen && m.tasks.Ticks(m.now), m.screen == zoomScreen, m.busy():

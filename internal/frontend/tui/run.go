@@ -35,12 +35,14 @@ type Options struct {
 
 	// Connect reaches the session, or its next host after one has gone.
 	Connect func(context.Context) (Connection, error)
-	// Later says that it is reached with the first prompt only.
-	Later bool
-	// Sessions lists the conversations of the folder, and Switch reaches another one: what
-	// Connect does from then on. Nil: there are no others.
-	Sessions func(context.Context) ([]control.Info, error)
+	// Later says that it is reached with the first prompt only, which may be given already.
+	Later  bool
+	Prompt string
+	// Sessions lists the conversations, and Switch reaches another one: what Connect does from
+	// then on. Nil: there are no others. Choose says that the user chooses one first.
+	Sessions func(context.Context) ([]Conversation, error)
 	Switch   func(context.Context, task.ID) (Connection, error)
+	Choose   bool
 
 	History []string           // prompts of before, oldest first
 	Record  func(string) error // keeps a prompt for the next time; nil: nobody does
@@ -79,6 +81,14 @@ type Options struct {
 	Mouse  bool              // it is used: the wheel scrolls, a click chooses
 
 	TasksOnly bool // the panel alone
+
+	SetUp *SetUp // what the page does that sets up a model, with which the UI begins; nil: one is set up
+}
+
+// Conversation is one that can be gone on with.
+type Conversation struct {
+	control.Info
+	Running string // what runs in it, in a few words
 }
 
 // Todo is an item of the list of to-dos.
@@ -94,6 +104,7 @@ type Todo struct {
 type Result struct {
 	Session task.ID
 	Note    string // for people: what became of the work
+	Demo    bool   // for the tour
 }
 
 // lastWords is how long what waits may take to be sent when the terminal has gone.
@@ -137,7 +148,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		err = unsent
 	}
 	m.release()
-	return Result{Session: m.info.Session, Note: m.farewell}, err
+	return Result{Session: m.info.Session, Note: m.farewell, Demo: m.setup.demo}, err
 }
 
 // errLeft ends what listens to a session when the user leaves.

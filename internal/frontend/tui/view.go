@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -76,6 +77,8 @@ func (m *Model) screenFrame() frame {
 		return m.inboxFrame()
 	case rewindScreen:
 		return m.rewindFrame()
+	case setupScreen:
+		return m.setupFrame()
 	}
 	return m.chatFrame()
 }
@@ -757,13 +760,13 @@ func (m *Model) zoomFrame() frame {
 // pickerFrame are the conversations of the folder.
 func (m *Model) pickerFrame() frame {
 	t, p := m.theme, m.picker
-	head := "Go on with: " + printable.Line(p.query, 100)
+	head := "Resume: " + printable.Line(p.query, 100)
 	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}
 	found := p.found()
 	if len(found) == 0 {
-		note := cmp.Or(p.err, "no such conversation")
+		note := cmp.Or(p.err, "No conversation matches.")
 		if p.loading {
-			note = "reading …"
+			note = "Reading …"
 		}
 		lines = append(lines, t.Dim.Render(ansi.Truncate(note, m.width, "…")))
 	}
@@ -773,9 +776,10 @@ func (m *Model) pickerFrame() frame {
 		s := found[i]
 		state := "ended"
 		if s.Live {
-			state = fmt.Sprintf("live, %d tasks", s.Tasks.Live)
+			state = cmp.Or(printable.Line(s.Running, 24), "live")
 		}
-		end := fmt.Sprintf("%s  %s ago  %s", state, ago(m.now.Sub(s.StartTime)), printable.Line(string(s.Session), 20))
+		end := fmt.Sprintf("%s  %s ago  %s  %s", state, ago(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16),
+			printable.Line(string(s.Session), 20))
 		title := cmp.Or(printable.Line(s.Title, 200), "(no title)")
 		left := max(8, m.width-ansi.StringWidth(end)-4)
 		title = ansi.Truncate(title, left, "…")
@@ -790,7 +794,7 @@ func (m *Model) pickerFrame() frame {
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, t.Dim.Render(ansi.Truncate("type to search · enter goes on with it · esc stays", m.width, "…")))
+	lines = append(lines, t.Dim.Render(ansi.Truncate("↑↓ choose · type to search · enter opens it · esc "+map[bool]string{true: "leaves", false: "back"}[m.epoch == 0 && m.o.Choose], m.width, "…")))
 	return frame{lines, tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0)}
 }
 

@@ -86,7 +86,7 @@ type (
 		err  error
 	}
 	sessionsRead struct {
-		list []control.Info
+		list []Conversation
 		err  error
 	}
 )
@@ -157,6 +157,10 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		return m.itemGone(msg)
 	case pageRead:
 		m.pageRead(msg)
+	case serversFound:
+		m.setup.found(msg)
+	case accessTried:
+		return m.accessTried(msg)
 	case sessionsRead:
 		m.picker.list, m.picker.err, m.picker.loading = msg.list, errorText(msg.err), false
 	}

@@ -186,10 +186,8 @@ func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int,
 				if told, err = lastText(messages); err != nil {
 					return 0, err
 				}
-				if len(messages) > 0 {
-					if asked, err = firstText(messages); err != nil {
-						return 0, err
-					}
+				if asked, err = firstPrompt(messages); err != nil {
+					return 0, err
 				}
 				known = true
 			}

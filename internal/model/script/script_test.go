@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,28 @@ agents:
 	if !errors.As(err, &fault) || !strings.Contains(fault.Text, "s.yaml") ||
 		!strings.Contains(fault.Text, `agent "main"`) || !strings.Contains(fault.Text, "no turn 3") {
 		t.Errorf("past the end: %v", err)
+	}
+}
+
+// The prompt is what was asked, whatever Drover adds to the message.
+func TestPromptIsOfTheUser(t *testing.T) {
+	m := must(t, `
+version: 1
+agents:
+  main:
+    - {when: {prompt_contains: tests run}, text: "a reminder is no prompt"}
+    - {when: {prompt_contains: fix}, text: "asked: {{prompt}}", repeat: -1}
+    - {text: "{{prompt}}"}
+`)
+	added := []agent.Block{agent.TextBlock("<task-notification>\nlint ended\n</task-notification>"),
+		agent.TextBlock("<system-reminder>\ntests run\n</system-reminder>"),
+		agent.TextBlock("<hook-context event=\"UserPromptSubmit\">\nx\n</hook-context>")}
+	woken := []agent.Message{agent.NewMessage(agent.User, added[0]), agent.NewMessage(agent.Assistant, agent.TextBlock("so?"))}
+	for _, history := range [][]agent.Message{nil, woken} {
+		res, err := loop(t, m, "main", history...).Turn(t.Context(), append(slices.Clone(added), agent.TextBlock("fix <b> it"))...)
+		if err != nil || res.Text != "asked: fix <b> it" {
+			t.Errorf("after %d messages: %q, %v", len(history), res.Text, err)
+		}
 	}
 }
 

@@ -178,17 +178,40 @@ func lastText(messages []agent.Message) (string, error) {
 	return strings.Join(all, "\n"), nil
 }
 
-// prompt is the first message.
-func (v *view) prompt() (string, error) { return firstText(v.messages) }
+// prompt is what the agent was asked first.
+func (v *view) prompt() (string, error) { return firstPrompt(v.messages) }
 
-func firstText(messages []agent.Message) (string, error) {
+func firstPrompt(messages []agent.Message) (string, error) {
 	for _, m := range messages {
-		if m.Role() == agent.User {
-			told, err := texts(m)
-			return strings.Join(told, "\n"), err
+		if m.Role() != agent.User {
+			continue
+		}
+		blocks, err := m.Blocks()
+		if err != nil {
+			return "", err
+		}
+		var asked []string
+		for _, b := range blocks {
+			if b.Type == "text" && !added(b.Text) {
+				asked = append(asked, b.Text)
+			}
+		}
+		if len(asked) > 0 {
+			return strings.Join(asked, "\n"), nil
 		}
 	}
-	return "", errors.New("prompt: the conversation is empty")
+	return "", nil
+}
+
+// added reports whether Drover put a text into a message of the user.
+func added(text string) bool {
+	text = strings.TrimSpace(text)
+	for _, tag := range []string{"<system-reminder>", "<task-notification>", "<hook-context ", "<agent-message "} {
+		if strings.HasPrefix(text, tag) {
+			return true
+		}
+	}
+	return false
 }
 
 // result is the n-th tool result of the conversation, from the end if n is

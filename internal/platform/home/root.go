@@ -51,6 +51,9 @@ func (r Root) Dir() string { return r.dir }
 // AgentCache keeps what a server of agents has said last.
 func (r Root) AgentCache() string { return filepath.Join(r.dir, "agents-remote.json") }
 
+// CredentialsFile is where the set-up page keeps how models are reached.
+func (r Root) CredentialsFile() string { return filepath.Join(r.dir, "credentials.json") }
+
 // TrustFile holds which folders are trusted.
 func (r Root) TrustFile() string { return filepath.Join(r.dir, "trust.json") }
 

@@ -77,6 +77,16 @@ The end.`
 	}
 }
 
+// A cell is a text, also where it would begin a block elsewhere.
+func TestCells(t *testing.T) {
+	for _, cell := range []string{"-", "*", "+", "1.", "2)", ">", "#", "# x", "---", "```", "[a]: b", "- x", "> x", "1. x", "=", "**b** -"} {
+		got := plain(Render(theme.New(), "| of | is |\n|----|----|\n| a | "+cell+" |\n", 40))
+		if want := "a  │ " + strings.ReplaceAll(cell, "**", ""); !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("the cell %q is drawn as\n%s", cell, got)
+		}
+	}
+}
+
 // No line is wider than asked for, whatever the text; and none carries its style on.
 func TestWidth(t *testing.T) {
 	texts := []string{sample, strings.Repeat("x", 300), strings.Repeat("漢字", 80), "```\n" + strings.Repeat("y", 200) + "\n```",

@@ -31,6 +31,7 @@ func Render(t theme.Theme, source string, width int) []string {
 // extensions of goldmark cost 2 ms before main.
 func newParser() parser.Parser {
 	return parser.NewParser(
+		inlineParsers(),
 		parser.WithBlockParsers(
 			util.Prioritized(parser.NewSetextHeadingParser(), 100),
 			util.Prioritized(parser.NewThematicBreakParser(), 200),
@@ -42,13 +43,22 @@ func newParser() parser.Parser {
 			util.Prioritized(parser.NewBlockquoteParser(), 800),
 			util.Prioritized(parser.NewParagraphParser(), 1000),
 		),
-		parser.WithInlineParsers(
-			util.Prioritized(parser.NewCodeSpanParser(), 100),
-			util.Prioritized(parser.NewLinkParser(), 200),
-			util.Prioritized(parser.NewAutoLinkParser(), 300),
-			util.Prioritized(parser.NewEmphasisParser(), 500),
-		),
 		parser.WithParagraphTransformers(util.Prioritized(parser.LinkReferenceParagraphTransformer, 100)),
+	)
+}
+
+// newCellParser reads a cell of a table, which holds no blocks: a dash is a dash there.
+func newCellParser() parser.Parser {
+	return parser.NewParser(inlineParsers(),
+		parser.WithBlockParsers(util.Prioritized(parser.NewParagraphParser(), 1000)))
+}
+
+func inlineParsers() parser.Option {
+	return parser.WithInlineParsers(
+		util.Prioritized(parser.NewCodeSpanParser(), 100),
+		util.Prioritized(parser.NewLinkParser(), 200),
+		util.Prioritized(parser.NewAutoLinkParser(), 300),
+		util.Prioritized(parser.NewEmphasisParser(), 500),
 	)
 }
 
@@ -244,7 +254,7 @@ func (d drawer) table(source [][]string, width int) []string {
 		for _, cell := range row {
 			c := drawer{d.theme, []byte(cell)}
 			styled := ""
-			if n := newParser().Parse(text.NewReader(c.source)).FirstChild(); n != nil {
+			if n := newCellParser().Parse(text.NewReader(c.source)).FirstChild(); n != nil {
 				styled = c.inline(n, base)
 			}
 			rows[i] = append(rows[i], styled)

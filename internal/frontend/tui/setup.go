@@ -1,0 +1,513 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+)
+
+// Access is how models are reached.
+type Access struct {
+	Provider          string // anthropic or openai
+	BaseURL           string // empty: that of the provider
+	APIKey, AuthToken string
+	Model             string // the usual one; empty: that of Drover
+}
+
+// Local is a server of models on this machine that answers.
+type Local struct {
+	Name    string
+	BaseURL string
+	Models  []string
+}
+
+// Vendor is an agent of another vendor that is installed.
+type Vendor struct {
+	Name  string // as a type of agent
+	Title string
+}
+
+// SetUp is what the page that sets up a model does.
+type SetUp struct {
+	File   string // in which it is saved
+	Agents []Vendor
+	Local  func(context.Context) []Local
+	// Models asks a provider for its models. A server without such a list has none.
+	Models func(context.Context, Access) ([]string, error)
+	Save   func(Access) error
+}
+
+// setupStep is a part of the page.
+type setupStep int
+
+const (
+	waysStep   setupStep = iota // how a model is reached
+	formStep                    // what is typed for that
+	modelsStep                  // which model of a server
+	textStep                    // what to do elsewhere
+)
+
+// way is one way to a model.
+type way struct {
+	title, about string
+	choose       func(*setup)
+}
+
+// blank is a text of a form.
+type blank struct {
+	label, text string
+	secret      bool
+	into        func(*Access) *string
+}
+
+// setup is the page that sets up a model.
+type setup struct {
+	o       *SetUp
+	step    setupStep
+	ways    []way
+	at      int
+	locals  []Local
+	looking bool // for local servers
+
+	title  string // of what was chosen
+	text   []string
+	next   func(*setup) // what enter does with a text; nil: nothing
+	access Access
+	fields []blank
+	field  int
+	trying bool
+	try    int // the number of the last one
+	err    string
+
+	models []string
+	query  string
+	model  int
+
+	demo bool // the tour was chosen
+}
+
+type (
+	serversFound []Local
+	accessTried  struct {
+		try    int
+		models []string
+		err    error
+		saved  bool
+	}
+)
+
+// waits reports whether something is under way.
+func (s *setup) waits() bool { return s.looking || s.trying }
+
+// menu shows the ways that are known now.
+func (s *setup) menu(o *SetUp) {
+	chosen := ""
+	if s.at < len(s.ways) {
+		chosen = s.ways[s.at].title
+	}
+	gateway := func(api, provider string) func(*setup) {
+		return func(s *setup) {
+			s.form("Gateway with the "+api+" API", Access{Provider: provider},
+				blank{label: "Address", into: func(a *Access) *string { return &a.BaseURL }},
+				blank{label: "Token", secret: true, into: func(a *Access) *string {
+					if provider == "anthropic" {
+						return &a.AuthToken
+					}
+					return &a.APIKey
+				}})
+		}
+	}
+	key := func(title, provider string) func(*setup) {
+		return func(s *setup) {
+			s.form(title, Access{Provider: provider}, blank{label: "Key", secret: true, into: func(a *Access) *string { return &a.APIKey }})
+		}
+	}
+	s.o = o
+	s.ways = []way{
+		{"Anthropic API key", "Claude; keys are at console.anthropic.com", key("Anthropic API key", "anthropic")},
+		{"OpenAI API key", "GPT; keys are at platform.openai.com", key("OpenAI API key", "openai")},
+		{"Gateway, Anthropic API", "an address and a token", gateway("Anthropic", "anthropic")},
+		{"Gateway, OpenAI API", "an address and a token: OpenRouter, LiteLLM …", gateway("OpenAI", "openai")},
+		{"Amazon Bedrock, Vertex AI", "through a gateway", func(s *setup) {
+			s.say("Amazon Bedrock, Google Vertex AI", gateway("Anthropic", "anthropic"),
+				"Drover does not speak the protocols of Amazon Bedrock and Google Vertex AI. Run a gateway that does, such as LiteLLM: "+
+					"it signs in to your cloud account. Then enter its address here.")
+		}},
+	}
+	for _, l := range s.locals {
+		name := printable.Line(l.Name, 20)
+		about := fmt.Sprintf("%s at %s", several(len(l.Models), "model"), strings.TrimSuffix(strings.TrimPrefix(l.BaseURL, "http://"), "/v1"))
+		s.ways = append(s.ways, way{name + " on this machine", about, func(s *setup) {
+			if s.access = (Access{Provider: "openai", BaseURL: l.BaseURL}); len(l.Models) > 0 {
+				s.choose(name+": choose a model", l.Models)
+				return
+			}
+			s.say(name, nil, name+" answers, but has no model. Add one there, then press r on the page before.")
+		}})
+	}
+	for _, v := range o.Agents {
+		s.ways = append(s.ways, way{v.Title, "installed; runs as a task, without a key here", func(s *setup) {
+			s.say(v.Title, nil, v.Title+" runs as a task of Drover, with its own model and account:", "",
+				fmt.Sprintf("  drover agent run %s \"fix the failing test\"", v.Name), "",
+				"A conversation with Drover needs a model of its own: choose another way for that.")
+		}})
+	}
+	s.ways = append(s.ways, way{"Tour", "without a key: a scripted model runs real commands", nil})
+	s.at = max(0, slices.IndexFunc(s.ways, func(w way) bool { return w.title == chosen }))
+}
+
+// form, choose and say open a part of the page.
+func (s *setup) form(title string, a Access, fields ...blank) {
+	s.step, s.title, s.access, s.fields, s.field, s.err = formStep, title, a, fields, 0, ""
+}
+
+func (s *setup) choose(title string, models []string) {
+	s.step, s.title, s.models, s.query, s.model, s.err = modelsStep, title, models, "", 0, ""
+}
+
+func (s *setup) say(title string, next func(*setup), text ...string) {
+	s.step, s.title, s.text, s.next, s.err = textStep, title, text, next, ""
+}
+
+// typed takes in what is typed or pasted.
+func (s *setup) typed(text string) {
+	text = strings.Join(strings.Fields(printable.Line(text, 4096)), " ")
+	switch {
+	case s.trying:
+	case s.step == formStep:
+		s.fields[s.field].text += text
+	case s.step == modelsStep:
+		s.query, s.model = s.query+text, 0
+	}
+}
+
+// found takes in the servers on this machine.
+func (s *setup) found(list serversFound) {
+	s.locals, s.looking = list, false
+	s.menu(s.o)
+}
+
+// fits are the models that fit what is typed.
+func (s *setup) fits() []string {
+	var out []string
+	for _, name := range s.models {
+		if strings.Contains(strings.ToLower(name), strings.ToLower(s.query)) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// lookForServers looks for servers of models on this machine.
+func (m *Model) lookForServers() tea.Cmd {
+	m.setup.looking = true
+	l, local := m.l, m.o.SetUp.Local
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		return serversFound(local(l.ctx))
+	}
+}
+
+// setupKey takes in a key of the page.
+func (m *Model) setupKey(msg tea.KeyPressMsg) tea.Cmd {
+	s := &m.setup
+	key := msg.String()
+	if key == "esc" || key == "ctrl+c" || key == "ctrl+d" && s.step == waysStep {
+		if s.step == waysStep {
+			return tea.Quit
+		}
+		s.step, s.trying, s.access, s.fields, s.err = waysStep, false, Access{}, nil, ""
+		s.try++
+		return nil
+	}
+	switch {
+	case s.trying:
+	case s.step == waysStep:
+		return m.wayKey(key)
+	case s.step == textStep:
+		if key == "enter" && s.next != nil {
+			s.next(s)
+		}
+	case s.step == modelsStep:
+		return m.modelKey(msg)
+	default:
+		return m.formKey(msg)
+	}
+	return nil
+}
+
+func (m *Model) wayKey(key string) tea.Cmd {
+	s := &m.setup
+	switch key {
+	case "up", "k", "ctrl+p":
+		s.at = max(0, s.at-1)
+	case "down", "j", "ctrl+n":
+		s.at = min(len(s.ways)-1, s.at+1)
+	case "r":
+		if !s.looking {
+			return m.lookForServers()
+		}
+	case "enter":
+		if w := s.ways[s.at]; w.choose != nil {
+			w.choose(s)
+			return nil
+		}
+		s.demo = true
+		return tea.Quit
+	}
+	return nil
+}
+
+func (m *Model) modelKey(msg tea.KeyPressMsg) tea.Cmd {
+	s := &m.setup
+	fits := s.fits()
+	switch msg.String() {
+	case "up", "ctrl+p":
+		s.model = max(0, s.model-1)
+	case "down", "ctrl+n":
+		s.model = min(max(0, len(fits)-1), s.model+1)
+	case "backspace", "ctrl+h":
+		if r := []rune(s.query); len(r) > 0 {
+			s.query, s.model = string(r[:len(r)-1]), 0
+		}
+	case "enter":
+		if s.model < len(fits) {
+			s.access.Model = s.access.Provider + "/" + fits[s.model]
+			return m.save()
+		}
+	default:
+		s.typed(msg.Text)
+	}
+	return nil
+}
+
+func (m *Model) formKey(msg tea.KeyPressMsg) tea.Cmd {
+	s := &m.setup
+	f := &s.fields[s.field]
+	switch msg.String() {
+	case "backspace", "ctrl+h":
+		if r := []rune(f.text); len(r) > 0 {
+			f.text = string(r[:len(r)-1])
+		}
+	case "ctrl+u":
+		f.text = ""
+	case "tab", "down":
+		s.field = (s.field + 1) % len(s.fields)
+	case "shift+tab", "up":
+		s.field = (s.field + len(s.fields) - 1) % len(s.fields)
+	case "enter":
+		if s.field < len(s.fields)-1 {
+			s.field++
+			return nil
+		}
+		if s.filled() {
+			return m.tryAccess()
+		}
+	case "ctrl+s":
+		if s.err != "" && s.filled() {
+			return m.unchecked()
+		}
+	default:
+		s.typed(msg.Text)
+	}
+	return nil
+}
+
+// filled takes over what was typed, and says what is missing. A gateway may want no token.
+func (s *setup) filled() bool {
+	for i, f := range s.fields {
+		text := strings.TrimSpace(f.text)
+		if text == "" && f.label != "Token" {
+			s.field, s.err = i, f.label+" is empty"
+			return false
+		}
+		*f.into(&s.access) = text
+	}
+	if a := &s.access; a.BaseURL != "" {
+		a.BaseURL = strings.TrimRight(a.BaseURL, "/")
+		if a.Provider == "anthropic" { // its calls add it
+			a.BaseURL = strings.TrimSuffix(a.BaseURL, "/v1")
+		}
+		if u, err := url.Parse(a.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			s.field, s.err = 0, "the address must begin with https:// or http://"
+			return false
+		}
+		if a.Provider == "anthropic" && a.AuthToken == "" {
+			a.AuthToken = "none" // the gateway wants none, but the API has a place for it
+		}
+	}
+	s.err = ""
+	return true
+}
+
+// tryAccess asks the provider whether it takes what was typed.
+func (m *Model) tryAccess() tea.Cmd {
+	s := &m.setup
+	if s.access.Model != "" {
+		return m.unchecked()
+	}
+	s.trying, s.try = true, s.try+1
+	l, try, a, models := m.l, s.try, s.access, s.o.Models
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		list, err := models(l.ctx, a)
+		return accessTried{try: try, models: list, err: err}
+	}
+}
+
+// unchecked saves what was typed, once a model is named where Drover has no usual one.
+func (m *Model) unchecked() tea.Cmd {
+	s := &m.setup
+	if s.access.Provider == "openai" && s.access.Model == "" {
+		s.fields = append(s.fields, blank{label: "Model", into: func(a *Access) *string { return &a.Model }})
+		s.field = len(s.fields) - 1
+		return nil
+	}
+	if name := s.access.Model; name != "" && !strings.HasPrefix(name, s.access.Provider+"/") {
+		s.access.Model = s.access.Provider + "/" + name
+	}
+	return m.save()
+}
+
+func (m *Model) save() tea.Cmd {
+	s := &m.setup
+	s.trying, s.try = true, s.try+1
+	l, try, a, save := m.l, s.try, s.access, s.o.Save
+	return func() tea.Msg {
+		if !l.enter() {
+			return nil
+		}
+		defer l.group.Done()
+		return accessTried{try: try, err: save(a), saved: true}
+	}
+}
+
+// accessTried takes in what a provider has answered, or that all is saved.
+func (m *Model) accessTried(msg accessTried) tea.Cmd {
+	s := &m.setup
+	if msg.try != s.try {
+		return nil
+	}
+	s.trying = false
+	switch {
+	case msg.err != nil:
+		s.err = errorText(msg.err)
+	case msg.saved:
+		m.say("Saved in " + s.o.File + ".")
+		m.screen, m.setup = chatScreen, setup{}
+		return m.begin()
+	case len(msg.models) > 0 && (s.access.Provider == "openai" || s.access.BaseURL != ""):
+		s.choose("Choose a model", msg.models)
+	default:
+		return m.unchecked()
+	}
+	return nil
+}
+
+// setupFrame draws the page.
+func (m *Model) setupFrame() frame {
+	t, s := m.theme, &m.setup
+	lines := []string{t.Bold.Render(ansi.Truncate("Drover · "+cmp.Or(s.title, "set up a model"), m.width, "…")), ""}
+	if s.step == waysStep {
+		lines[0] = t.Bold.Render("Drover · set up a model")
+		lines = append(lines, wrapped("Drover needs a model. Choose how to reach one.", m.width-2, t.Plain.Render)...)
+		lines = append(lines, "")
+	}
+	var cursor *tea.Cursor
+	keys := "enter continues · esc back"
+	switch s.step {
+	case waysStep:
+		keys = "↑↓ choose · enter continues · esc leaves · r looks for local servers again"
+		if s.looking {
+			keys = m.spin() + " looking for local servers · ↑↓ choose · enter continues · esc leaves"
+		}
+		room := m.height - len(lines) - 1
+		from := max(0, min(s.at-room/2, len(s.ways)-room))
+		for i, w := range s.ways[from:min(len(s.ways), from+room)] {
+			lines = append(lines, m.choiceLine(from+i == s.at, fmt.Sprintf("%-26s ", w.title), w.about))
+		}
+	case textStep:
+		for _, text := range s.text {
+			lines = append(lines, wrapped(text, m.width-2, t.Plain.Render)...)
+		}
+		if s.next == nil {
+			keys = "esc back"
+		}
+	case modelsStep:
+		lines = append(lines, t.Prompt.Render("> ")+printable.Line(s.query, m.width-4), "")
+		cursor = tea.NewCursor(min(m.width-1, 2+ansi.StringWidth(printable.Line(s.query, m.width-4))), 2)
+		fits := s.fits()
+		room := m.height - len(lines) - 4
+		from := max(0, min(s.model-room/2, len(fits)-room))
+		for i, name := range fits[from:min(len(fits), from+room)] {
+			lines = append(lines, m.choiceLine(from+i == s.model, printable.Line(name, 200), ""))
+		}
+		if len(fits) == 0 {
+			lines = append(lines, t.Dim.Render("  No model matches."))
+		}
+		keys = "↑↓ choose · type to search · enter takes it · esc back"
+	case formStep:
+		for i, f := range s.fields {
+			text := f.text
+			if f.secret {
+				text = strings.Repeat("•", len([]rune(text)))
+			}
+			label := fmt.Sprintf("  %-8s ", f.label)
+			room := max(1, m.width-ansi.StringWidth(label)-2)
+			if over := ansi.StringWidth(text) - room; over > 0 {
+				text = ansi.TruncateLeft(text, over+1, "…")
+			}
+			if i == s.field {
+				cursor = tea.NewCursor(ansi.StringWidth(label+text), len(lines))
+				label = t.Accent.Render("❯ " + label[2:])
+			}
+			lines = append(lines, label+text)
+		}
+		lines = append(lines, "")
+		variable := strings.ToUpper(s.access.Provider) + map[bool]string{true: "_AUTH_TOKEN", false: "_API_KEY"}[s.access.Provider ==
+			"anthropic" && len(s.fields) > 1]
+		lines = append(lines, wrapped(fmt.Sprintf("It is saved in %s, which only you can read. To keep it elsewhere, set %s and start drover again.",
+			s.o.File, variable), m.width-2, t.Dim.Render)...)
+		keys = "enter checks and saves · esc back"
+		if len(s.fields) > 1 {
+			keys = "tab the next field · " + keys
+		}
+	}
+	if s.err != "" {
+		lines = append(lines, "")
+		lines = append(lines, wrapped("✗ "+printable.Line(s.err, 400), m.width-2, t.Bad.Render)...)
+		if s.step == formStep {
+			keys = "enter tries again · ctrl+s saves it unchecked · esc back"
+		}
+	}
+	if s.trying {
+		keys, cursor = m.spin()+" checking … · esc stops", nil
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	return frame{append(lines[:m.height-1], t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor}
+}
+
+// choiceLine is a line that can be chosen.
+func (m *Model) choiceLine(chosen bool, title, about string) string {
+	mark := "  "
+	if chosen {
+		mark = m.theme.Accent.Render("❯ ")
+	}
+	return ansi.Truncate(mark+title+m.theme.Dim.Render(about), m.width, "…")
+}
