@@ -109,7 +109,7 @@ docs: ## write the generated pages anew
 
 .PHONY: pictures
 pictures: ## take the pictures of the terminal UI anew, docs/pictures, with tmux
-	PICTURES=1 go test ./cmd/drover -count=1 -run TestPictures
+	PICTURES=1 go test ./cmd/drover -count=1 -run 'TestPictures|TestMovingPicture'
 
 # The table; see docs/performance.md. SHORT=1 makes it small.
 .PHONY: bench
