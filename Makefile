@@ -1,5 +1,5 @@
-# `make check` is what CI runs, and nothing else. Every target that a person
-# may want has its line of help behind two number signs.
+# `make demo` and `make check` are the two to begin with. CI runs `make check`, then a few slow extras (.ci/run).
+# Two number signs begin the help of a target.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,11 +14,16 @@ PARALLEL := 4
 
 # What a release is built with: one static file that says nothing of where it
 # was built.
-STATIC := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+STATIC := -trimpath -ldflags "-s -w"
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## build bin/drover and run the tour: no API key, nothing is left behind
+	@tools/build $(STATIC)
+	@bin/drover demo
 
 .PHONY: setup
 setup: $(LINT) $(TESTS) ## fetch the modules and build the tools that check needs
@@ -34,10 +39,14 @@ $(TESTS): tools/go.mod tools/go.sum
 
 .PHONY: build
 build: ## build the static binary bin/drover
-	$(STATIC) -o bin/drover ./cmd/drover
+	CGO_ENABLED=0 go build $(STATIC) -o bin/drover ./cmd/drover
 
 .PHONY: check
-check: fmt rules lint darwin race binary repeat ## everything that CI asks
+check: needs fmt rules lint darwin race binary repeat ## bring what the tests need, then run all of them, as CI does
+
+.PHONY: needs
+needs: ## install the programs that the tests call (on Debian as root), or name the missing packages
+	@tools/needs
 
 .PHONY: fmt
 fmt: ## refuse files that gofmt would change
@@ -100,7 +109,7 @@ docs: ## write the generated pages anew
 
 .PHONY: pictures
 pictures: ## take the pictures of the terminal UI anew, docs/pictures, with tmux
-	PICTURES=1 go test ./cmd/drover -count=1 -run TestPictures
+	PICTURES=1 go test ./cmd/drover -count=1 -run 'TestPictures|TestMovingPicture'
 
 # The table; see docs/performance.md. SHORT=1 makes it small.
 .PHONY: bench

@@ -110,37 +110,48 @@ func pictureTasks(_ *testing.T, p *place, g *glass) {
 	g.shows("0", "Tasks · 4 running, 1 ended", "✗ failed", "general-purpose · Find", "ready in 312 ms")
 }
 
+const (
+	cellWide, cellHigh = 8.4, 18.0
+	pictureEdge        = 14.0
+)
+
 // svg draws the screen of a terminal, with its colours, as a picture.
 func svg(screen string, columns int) string {
-	const (
-		wide, high = 8.4, 18.0 // of a cell
-		edge       = 14.0
-	)
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
 	var b strings.Builder
-	w, h := float64(columns)*wide+2*edge, float64(len(lines))*high+2*edge
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" `+
-		`font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14">`+"\n", w, h, w, h)
-	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", pictureGround)
+	b.WriteString(svgOpen(columns, len(lines)))
 	for row, line := range lines {
-		column := 0
-		for _, s := range spans(line) {
-			n := ansi.StringWidth(s.text)
-			x, y := edge+float64(column)*wide, edge+float64(row)*high
-			column += n
-			if s.ground != "" {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, float64(n)*wide, high, s.ground)
-			}
-			if strings.TrimSpace(s.text) == "" {
-				continue
-			}
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" textLength="%.1f" fill="%s"%s xml:space="preserve">`, x, y+13.5, float64(n)*wide, s.fill, s.more)
-			_ = xml.EscapeText(&b, []byte(s.text)) // a builder takes everything
-			b.WriteString("</text>\n")
-		}
+		drawLine(&b, row, line)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// svgOpen begins a picture.
+func svgOpen(columns, rows int) string {
+	w, h := float64(columns)*cellWide+2*pictureEdge, float64(rows)*cellHigh+2*pictureEdge
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" `+
+		`font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14">`+"\n"+
+		`<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", w, h, w, h, pictureGround)
+}
+
+// drawLine draws a line of a screen.
+func drawLine(b *strings.Builder, row int, line string) {
+	column := 0
+	for _, s := range spans(line) {
+		n := ansi.StringWidth(s.text)
+		x, y := pictureEdge+float64(column)*cellWide, pictureEdge+float64(row)*cellHigh
+		column += n
+		if s.ground != "" {
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, float64(n)*cellWide, cellHigh, s.ground)
+		}
+		if strings.TrimSpace(s.text) == "" {
+			continue
+		}
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" fill="%s"%s xml:space="preserve">`, x, y+13.5, float64(n)*cellWide, s.fill, s.more)
+		_ = xml.EscapeText(b, []byte(s.text)) // a builder takes everything
+		b.WriteString("</text>\n")
+	}
 }
 
 const (

@@ -786,3 +786,14 @@ func screenNotify(t *testing.T, p *place, g *glass) {
 	}
 	g.leaves("0", "drover: left ")
 }
+
+// TestDemoTerminal gives the tour in a terminal that is narrow.
+func TestDemoTerminal(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("SKIPPED: tmux is not on the PATH, so the tour is not given in a terminal")
+	}
+	p := newPlace(t, build(t))
+	g := newGlass(t, p)
+	g.open("70", "50", "env drover demo")
+	g.shows("0", "ok    no newline at the end", "Every process has ended", "left with 0")
+}

@@ -251,7 +251,7 @@ type MCP struct {
 	IdleTimeout string `json:"idleTimeout,omitempty" jsonschema:"how long a server goes on that nobody uses" set:"default=5m,duration=0s"`
 	CallTimeout string `json:"callTimeout,omitempty" jsonschema:"how long a call of a tool of a server may take" set:"default=10m,duration=1ms"`
 	FrameBytes  int    `json:"frameBytes,omitempty" jsonschema:"size of one message of a server, in bytes" set:"default=8388608,clamp=65536..1000000000"`
-	Tasks       string `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp-tasks.md"`
+	Tasks       string `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp.md#long-calls-as-tasks"`
 }
 
 // Wait is StartWait as a duration.

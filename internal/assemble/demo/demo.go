@@ -1,15 +1,15 @@
-// Package demo is the tour of `drover demo`: a session whose model follows a script,
-// with work of every kind, and the two servers that it talks to.
+// Package demo is the tour of `drover demo`: a session whose model follows a script does a small job in a
+// project of its own, and `drover` itself is called from outside of it as by a user.
 //
-// It promises to change nothing in the folder that it shows, to talk to this process
-// only, and to leave nothing behind. It reads no settings of the user.
+// It promises to touch only a folder in the folder for temporary files, to need no network, and to leave nothing.
+// It reads no settings of the user.
 package demo
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +19,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
@@ -32,45 +30,35 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-//go:embed script.yaml
-var script string
+//go:embed script.yaml project
+var files embed.FS
 
-//go:embed plan.yaml
-var plan []byte
-
-// Bounds of the tour, for folders that are huge or slow.
 const (
-	searchLimit = 20 * time.Second // then agents that still search are stopped
-	tourLimit   = 50 * time.Second // then the tour ends with an error
+	tourLimit = time.Minute
+	// reading is the time to read a question before it is answered.
+	reading = 1500 * time.Millisecond
 
 	longestBase = 60 // bytes of the path of a folder in which a socket can lie
+
+	request = "The tests fail. Find out why, have it fixed and reviewed, and keep the server running meanwhile."
 )
 
-// What the tour asks.
-const (
-	firstPrompt  = "Have a look around in this folder."
-	secondPrompt = "What have they found?"
-)
-
-// allowed are the commands of the script, and no others.
-func allowed() []string {
-	return []string{"Bash(echo:*)", "Bash(sleep 0.8)", "Bash(sleep 1.2)", "Bash(sleep 1.5)", "Bash(sleep 2)",
-		"Bash(sleep 600)", "Bash(exit 3)", "mcp__tour__fold"}
-}
-
-// Config is what the tour is given.
+// Config is the surroundings of the tour.
 type Config struct {
 	Out     io.Writer
 	Colour  bool
 	Width   int // columns of the terminal; 0: lines are not broken
 	Env     []string
-	Folder  string   // that is shown
-	Keeper  []string // the command of the helper that ends what this process leaves
+	Program string   // drover itself
+	Keeper  []string // the command of the helper that ends the processes that this process leaves
 	Version string
 }
 
-// Run gives the tour in a state folder of its own, which goes with it.
+// Run gives the tour in a folder of its own, and removes the folder.
 func Run(ctx context.Context, c Config) (err error) {
+	if _, err := exec.LookPath("git"); err != nil {
+		return errors.New("prepare the tour: git is not on the PATH (install git)")
+	}
 	dir, err := makeFolder()
 	if err != nil {
 		return err
@@ -78,46 +66,21 @@ func Run(ctx context.Context, c Config) (err error) {
 	defer func() { // after a failure; a second time does nothing
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	cfg, err := c.session(dir)
-	if err != nil {
+	t := newTour(c, dir)
+	if err := t.makeProject(ctx); err != nil {
 		return err
 	}
-	there, err := openAway(ctx, dir, cfg)
-	if err != nil {
+	t.printf("A small job in %s: a test of this project fails.\n"+
+		"The model's replies come from a script. Commands, agents, files, commits and notifications are real.\n\n", t.folder)
+	if err := t.work(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, there.close()) }()
-	if err := there.reach(&cfg); err != nil {
-		return err
-	}
-	t := newTour(c.Out, c.Colour)
-	t.width = c.Width
-	cfg.On = t.agent
-	s, m, err := open(ctx, cfg, t)
-	if err != nil {
-		return err
-	}
-	t.printf(
-		"A tour of Drover in %s\nThe model reads its words from a script; commands, agents, files and notifications are real.\n\n",
-		excerpt.Line(c.Folder, 200),
-	)
-	answer, records, err := giveTour(ctx, s, m, t)
-	closed := errors.Join(s.Close(), there.close())
-	if err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	t.printf("\n%s\n\n%s", excerpt.Plain(answer), table(records))
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the folder of the tour: %w", err)
 	}
-	t.printf(
-		"\nTokens are a guess of the script; nobody was paid. Every process has ended, and the tour's folder\n%s is removed: nothing is left behind.\n\n"+
-			"Next: `drover run -d -- CMD` runs a command in the background, `drover ps -a` lists, and\n`drover -p \"PROMPT\"` asks a real model (set ANTHROPIC_API_KEY).\n",
-		dir,
-	)
+	t.printf("\nEvery process has ended and %s is removed.\n\n"+
+		"Next: `drover run -d -- make test` runs a command in the background, `drover ps -a` lists it.\n"+
+		"`drover` opens a conversation with a model, and sets one up first.\n", dir)
 	return t.err
 }
 
@@ -131,38 +94,62 @@ func makeFolder() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make a folder for the tour: %w (set TMPDIR to a folder that can be written to)", err)
 	}
-	plans := filepath.Join(dir, "plans")
-	file := filepath.Join(plans, "tour.yaml")
-	err = os.Mkdir(plans, 0o700)
-	if err == nil {
-		err = os.WriteFile(file, plan, 0o600)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "script.yaml"), []byte(strings.ReplaceAll(script, "@plan@", file)), 0o600)
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("write the script of the tour: %w", err), os.RemoveAll(dir))
-	}
 	return dir, nil
 }
 
-// session is how to open a session that knows neither the user's settings nor those of
-// the folder: the tour is the same everywhere.
-func (c Config) session(dir string) (cfg assemble.Config, err error) {
-	set, _, err := settings.Load(settings.Sources{})
-	if err != nil {
-		return cfg, err
+// makeProject writes the script and the project, and commits the project.
+func (t *tour) makeProject(ctx context.Context) error {
+	err := os.CopyFS(t.dir, files)
+	if err == nil {
+		err = os.Rename(filepath.Join(t.dir, "project"), t.folder)
 	}
-	// The socket and what is found of MCP servers lie in the folder of the tour too.
-	env := append(slices.Clip(c.Env), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
-	return assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: c.Folder, Role: session.RolePrompt,
-		Title: "demo", Version: c.Version,
-		Env: env, Settings: set, Keeper: c.Keeper, Model: "script:" + filepath.Join(dir, "script.yaml"),
-		Mode: c.mode(), Allow: allowed(), Dirs: []string{filepath.Join(dir, "plans")}}, nil
+	if err != nil {
+		return fmt.Errorf("write the project of the tour: %w", err)
+	}
+	return t.quietly(ctx, "git init -q -b main . && git add . && git commit -qm 'Sum of an order'")
 }
 
-func open(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Session, *session.Main, error) {
-	s, err := assemble.Open(ctx, cfg)
+// surroundings are the variables of the tour: nothing of the user's settings, and a socket in its own folder.
+func surroundings(c Config, dir string) []string {
+	env := slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool {
+		return strings.HasPrefix(v, "DROVER_") && !strings.HasPrefix(v, "DROVER_TEST") || strings.HasPrefix(v, "GIT_")
+	})
+	return append(env, "DROVER_HOME="+filepath.Join(dir, "state"), "XDG_RUNTIME_DIR="+dir,
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "PATH="+filepath.Dir(c.Program)+":"+home.Lookup(c.Env)("PATH"),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_PAGER=cat",
+		"GIT_AUTHOR_NAME=drover demo", "GIT_AUTHOR_EMAIL=demo@localhost",
+		"GIT_COMMITTER_NAME=drover demo", "GIT_COMMITTER_EMAIL=demo@localhost")
+}
+
+// work has the job done, merges it and shows what ran.
+func (t *tour) work(ctx context.Context) (err error) {
+	ctx, done := context.WithTimeoutCause(ctx, tourLimit, fmt.Errorf("the tour took longer than %s", tourLimit))
+	defer done()
+	s, m, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := t.converse(ctx, s, m); err != nil {
+		return err
+	}
+	for _, line := range []string{"drover diff fixer", "drover merge fixer", "sh test.sh", "drover ps -a"} {
+		if err := t.types(ctx, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tour) open(ctx context.Context) (*assemble.Session, *session.Main, error) {
+	set, _, err := settings.Load(settings.Sources{})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := assemble.Open(ctx, assemble.Config{Root: home.At(filepath.Join(t.dir, "state")), Folder: t.folder,
+		Role: session.RolePrompt, Title: "demo", Version: t.version, Env: t.env, Settings: set, Keeper: t.keeper,
+		Model: "script:" + filepath.Join(t.dir, "script.yaml"), AskWait: tourLimit, On: t.agent,
+		Allow: []string{"Bash(sh serve.sh)", "Bash(sh test.sh)", "Bash(sleep 1)", "Bash(git commit:*)"}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -176,151 +163,104 @@ func open(ctx context.Context, cfg assemble.Config, t *tour) (*assemble.Session,
 	return s, m, nil
 }
 
-// mode lets the commands of the script run in a folder such as / too, where
-// every program is one of the folder's own, which no rule can allow.
-func (c Config) mode() permission.Mode {
-	for _, name := range []string{"echo", "sleep"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		if rel, err := filepath.Rel(c.Folder, path); err == nil && filepath.IsLocal(rel) {
-			return permission.Bypass
-		}
-	}
-	return permission.Default
-}
-
-// giveTour holds the conversation, and returns its last answer and what ran.
-func giveTour(ctx context.Context, s *assemble.Session, m *session.Main, t *tour) (answer string, records []task.Record,
-	err error) {
-	limit, done := context.WithTimeoutCause(ctx, tourLimit,
-		fmt.Errorf("the tour took longer than %s (try it in a smaller folder)", tourLimit))
-	defer done()
-	work, end := context.WithCancelCause(limit)
+// converse holds the conversation until nothing of it runs.
+func (t *tour) converse(ctx context.Context, s *assemble.Session, m *session.Main) error {
+	work, end := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer end(task.ErrClosing)
 	running.Go(func() { m.Run(work) })
 	running.Go(func() { t.follow(work, s.Grown) })
-	running.Go(func() { stopSearch(work, s) })
-	for _, prompt := range []string{firstPrompt, secondPrompt} {
-		if prompt == secondPrompt { // then nobody has work left
-			if err := finishTour(work, s); err != nil {
-				return "", nil, err
-			}
+	running.Go(func() {
+		if err := t.answer(work, s); err != nil && work.Err() == nil {
+			end(err)
 		}
-		t.final(prompt == secondPrompt)
-		if err := m.Prompt(ctx, prompt); err != nil {
-			return "", nil, err
-		}
-		if prompt == firstPrompt {
-			if err := dreamOnTour(work, s); err != nil {
-				return "", nil, err
-			}
-		}
-		if _, err := m.Settle(work, tourLimit); err != nil {
-			return "", nil, err
-		}
-		if last := m.Last(); last.Err != nil {
-			return "", nil, last.Err
-		}
+	})
+	if err := m.Prompt(ctx, request); err != nil {
+		return err
 	}
-	page, err := s.List(work, control.ListRequest{All: true})
-	return m.Last().Result.Text, page.Tasks, err
+	if err := t.stopServer(work, s); err != nil {
+		return cmp.Or(context.Cause(work), err)
+	}
+	if _, err := m.Settle(work, tourLimit); err != nil {
+		return err
+	}
+	return m.Last().Err
 }
 
-// dreamOnTour starts the kind that no tool of a model starts.
-func dreamOnTour(ctx context.Context, s *assemble.Session) error {
-	started, err := s.Start(ctx, []control.StartRequest{{Dream: &control.DreamRequest{}}})
-	if err == nil && started[0].Error != nil {
-		err = started[0].Error
+// stopServer stops the development server when the review is done.
+func (t *tour) stopServer(ctx context.Context, s *assemble.Session) error {
+	for reviewed := false; !reviewed; {
+		select {
+		case <-t.turns:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		r, err := s.Get(ctx, "reviewer")
+		reviewed = err == nil && r.Status.Terminal() // before it starts, the name is unknown
 	}
-	return err
-}
-
-// finishTour waits for work that a conversation does not wait for.
-func finishTour(ctx context.Context, s *assemble.Session) error {
 	page, err := s.List(ctx, control.ListRequest{})
 	if err != nil {
 		return err
 	}
-	var refs []string
 	for _, r := range page.Tasks {
-		if r.Silent && r.Team == nil || r.Traits().Work == task.ByEvents {
-			refs = append(refs, string(r.ID))
+		if r.Traits().Work == task.ByCommand {
+			err = errors.Join(err, t.types(ctx, "drover stop "+string(r.ID)))
 		}
 	}
-	if len(refs) == 0 {
-		return nil
-	}
-	_, err = s.Wait(ctx, control.WaitRequest{Refs: refs})
 	return err
 }
 
-// stopSearch stops agents that have not found an end in time.
-func stopSearch(ctx context.Context, s *assemble.Session) {
-	timer := time.NewTimer(searchLimit)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-timer.C:
+// answer allows each question by the command that a user would type.
+func (t *tour) answer(ctx context.Context, s *assemble.Session) error {
+	seen := map[string]bool{}
+	for req := (control.ApprovalsRequest{Wait: tourLimit}); ; {
+		open, err := s.Approvals(ctx, req)
+		if err != nil {
+			return err
+		}
+		req.After = open.Version
+		for _, q := range open.Questions {
+			if seen[q.ID] {
+				continue
+			}
+			seen[q.ID] = true
+			if err := t.types(ctx, "drover approvals"); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(reading):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := t.types(ctx, "drover approvals allow "+q.ID); err != nil {
+				return err
+			}
+		}
 	}
-	page, err := s.List(ctx, control.ListRequest{})
+}
+
+// types runs a line as a user would in the folder of the project, and prints the line and its output.
+func (t *tour) types(ctx context.Context, line string) error {
+	t.printf("\n%s\n", t.paint(cyan, "$ "+line))
+	out, err := t.command(ctx, line).CombinedOutput()
+	t.printf("%s\n", excerpt.Plain(string(bytes.TrimRight(out, "\n"))))
 	if err != nil {
-		return // the session is closing
+		return fmt.Errorf("run %s: %w", line, err)
 	}
-	var refs []string
-	for _, r := range page.Tasks {
-		if r.Team == nil && r.Kind.IsAgent() && r.ID != r.Session {
-			refs = append(refs, string(r.ID))
-		}
-	}
-	if len(refs) > 0 {
-		// What a stop did is seen in the events; if it did nothing, the limit of the tour holds.
-		_, _ = s.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByRuntime,
-			Detail: "the tour searches no longer than " + searchLimit.String()})
-	}
+	return nil
 }
 
-// table is what ran, oldest first, and what it has started below it.
-func table(records []task.Record) string {
-	var buf bytes.Buffer
-	tw := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ID\tKIND\tSTATUS\tCAUSE\tTIME\tTOKENS\tWHAT")
-	for _, r := range slices.Backward(records) {
-		if r.ID != r.Session && r.Parent == "" {
-			row(tw, records, r, "")
-		}
+// quietly runs a line and prints nothing.
+func (t *tour) quietly(ctx context.Context, line string) error {
+	if out, err := t.command(ctx, line).CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", line, err, excerpt.Line(string(out), 200))
 	}
-	_ = tw.Flush() // a buffer takes everything
-	return buf.String()
+	return nil
 }
 
-func row(out io.Writer, all []task.Record, r task.Record, indent string) {
-	tokens := "-"
-	if r.Usage != nil && r.Usage.TotalTokens > 0 {
-		tokens = fmt.Sprint(r.Usage.TotalTokens)
-	}
-	fmt.Fprintf(out, "%s%s\t%s\t%s\t%s\t%.1fs\t%s\t%s\n", indent, r.ID, r.Kind, r.Status, cause(r),
-		r.Duration(time.Now()).Seconds(), tokens,
-		excerpt.Line(cmp.Or(r.Description, r.Command), 40))
-	for _, child := range slices.Backward(all) {
-		if child.Parent == r.ID {
-			row(out, all, child, indent+"  ")
-		}
-	}
-}
-
-func cause(r task.Record) string {
-	switch {
-	case r.Cause == nil:
-		return "-"
-	case r.Cause.Actor != task.ByItself:
-		return fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor)
-	case r.ExitCode != nil && *r.ExitCode > 0:
-		return fmt.Sprintf("%s %d", r.Cause.Reason, *r.ExitCode)
-	}
-	return string(r.Cause.Reason)
+func (t *tour) command(ctx context.Context, line string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = t.folder, t.env, time.Second
+	return cmd
 }

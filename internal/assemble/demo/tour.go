@@ -3,9 +3,11 @@ package demo
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -19,25 +21,31 @@ import (
 // tour prints what happens, a line each. Its methods may be called by several
 // goroutines.
 type tour struct {
-	out    io.Writer
-	colour bool
-	width  int // columns of the terminal; 0: lines are not broken
-	begun  time.Time
+	out         io.Writer
+	colour      bool
+	width       int    // columns of the terminal; 0: lines are not broken
+	dir, folder string // all of the tour, and the project in it
+	env, keeper []string
+	version     string
+	begun       time.Time
 
-	// Set before the first conversation begins.
+	turns chan struct{} // one for each turn of the main agent that ended
+
+	// Set before the conversation begins.
 	session task.ID
 	since   func(context.Context, task.Seq) ([]task.Event, error)
 
 	mu    sync.Mutex
 	last  task.Seq
 	known map[task.ID]task.Record
-	quiet bool // the main agent's words are the answer, which is printed apart
-	said  string
+	said  map[string]bool // texts of the main agent
 	err   error
 }
 
-func newTour(out io.Writer, colour bool) *tour {
-	return &tour{out: out, colour: colour, begun: time.Now(), known: map[task.ID]task.Record{}}
+func newTour(c Config, dir string) *tour {
+	return &tour{out: c.Out, colour: c.Colour, width: c.Width, dir: dir, folder: filepath.Join(dir, "shop"), env: surroundings(c, dir),
+		keeper: c.Keeper, version: c.Version, begun: time.Now(), turns: make(chan struct{}, 100),
+		known: map[task.ID]task.Record{}, said: map[string]bool{}}
 }
 
 // follow prints what tasks do until ctx ends.
@@ -53,13 +61,6 @@ func (t *tour) follow(ctx context.Context, grown func() <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// final says whether the next answer is the last one.
-func (t *tour) final(is bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.quiet = is
 }
 
 // printf prints without a time in front.
@@ -151,12 +152,12 @@ func (t *tour) pull() {
 func (t *tour) task(r task.Record) {
 	was, known := t.known[r.ID]
 	t.known[r.ID] = r
+	if r.Traits().Work == task.ByCommand && !r.Backgrounded {
+		return // its agent's call is printed
+	}
 	who := cmp.Or(r.Name, string(r.ID))
 	if !known {
 		t.line(yellow, who, "started: %s", begun(r))
-	}
-	if now := stage(r); now != "" && now != stage(was) {
-		t.line(faint, who, "%s", now)
 	}
 	if !r.Status.Terminal() || was.Status.Terminal() {
 		return
@@ -165,29 +166,25 @@ func (t *tour) task(r task.Record) {
 	t.line(colour, who, "%s: %s", r.Status, cause(r))
 }
 
-// begun says what was started.
-func begun(r task.Record) string {
-	switch traits := r.Traits(); {
-	case traits.Work == task.ByCommand:
-		return r.Command
-	case r.Team == nil && traits.Work == task.ByAgent:
-		return r.AgentType + " agent: " + r.Prompt
-	case r.Prompt != "":
-		return r.Noun() + ": " + r.Prompt
+// cause says why a task ended.
+func cause(r task.Record) string {
+	switch {
+	case r.Cause == nil:
+		return "-"
+	case r.Cause.Actor != task.ByItself:
+		return fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor)
+	case r.ExitCode != nil && *r.ExitCode > 0:
+		return fmt.Sprintf("exit code %d", *r.ExitCode)
 	}
-	return cmp.Or(r.Description, r.Command)
+	return string(r.Cause.Reason)
 }
 
-// stage is where work stands that is neither a command nor an agent of this process.
-func stage(r task.Record) string {
-	switch p := r.Progress; {
-	case p == nil || r.Status.Terminal():
-		return ""
-	case p.MCPTask != nil:
-		return p.MCPTask.Message
-	default:
-		return p.Phase
+// begun says what was started.
+func begun(r task.Record) string {
+	if r.Traits().Work == task.ByCommand {
+		return r.Command
 	}
+	return r.AgentType + " agent: " + r.Prompt
 }
 
 // agent prints what happens in a conversation: of the main agent what it says
@@ -204,37 +201,39 @@ func (t *tour) agent(from task.ID, e agent.Event) {
 		who = cmp.Or(t.known[from].Name, string(from))
 	}
 	switch {
+	case main && e.Kind == agent.TurnDoneEvent:
+		t.turns <- struct{}{}
 	case main && e.Kind == agent.PromptEvent:
 		t.line(cyan, "you", "%s", e.Prompt[0].Text)
 	case main && e.Kind == agent.MailEvent:
 		for _, l := range e.Mail {
 			t.notification(l.Text)
 		}
-	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text" && !t.quiet:
-		if t.said != e.Block.Text { // what it says to each notification need not be read twice
+	case main && e.Kind == agent.BlockEvent && e.Block.Type == "text":
+		if !t.said[e.Block.Text] { // it says to several results that it waits
 			t.line(cyan, who, "%s", e.Block.Text)
 		}
-		t.said = e.Block.Text
+		t.said[e.Block.Text] = true
 	case e.Kind == agent.ToolStartEvent && (!main || e.Call.Name == "TaskStop"):
-		t.line(faint, who, "%s %s", e.Call.Name, e.Call.Input)
+		t.line(faint, who, "%s %s", e.Call.Name, subject(e.Call.Input))
 	case main && e.Kind == agent.ToolDoneEvent && (e.Call.Name == "TaskStop" || e.Output.IsError):
 		t.line(faint, who, "%s", e.Output.Text)
 	}
 }
 
+// subject is the part of a call's input that a person wants to read.
+func subject(input json.RawMessage) string {
+	var in struct {
+		Command string `json:"command"`
+		File    string `json:"file_path"`
+		Task    string `json:"task_id"`
+	}
+	_ = json.Unmarshal(input, &in) // of the script
+	return cmp.Or(in.Command, in.File, in.Task)
+}
+
 // notification shows the parts of a notification or message that a person wants to read.
 func (t *tour) notification(text string) {
-	if head, rest, ok := strings.Cut(text, "<agent-message from=\""); ok && head == "" {
-		from, _, _ := strings.Cut(rest, "\"")
-		_, said, _ := strings.Cut(rest, ">\n")
-		said, _, _ = strings.Cut(said, "</agent-message>")
-		t.line(yellow, "message", "of %s: %s", from, html.UnescapeString(said))
-		return
-	}
-	if event := element(text, "event"); event != "" {
-		t.line(yellow, "event", "%s", event)
-		return
-	}
 	t.line(yellow, "notified", "%s", element(text, "summary"))
 	for _, name := range []string{"result", "output-tail"} {
 		if part := strings.TrimSpace(element(text, name)); part != "" {

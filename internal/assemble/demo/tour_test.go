@@ -12,7 +12,7 @@ func TestTour(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		t.Run(strconv.FormatBool(colour), func(t *testing.T) {
 			var out bytes.Buffer
-			p := newTour(&out, colour)
+			p := newTour(Config{Out: &out, Colour: colour}, "")
 			p.notification("<task-notification>\n<summary>a \x1b[2J&lt;b&gt;</summary>\n<result>c\x1b]0;d\x07\ne</result>\n</task-notification>")
 			if got := strings.Count(out.String(), "\x1b[2m"); (got > 0) != colour {
 				t.Errorf("%d coloured places", got)

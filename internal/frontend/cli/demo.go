@@ -8,9 +8,9 @@ func (a *app) demo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Show what Drover does, without an API key",
-		Long: "Run a tour without an API key: a scripted main agent runs tasks of all eight kinds at once, and real\n" +
-			"agents search and read this folder. The demo changes nothing in the folder, connects to no other machine, and removes\n" +
-			"its files when it ends.",
+		Long: "Run a tour without an API key: in a small project of its own a failing test is found, fixed by an agent in a\n" +
+			"worktree, reviewed by another and merged. The model's replies come from a script; commands, files and commits are real.\n" +
+			"The demo needs git, uses no network, and removes its files when it ends.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
