@@ -69,26 +69,20 @@ lint: $(LINT) ## golangci-lint, as .golangci.yml says
 test: ## all tests, without the race detector
 	go test ./...
 
-# At most six failed tests (a subtest and its test are two) run up to twice more, alone, and the list of them is printed: a test
-# that then passes depends on the machine's speed, which is a defect of the test or of what
-# it tests. A data race is never tried again. Three packages run at once, also on two processors: their tests often wait.
+# Three packages run at once, also on two processors: their tests often wait.
 #
 # The suites of BINARY only drive the built program, which has no race detector there.
 BINARY := rules|acp|agentsdk|attack|bench|browser|conformance|crash|faults|knownfailures|machines|soak|vendors
 
 .PHONY: binary
 binary: $(TESTS) ## the suites that drive the built program
-	@$(TESTS) --format standard-quiet --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 6 \
+	@$(TESTS) --format standard-quiet --hide-summary skipped \
 		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -v /test/rules$$)" -- -p 3 -timeout 20m
 
 .PHONY: race
 race: $(TESTS) ## all tests with the race detector, but for the suites that drive the built program
-	@rm -f bin/unsteady; \
-	status=0; $(TESTS) --format standard-quiet --hide-summary skipped --packages "$$(go list ./... | grep -vE '/test/($(BINARY))$$')" \
-		--rerun-fails=2 --rerun-fails-max-failures 6 --rerun-fails-abort-on-data-race --rerun-fails-report bin/unsteady \
-		-- -race -p 3 -timeout 20m -parallel $(PARALLEL) || status=$$?; \
-	if [ -s bin/unsteady ]; then echo 'unsteady tests (each is a defect):'; cat bin/unsteady; fi; \
-	exit $$status
+	@$(TESTS) --format standard-quiet --hide-summary skipped \
+		--packages "$$(go list ./... | grep -vE '/test/($(BINARY))$$')" -- -race -p 3 -timeout 20m -parallel $(PARALLEL)
 
 # Where repetitions are fewer with the race detector; see internal/platform/racetest.
 .PHONY: repeat

@@ -446,3 +446,44 @@ func TestRemember(t *testing.T) {
 		}
 	})
 }
+
+// Only a task whose end is recorded, whose run is over, and which nothing in memory needs may be evicted (RG-07): each
+// condition alone keeps it.
+func TestStays(t *testing.T) {
+	s := New(Config{})
+	defer s.Close()
+	now := time.Now()
+	past := now.Add(-time.Hour)
+	over := make(chan struct{})
+	close(over)
+	for name, c := range map[string]struct {
+		change func(*entry, *task.Record)
+		wait   time.Duration
+		stays  bool
+	}{
+		"ended":            {func(*entry, *task.Record) {}, 0, false},
+		"running":          {func(_ *entry, r *task.Record) { r.Status = task.Running }, 0, true},
+		"pending":          {func(_ *entry, r *task.Record) { r.Status, r.EndTime = task.Pending, nil }, 0, true},
+		"end-unreported":   {func(e *entry, _ *task.Record) { e.live = make(chan struct{}) }, 0, true},
+		"further-run":      {func(e *entry, _ *task.Record) { e.pinned = 1 }, 0, true},
+		"child":            {func(e *entry, _ *task.Record) { e.children = []*entry{{}} }, 0, true},
+		"just-ended":       {func(_ *entry, r *task.Record) { r.EndTime = &now }, evictGrace, false},
+		"just-recalled":    {func(e *entry, _ *task.Record) { e.recalled = now }, evictGrace, false},
+		"step-of-running":  {func(e *entry, r *task.Record) { r.Key = "step"; e.up.Store(recorded(task.Running)) }, 0, true},
+		"step-of-ended":    {func(e *entry, r *task.Record) { r.Key = "step"; e.up.Store(recorded(task.Completed)) }, 0, false},
+		"child-of-running": {func(e *entry, _ *task.Record) { e.up.Store(recorded(task.Running)) }, 0, false},
+	} {
+		e, r := &entry{live: over}, task.Record{Status: task.Completed, EndTime: &past}
+		c.change(e, &r)
+		e.rec.Store(&r)
+		if wait, stays := s.stays(e, now, false); wait != c.wait || stays != c.stays {
+			t.Errorf("%s: stays %v, %v, want %v, %v", name, stays, wait, c.stays, c.wait)
+		}
+	}
+}
+
+func recorded(s task.Status) *entry {
+	e := &entry{}
+	e.rec.Store(&task.Record{Status: s})
+	return e
+}

@@ -1,0 +1,60 @@
+package placement
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/drover-dev/drover/internal/fleet/wire"
+)
+
+// Only the newest grant of a task counts: a report with another epoch, of another worker, of another start of its
+// worker, or after its end is refused.
+func TestValid(t *testing.T) {
+	b, _, err := Book{Epoch: 6}.Grant("o", "o", "w", "i")
+	if err != nil || b.Epoch != 7 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	for name, c := range map[string]struct {
+		b                Book
+		worker, instance string
+		epoch            uint64
+		want             error
+	}{
+		"newest":      {b, "w", "i", 7, nil},
+		"older":       {b, "w", "i", 6, errStale},
+		"later":       {b, "w", "i", 8, errStale},
+		"other":       {b, "v", "i", 7, errStale},
+		"restarted":   {b, "w", "j", 7, errStale},
+		"over":        {b.End(), "w", "i", 7, errOver},
+		"old-of-over": {b.End(), "w", "i", 6, errStale},
+	} {
+		if err := c.b.Valid(c.worker, c.instance, c.epoch); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// A report with an older epoch changes nothing of the task and is kept as evidence, and its lease is not renewed.
+func TestStaleReport(t *testing.T) {
+	var refused []Evidence
+	w := &work{id: "b1", f: New(Config{Refused: func(e Evidence) { refused = append(refused, e) }}),
+		book: Book{Epoch: 7, Worker: "w", Instance: "i", Offer: "o"}}
+	report := told{Event: wire.Event{Kind: wire.Ended, Instance: "i", Epoch: 6}, worker: "w", msg: acked{}}
+	if _, ended, err := w.take(t.Context(), nil, report); ended || err != nil {
+		t.Errorf("ended %v, %v", ended, err)
+	}
+	if len(refused) != 1 || refused[0].Why != errStale.Error() || refused[0].Epoch != 6 || w.book.Over {
+		t.Errorf("refused %+v, %+v", refused, w.book)
+	}
+	r := wire.Renewal{Worker: "w", Instance: "i"}
+	if w.renew(r, 6).Valid || !w.renew(r, 7).Valid {
+		t.Error("the lease of the older claim is renewed, or not that of the newest")
+	}
+}
+
+// acked is a message of a stream, which may only be acknowledged.
+type acked struct{ jetstream.Msg }
+
+func (acked) Ack() error { return nil }
