@@ -165,19 +165,21 @@ func (r *testSession) stop(refs ...string) {
 	}
 }
 
-// A stop of a waiting agent ends its command first, which wakes it for nothing.
+// A stop of a waiting agent ends its commands first. That wakes it for nothing, also while one of
+// them takes its time.
 func TestStopOfWaiting(t *testing.T) {
 	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{
-		"general-purpose": {commanded("exec sleep 1000", true), modeltest.Text("started"), modeltest.Text("woken")},
+		"general-purpose": {
+			commanded("trap '' TERM; echo ready; while :; do sleep 0.1; done", true),
+			commanded("exec sleep 1000", true), modeltest.Text("started"), modeltest.Text("woken"),
+		},
 	}))
-	for range 10 {
-		a := r.background("general-purpose")
-		r.idle(a.ID)
-		asked := len(of(server, "general-purpose"))
-		r.stop(string(r.command().ID), string(a.ID))
-		if n := len(of(server, "general-purpose")); n != asked {
-			t.Fatalf("it has asked its model %d more times", n-asked)
-		}
+	a := r.background("general-purpose")
+	begun(r)
+	r.idle(a.ID)
+	r.stop(string(a.ID))
+	if n := len(of(server, "general-purpose")); n != 3 {
+		t.Errorf("it has asked its model %d times", n)
 	}
 }
 
@@ -301,5 +303,40 @@ func TestPausedWaits(t *testing.T) {
 	r.free()
 	if got := r.wait(string(a.ID))[0]; got.Status != task.Completed || len(got.LeftTasks) != 0 {
 		t.Errorf("%s, it has left %+v", got.Status, got.LeftTasks)
+	}
+}
+
+// What an agent reads of a task that it has started promises what its setting keeps.
+func TestPromises(t *testing.T) {
+	stops := subagent.Definition{Name: "stops", Description: "d", Prompt: "p", OnEnd: task.Stops}
+	passes := subagent.Definition{Name: "passes", Description: "d", Prompt: "p", OnEnd: task.Reparents}
+	const stopped, passed = "unless you end before: then it is stopped", "unless you end before: then it belongs to the agent that started you"
+	for _, tt := range []struct {
+		agent          string
+		background     bool
+		command, watch string
+	}{
+		{"general-purpose", true, "also after your answer, and go on then; what runs 10m0s after an answer is stopped", stopped},
+		{"general-purpose", false, passed, passed},
+		{"stops", true, stopped, stopped},
+		{"stops", false, stopped, stopped},
+		{"passes", true, passed, passed},
+	} {
+		r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{tt.agent: {
+			commanded("true", true),
+			blocks(modeltest.ToolUse("", "Monitor", map[string]any{"description": "d", "command": "exec sleep 1000"})),
+			modeltest.Text("done"), modeltest.Text("done"), modeltest.Text("done"),
+		}}), defining(stops, passes))
+		out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: tt.agent, Background: tt.background})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wait(string(out.Task.ID))
+		asked := of(server, tt.agent)
+		for i, want := range []string{"You will be told when it ends, " + tt.command, "of its end, " + tt.watch} {
+			if body := string(asked[i+1].Body); !strings.Contains(body, want) {
+				t.Errorf("%s, in the background %v: it reads %s", tt.agent, tt.background, body[max(0, len(body)-900):])
+			}
+		}
 	}
 }

@@ -71,6 +71,9 @@ func derive(e task.Event) []derived {
 		}
 		return []derived{boundary("start")}
 	case task.Rest:
+		if !r.Resting() {
+			return nil
+		}
 		return []derived{{agentIdleEvent, about(e)}}
 	case task.Complete, task.Fail, task.Stop:
 		completed := derived{agentCompletedEvent, about(e)}

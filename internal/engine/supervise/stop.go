@@ -32,9 +32,6 @@ func (s *Supervisor) Stop(ctx context.Context, ids []task.ID, req StopRequest) (
 		roots = append(roots, e)
 	}
 	st := newStopping(s, req)
-	for _, e := range roots { // also where a child is named before its parent
-		e.freeze(st.why())
-	}
 	for _, e := range roots { // all stops are requested before any is awaited
 		st.ask(e)
 	}

@@ -122,6 +122,9 @@ func taskLine(s shown) string {
 	case task.Unpark:
 		return who + " is woken"
 	case task.Rest:
+		if r.WaitsFor != "" {
+			return who + " " + r.Activity()
+		}
 		return who + " waits for a message"
 	case task.Wake:
 		return who + " is at work again"
