@@ -20,6 +20,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -34,6 +36,9 @@ func run() int {
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "keeper" {
 		return keep(args[1:])
+	}
+	if os.Getpid() == 1 {
+		return first()
 	}
 	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
 	ctx, stop := signals(context.Background())
@@ -55,6 +60,24 @@ func run() int {
 	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
+}
+
+// first runs the program as a child of the first process of a container, which has to reap what
+// others leave.
+func first() int {
+	exe, err := program()
+	var exit process.Exit
+	if err == nil {
+		exit, err = keeper.RunFirst(exe, os.Args)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
+		return 1
+	}
+	if exit.Signal != 0 {
+		return 128 + int(exit.Signal)
+	}
+	return exit.Code
 }
 
 // interrupts gives the first INT to whoever wants it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type output struct {
 	term           *terminal // nil: it has none
 	tee            *Tee      // nil: it is not shown
 	pipes          []*os.File
+	dropped        atomic.Int64   // bytes of the pipes that could not be written to the file
 	file           *os.File       // where the copies of the pipes go; nil: there are none
 	copies         sync.WaitGroup // one per pipe; drain and abandon wait for them
 	done           chan struct{}  // closed when all pipes have ended; nil before the start
@@ -120,7 +122,8 @@ func (o *output) copy(from *os.File, show io.Writer) {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			_, _ = o.file.Write(buf[:n]) // a full disk does not keep it from being shown
+			wrote, _ := o.file.Write(buf[:n]) // a full disk does not keep it from being shown
+			o.dropped.Add(int64(n - wrote))
 		}
 		switch {
 		case n == 0 || show == nil:
@@ -179,12 +182,14 @@ func (o *output) drain(r *run) {
 	if len(o.pipes) == 0 {
 		return
 	}
-	if o.wait(drainWait) {
-		return
+	if !o.wait(drainWait) {
+		r.end(patience(grace), grace)
+		o.wait(drainWait)
+		o.abandon()
 	}
-	r.end(patience(grace), grace)
-	o.wait(drainWait)
-	o.abandon()
+	if n := o.dropped.Load(); n > 0 {
+		r.result.Notes = append(r.result.Notes, fmt.Sprintf("%d bytes of its output were shown and not saved", n))
+	}
 }
 
 func (o *output) wait(d time.Duration) bool {

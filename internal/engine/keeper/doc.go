@@ -11,4 +11,6 @@
 // The parent form writes the exit code of a kept task to a file; the helper cannot
 // know it. A process that left a kept task's group, parents and environment is ended.
 // The keeper has no state on disk and starts no task.
+//
+// [RunFirst] is the first process of a container without an init: it reaps orphans.
 package keeper

@@ -2,8 +2,11 @@ package spool
 
 import (
 	"os"
+	"os/signal"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // What was dropped is counted, and said in the file when it closes.
@@ -33,5 +36,52 @@ func TestDropped(t *testing.T) {
 	}
 	if data, _ := os.ReadFile(whole.Path()); string(data) != "all of it" {
 		t.Errorf("nothing was dropped: %q", data)
+	}
+}
+
+// What is dropped beyond the limit is told to the owner too, once the file is closed.
+func TestLost(t *testing.T) {
+	f := open(t, Options{Limit: 10})
+	if _, err := f.Write([]byte("123456789012345")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.Lost(), "5 bytes of its output were dropped: Output limit of 10 bytes reached"; got != want {
+		t.Errorf("Lost = %q, want %q", got, want)
+	}
+	whole := open(t, Options{})
+	if err := whole.Close(); err != nil || whole.Lost() != "" {
+		t.Errorf("Lost = %q, %v: nothing is", whole.Lost(), err)
+	}
+}
+
+// A write that fails, as on a full disk, is counted.
+func TestLostWrite(t *testing.T) {
+	f := open(t, Options{})
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	small := was
+	small.Cur = 4
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Write([]byte("123456789"))
+	if rerr := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); rerr != nil {
+		t.Fatal(rerr)
+	}
+	signal.Reset(unix.SIGXFSZ)
+	if err == nil || n != 4 {
+		t.Fatalf("Write = %d, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.Lost(), "5 bytes of its output were dropped: file too large"; got != want {
+		t.Errorf("Lost = %q, want %q", got, want)
 	}
 }

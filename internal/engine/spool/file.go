@@ -48,6 +48,8 @@ type File struct {
 	last    int64 // size at the time of Close
 	said    bool  // the limit was reached, and the note about it written
 	dropped int64
+	why     string // of the first bytes that were dropped
+	full    bool   // its file system was full at the time of Close
 }
 
 var _ task.Output = (*File)(nil)
@@ -156,6 +158,7 @@ func (f *File) Write(p []byte) (int, error) {
 	if int64(len(p)) <= room {
 		n, err := f.f.Write(p)
 		if err != nil {
+			f.drop(len(p)-n, reason(err))
 			return n, fmt.Errorf("write output: %w", err)
 		}
 		return n, nil
@@ -163,11 +166,35 @@ func (f *File) Write(p []byte) (int, error) {
 	kept := p[:wholeRunes(p[:room])]
 	notification := "\n[" + why + ". What comes after this is dropped.]\n"
 	if n, err := f.f.Write(append(kept[:len(kept):len(kept)], notification...)); err != nil {
+		f.drop(len(p)-min(n, len(kept)), reason(err))
 		return min(n, len(kept)), fmt.Errorf("write output: %w", err)
 	}
 	f.said = true
-	f.dropped += int64(len(p) - len(kept))
+	f.drop(len(p)-len(kept), why)
 	return len(p), nil
+}
+
+// drop counts bytes that are not kept. The caller holds mu.
+func (f *File) drop(bytes int, why string) {
+	f.dropped += int64(bytes)
+	if f.why == "" {
+		f.why = why
+	}
+}
+
+// Lost says, for the owner of the task, what of the output is missing; empty: nothing, as far as is
+// known. A child that owns the descriptor hears by itself that a disk is full, so that this is known
+// only of the time of Close.
+func (f *File) Lost() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.dropped > 0:
+		return fmt.Sprintf("%d bytes of its output were dropped: %s", f.dropped, f.why)
+	case f.full:
+		return "the disk with its output is full: the end of the output may be missing"
+	}
+	return ""
 }
 
 // Dropped is the number of bytes that [File.Write] did not keep.
@@ -224,6 +251,28 @@ func sizeOf(f *os.File) (int64, error) {
 	return st.Size, nil
 }
 
+// reason is an error of a write without the path, which the record of the task has.
+func reason(err error) string {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return err.Error()
+}
+
+// full reports whether the file system of a file has no space left for this user.
+func full(f *os.File) bool {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		return false
+	}
+	free := st.Bavail
+	if os.Geteuid() == 0 {
+		free = st.Bfree
+	}
+	return st.Blocks > 0 && free == 0 // some file systems do not count
+}
+
 // Close ends writing and returns how many bytes were dropped. A second Close does nothing.
 func (f *File) Close() error {
 	f.mu.Lock()
@@ -236,6 +285,7 @@ func (f *File) Close() error {
 		_, err = fmt.Fprintf(f.f, "[%d bytes were dropped.]\n", f.dropped)
 	}
 	f.size()
+	f.full = full(f.f)
 	f.closed = true
 	return errors.Join(err, f.f.Close())
 }

@@ -147,6 +147,9 @@ func (s *Supervisor) conclude(ctx context.Context, e *entry, h *host, res task.R
 	if h.out != nil { // its last output is written before the end is visible
 		_ = h.out.Close() // Write has already passed every byte to the kernel
 		change.OutputBytes = h.out.Size()
+		if text := h.out.Lost(); text != "" {
+			change.Notes = append(change.Notes, text)
+		}
 	}
 	_ = failpoint.Hit("end/before")
 	rec, notification, ok := s.record(e, change, res.Text)

@@ -44,6 +44,7 @@ type Log interface {
 type OutputFile interface {
 	task.Output
 	io.Closer
+	Lost() string // after Close: what is missing, for the owner of the task; empty: nothing
 }
 
 // Pool limits how many tasks that name it in their spec run at the same time.

@@ -58,7 +58,7 @@ func TestFind(t *testing.T) {
 		{"xdg", env("XDG_STATE_HOME", "/x", "HOME", "/h"), "/x/drover"},
 		{"home", env("HOME", "/h"), "/h/.local/state/drover"},
 		{"own-relative", env("DROVER_HOME", "d", "HOME", "/h"), ""},
-		{"xdg-relative", env("XDG_STATE_HOME", "x", "HOME", "/h"), ""},
+		{"xdg-relative", env("XDG_STATE_HOME", "x", "HOME", "/h"), "/h/.local/state/drover"},
 		{"nothing", env(), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -338,20 +338,22 @@ func TestSocket(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		env  func(string) string
-		want string // empty: refused
+		want string
 	}{
 		{"runtime", env("XDG_RUNTIME_DIR", run), filepath.Join(run, "drover", "h5o7qo34.sock")},
 		{"temp", env("TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
 		{"runtime-gone", env("XDG_RUNTIME_DIR", "/nowhere", "TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
 		{"runtime-long", env("XDG_RUNTIME_DIR", long, "TMPDIR", temp), filepath.Join(own, "h5o7qo34.sock")},
-		{"temp-long", env("TMPDIR", long), ""},
+		{"temp-long", env("TMPDIR", long), filepath.Join("/tmp/drover-"+uid(), "h5o7qo34.sock")},
+		{"temp-gone", env("TMPDIR", "/nowhere"), filepath.Join("/tmp/drover-"+uid(), "h5o7qo34.sock")},
+		{"both-long", env("XDG_RUNTIME_DIR", long, "TMPDIR", long), filepath.Join("/tmp/drover-"+uid(), "h5o7qo34.sock")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := place.SocketPath(c.env)
-			if (err != nil) != (c.want == "") || got != c.want {
+			if err != nil || got != c.want {
 				t.Fatalf("SocketPath = %q, %v; want %q", got, err, c.want)
 			}
-			if info, err := os.Stat(filepath.Dir(got)); c.want != "" && (err != nil || info.Mode().Perm() != 0o700) {
+			if info, err := os.Stat(filepath.Dir(got)); err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("directory: %v, %v", info, err)
 			}
 		})

@@ -21,7 +21,8 @@ type Root struct{ dir string }
 // Find names the state directory: $DROVER_HOME, else $XDG_STATE_HOME/drover,
 // else ~/.local/state/drover. env is asked for the variables; it is the
 // environment of the process, never what a project's files say. A relative
-// path is refused, because it would mean another place in every folder.
+// path would mean another place in every folder: in DROVER_HOME it is refused, in
+// XDG_STATE_HOME ignored, as the standard of that variable says.
 func Find(env func(string) string) (Root, error) {
 	if dir := env("DROVER_HOME"); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -29,10 +30,7 @@ func Find(env func(string) string) (Root, error) {
 		}
 		return At(dir), nil
 	}
-	if dir := env("XDG_STATE_HOME"); dir != "" {
-		if !filepath.IsAbs(dir) {
-			return Root{}, fmt.Errorf("XDG_STATE_HOME is not an absolute path: %q (set it to one, or unset it)", dir)
-		}
+	if dir := env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return At(filepath.Join(dir, "drover")), nil
 	}
 	dir := env("HOME")

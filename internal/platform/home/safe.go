@@ -197,10 +197,9 @@ func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 	return dir, nil
 }
 
-// SocketPath is where the session listens, and creates the directory:
-// $XDG_RUNTIME_DIR/drover, where that is usable, else drover-<uid> in $TMPDIR or
-// /tmp. Clients learn the path from session.json, because their environment may
-// differ from that of the host.
+// SocketPath is where the session listens, and creates the directory: $XDG_RUNTIME_DIR/drover,
+// $TMPDIR/drover-<uid> or /tmp/drover-<uid>, the first that is usable and short enough. Clients
+// learn the path from session.json, because their environment may differ from that of the host.
 func (s Session) SocketPath(env func(string) string) (string, error) {
 	// The ID is not enough: it may be given by the user, in two projects or under two
 	// state directories, and all share the directory.
@@ -236,23 +235,19 @@ func socketName(of string) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + ".sock"
 }
 
-// inTemp is a socket in the directory for this user's sockets below that for temporary files.
+// inTemp is a socket in the directory for this user's sockets below that for temporary files, or
+// below /tmp where that is missing or its path is too long.
 func inTemp(name string, env func(string) string) (string, error) {
-	temp := env("TMPDIR")
-	if !filepath.IsAbs(temp) {
-		temp = "/tmp"
+	own := fmt.Sprintf("drover-%d", os.Geteuid())
+	if temp := env("TMPDIR"); filepath.IsAbs(temp) {
+		dir := filepath.Join(temp, own)
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(temp); err == nil && len(path) <= maxSocket {
+			return inSocketDir(dir, path)
+		}
 	}
-	dir := filepath.Join(temp, fmt.Sprintf("drover-%d", os.Geteuid()))
-	path := filepath.Join(dir, name)
-	if len(path) > maxSocket {
-		return "", fmt.Errorf(
-			"path of the socket has %d bytes, %d are possible: %s (set TMPDIR to a shorter directory)",
-			len(path),
-			maxSocket,
-			path,
-		)
-	}
-	return inSocketDir(dir, path)
+	dir := filepath.Join("/tmp", own)
+	return inSocketDir(dir, filepath.Join(dir, name))
 }
 
 // inSocketDir makes the directory of a socket. Its parent may be open to

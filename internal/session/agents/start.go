@@ -42,6 +42,11 @@ func (s *Set) Launch(
 	if err != nil {
 		return task.Record{}, nil, err
 	}
+	if me.ID == "" && child.def.ACP == nil { // a client may not wait for the end
+		if _, err := s.cfg.Models.Find(child.Model, home.Lookup(me.Env), child.origin()); err != nil {
+			return task.Record{}, nil, err
+		}
+	}
 	child.join(spec.Team, me)
 	child.travels(in)
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation
