@@ -129,7 +129,7 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	}
 	call := func(on func(agent.Part)) (*agent.Reply, error) {
 		return m.endpoint.Reply(ctx, &wire.Call{
-			Model: model, URL: m.url, Header: header, Body: body,
+			Model: model, URL: m.url, Header: header, Body: body, From: req,
 			Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
 		}, on)
 	}
