@@ -107,7 +107,7 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Model != "claude-haiku-4-5-20251001" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 ||
+	if p.Model != "claude-haiku-5-5" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 ||
 		len(p.Tools) != 1 {
 		t.Errorf("params %+v", p)
 	}
@@ -235,15 +235,15 @@ func FuzzStream(f *testing.F) {
 func TestAliases(t *testing.T) {
 	m := connect(t, Config{Aliases: map[string]string{"opus": "mine", "own": "full"}})
 	for name, want := range map[string]string{
-		"sonnet": "claude-sonnet-4-5-20250929", "": "claude-sonnet-4-5-20250929", "opus": "mine", "own": "full",
-		"haiku": "claude-haiku-4-5-20251001", "claude-x": "claude-x", "anthropic/claude-x": "claude-x",
+		"sonnet": "claude-sonnet-5-5", "": "claude-sonnet-5-5", "opus": "mine", "own": "full",
+		"haiku": "claude-haiku-5-5", "claude-x": "claude-x", "anthropic/claude-x": "claude-x",
 		"anthropic/opus": "mine",
 	} {
 		if got := m.Resolve(name); got != want {
 			t.Errorf("Resolve(%q) = %q, want %q", name, got, want)
 		}
 	}
-	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-4-5-20251101" {
+	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-5-5" {
 		t.Errorf("opus is %q", got)
 	}
 }
