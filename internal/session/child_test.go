@@ -345,7 +345,7 @@ func TestNoSuchModel(t *testing.T) {
 		c.Agents.Model = "sonnet"
 	})
 	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
-	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, haiku, opus, script:FILE, sonnet)`
+	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, best, default, haiku, opus, script:FILE, sonnet)`
 	var refused *toolkit.Refusal
 	if !errors.As(err, &refused) || refused.Text != want {
 		t.Errorf("%v\nwant %s", err, want)
