@@ -151,6 +151,9 @@ type Usage struct {
 
 	// HourWriteTokens are those of CacheWriteTokens that are kept for an hour.
 	HourWriteTokens int64 `json:"cache_creation_1h_input_tokens,omitempty"`
+
+	// Estimated says that the provider gave no figures, and some of these are guesses by size.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // ModelError is a failure of a model that is told to the user as it is.

@@ -59,4 +59,5 @@ func (u *Usage) add(v Usage) {
 	u.CacheReadTokens += v.CacheReadTokens
 	u.CacheWriteTokens += v.CacheWriteTokens
 	u.HourWriteTokens += v.HourWriteTokens
+	u.Estimated = u.Estimated || v.Estimated
 }

@@ -86,7 +86,7 @@ func holds(t *testing.T, what, text string, pieces ...string) {
 }
 
 const (
-	sonnet = "claude-sonnet-4-5-20250929"
+	sonnet = "claude-sonnet-5-5"
 	opus   = "claude-opus-4-5"
 )
 

@@ -260,7 +260,7 @@ func memoryShutdown(t *testing.T, p *place) {
 	}) {
 		t.Errorf("tasks %v", p.tasks("-a"))
 	}
-	if got := modelOf(t, of(m, "rem-agent")[0]); got != "claude-haiku-4-5-20251001" {
+	if got := modelOf(t, of(m, "rem-agent")[0]); got != "claude-haiku-5-5" {
 		t.Errorf("the agent has the model %s", got)
 	}
 	if strings.Contains(strings.Join(linesOf(marked(p.work)), "\n"), "remember this") {

@@ -222,11 +222,11 @@ func TestChildResolution(t *testing.T) {
 		in, def, parent, want    int
 		inM, defM, parentM, wntM string
 	}{
-		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-4-5-20251101"},
-		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-4-5-20251001"},
-		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-4-5-20251101"},
-		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-4-5-20250929"},
-		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-4-5-20251101"},
+		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-5-5"},
+		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-5-5"},
+		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-5-5"},
+		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-5-5"},
+		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-5-5"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			known = subagent.NewCatalog(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
@@ -345,7 +345,7 @@ func TestNoSuchModel(t *testing.T) {
 		c.Agents.Model = "sonnet"
 	})
 	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
-	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, haiku, opus, script:FILE, sonnet)`
+	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, best, default, haiku, opus, script:FILE, sonnet)`
 	var refused *toolkit.Refusal
 	if !errors.As(err, &refused) || refused.Text != want {
 		t.Errorf("%v\nwant %s", err, want)

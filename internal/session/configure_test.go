@@ -88,3 +88,36 @@ func TestConfigureRefused(t *testing.T) {
 		t.Errorf("without a main agent: %v", err)
 	}
 }
+
+// The cost guard binds agents: people and clients may choose what costs more than what the
+// conversation has, for itself and for an agent.
+func TestGuardLetsPeopleChoose(t *testing.T) {
+	c := converse(open(t, "\n  main:\n    - {text: ok}\n", func(cfg *Config) {
+		cfg.Agents.Env = append(cfg.Agents.Env, "ANTHROPIC_API_KEY=none", "ANTHROPIC_BASE_URL=http://127.0.0.1:9")
+		cfg.Agents.Policy.Multipliers = map[string]float64{"script:*": 0, "haiku": 1, "sonnet": 2, "opus": 3}
+	}))
+	for _, name := range []string{"haiku", "sonnet", "opus"} {
+		model := name
+		if now, err := c.Configure(c.ctx, control.ConfigureRequest{Model: &model}); err != nil || !strings.Contains(now.Model, name) {
+			t.Errorf("%s: %+v, %v", name, now, err)
+		}
+	}
+	haiku := "haiku"
+	if _, err := c.Configure(c.ctx, control.ConfigureRequest{Model: &haiku}); err != nil {
+		t.Fatal(err)
+	}
+	started := func(byModel bool) string {
+		got, err := c.Start(c.ctx, []control.StartRequest{{Agent: &control.AgentRequest{Type: "plan", Prompt: "x", Model: "opus"},
+			Env: c.cfg.Agents.Env, Cwd: c.folder, ByModel: byModel}})
+		if err != nil || len(got) != 1 || got[0].Error != nil {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		return got[0].Task.Model
+	}
+	if got := started(false); !strings.Contains(got, "opus") {
+		t.Errorf("an agent that a person starts has %q", got)
+	}
+	if got := started(true); !strings.Contains(got, "haiku") {
+		t.Errorf("an agent that an agent elsewhere starts has %q", got)
+	}
+}

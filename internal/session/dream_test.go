@@ -606,7 +606,7 @@ func TestPartInside(t *testing.T) {
 	if rem.Status != task.Completed || rem.Mode != "dontAsk" || rem.Parent != "" {
 		t.Errorf("record %+v", rem)
 	}
-	if got := params(t, of(server, "rem-agent")[0]).Model; got != "claude-haiku-4-5-20251001" {
+	if got := params(t, of(server, "rem-agent")[0]).Model; got != "claude-haiku-5-5" {
 		t.Errorf("it has the model %s", got)
 	}
 	if text := of(server, "rem-agent")[0].LastText(); !strings.Contains(text, "User: learn this") {

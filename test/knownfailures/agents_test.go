@@ -231,7 +231,7 @@ func compaction(r *place) string {
 		calls("Bash", object{"command": "read x <go", "description": "wait for the pipe", "run_in_background": true}),
 		using(9_000, calls("Bash", bash("echo old"))), using(9_000, says("IN SHORT")), using(500, says("after")), says("told"),
 	}})
-	f := r.Start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-4-5-20250929":10000}}}`)
+	f := r.Start("-p", "the first prompt", "--model=sonnet", anything, `--settings={"models":{"windows":{"claude-sonnet-5-5":10000}}}`)
 	if !waittest.Until(harness.Patience, func() bool { return m.Count() >= 4 }) {
 		r.Fatal("nothing is summed up")
 	}

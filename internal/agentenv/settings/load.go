@@ -91,6 +91,7 @@ func Load(src Sources) (Settings, []Note, error) {
 	l.file(src.Local, of)
 	if src.Env != nil {
 		l.env(src.Env)
+		l.models(src.Env)
 	}
 	if inline := strings.TrimSpace(src.Flag); strings.HasPrefix(inline, "{") {
 		l.layer("--settings", []byte(inline), own)

@@ -189,6 +189,25 @@ func (l *loader) env(env func(string) string) {
 	}
 }
 
+// models takes what other programs read of the environment as the names of models.
+func (l *loader) models(env func(string) string) {
+	for _, of := range [][2]string{{"sonnet", "ANTHROPIC_DEFAULT_SONNET_MODEL"}, {"opus", "ANTHROPIC_DEFAULT_OPUS_MODEL"},
+		{"haiku", "ANTHROPIC_SMALL_FAST_MODEL"}, {"haiku", "ANTHROPIC_DEFAULT_HAIKU_MODEL"}} {
+		if name := env(of[1]); name != "" {
+			aliases := maps.Clone(l.set.Models.Aliases)
+			if aliases == nil {
+				aliases = map[string]string{}
+			}
+			aliases[of[0]] = name
+			l.set.Models.Aliases = aliases
+		}
+	}
+	name := env("OPENAI_MODEL")
+	if name != "" && l.set.Model == "" && env("ANTHROPIC_API_KEY") == "" && env("ANTHROPIC_AUTH_TOKEN") == "" {
+		l.set.Model = "openai/" + name
+	}
+}
+
 // bound brings what one source has set into its bounds. What means nothing
 // leaves what held before it.
 func (l *loader) bound(source, what string, r rule, v, before reflect.Value) {

@@ -13,7 +13,7 @@ import (
 // docs/settings.md, and set what [ruleOf] reads: default, bounds, words,
 // variables, and whether the files of a project may set it.
 type Settings struct {
-	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name" set:"env=DROVER_MODEL"`
+	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name" set:"env=DROVER_MODEL|ANTHROPIC_MODEL"`
 	Permissions Permissions `json:"permissions,omitzero" jsonschema:"what tools may do"`
 	Limits      Limits      `json:"limits,omitzero" jsonschema:"how much may run"`
 	Agents      Agents      `json:"agents,omitzero" jsonschema:"how agents behave"`
@@ -160,7 +160,7 @@ type Provider struct {
 
 // Models is which models agents may be, and at what price.
 type Models struct {
-	Aliases       map[string]string  `json:"aliases,omitempty" jsonschema:"short names, beside sonnet, opus and haiku and the others that drover models lists"`
+	Aliases       map[string]string  `json:"aliases,omitempty" jsonschema:"short names, beside sonnet, opus and haiku and the others that drover models lists; ANTHROPIC_DEFAULT_SONNET_MODEL and its kin set one each"`
 	Available     []string           `json:"available,omitempty" jsonschema:"the models that may be used, by alias, name or a pattern such as claude-*; not set: all"`
 	Prices        map[string]Price   `json:"prices,omitempty" jsonschema:"US dollars per million tokens, by model name or pattern, over the built-in table"`
 	Windows       map[string]int64   `json:"windows,omitempty" jsonschema:"tokens that a model can read, by name or pattern, over the built-in table"`

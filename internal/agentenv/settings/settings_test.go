@@ -552,3 +552,34 @@ func fresh(t *testing.T, name string, made func(old []byte) []byte) {
 		t.Errorf("%s is stale (run: UPDATE=1 go test ./internal/agentenv/settings)", path)
 	}
 }
+
+// What other programs read of the environment as names of models counts.
+func TestModelsOfTheEnvironment(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "settings.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		file  string
+		env   []string
+		model string
+		alias string // of haiku
+	}{
+		"anthropic":  {`{"model":"sonnet"}`, []string{"ANTHROPIC_MODEL", "opus"}, "opus", ""},
+		"own-first":  {`{}`, []string{"DROVER_MODEL", "haiku", "ANTHROPIC_MODEL", "opus"}, "haiku", ""},
+		"openai":     {`{}`, []string{"OPENAI_MODEL", "gpt-5"}, "openai/gpt-5", ""},
+		"both":       {`{}`, []string{"OPENAI_MODEL", "gpt-5", "ANTHROPIC_API_KEY", "k"}, "", ""},
+		"set-before": {`{"model":"sonnet"}`, []string{"OPENAI_MODEL", "gpt-5"}, "sonnet", ""},
+		"small":      {`{}`, []string{"ANTHROPIC_SMALL_FAST_MODEL", "tiny"}, "", "tiny"},
+		"family": {`{"models":{"aliases":{"haiku":"x"}}}`, []string{"ANTHROPIC_SMALL_FAST_MODEL", "tiny",
+			"ANTHROPIC_DEFAULT_HAIKU_MODEL", "small"}, "", "small"},
+	} {
+		set, _, err := Load(Sources{User: file(c.file), Env: env(c.env...)})
+		if err != nil || set.Model != c.model || set.Models.Aliases["haiku"] != c.alias {
+			t.Errorf("%s: the model is %q, haiku is %q, %v", name, set.Model, set.Models.Aliases["haiku"], err)
+		}
+	}
+}

@@ -43,7 +43,8 @@ type Config struct {
 	Path  string
 	Fresh bool
 	// Note is told once for each model whose price is not known though there is
-	// a budget in dollars. It may be called by several goroutines. nil: nobody.
+	// a budget in dollars, and whose figures are estimated though there is a budget.
+	// It may be called by several goroutines. nil: nobody.
 	Note func(text string)
 	Now  func() time.Time // nil: time.Now
 }
@@ -151,7 +152,7 @@ type Accounts struct {
 	nodes   map[string]*node  // by ID
 	before  map[string]amount // what agents spent under earlier hosts, by label of ID
 	longest map[string]int64  // output seen of a model, in tokens
-	noted   map[string]bool   // models whose missing price was said
+	noted   map[string]bool   // what was said
 	ledger  *Ledger
 	file    *file         // nil: none
 	problem error         // of the file; said by the next Reserve
@@ -530,24 +531,21 @@ func (m *meter) free(r *reservation) {
 func (m *meter) Spent(model string, u agent.Usage) {
 	p := m.accounts
 	p.mu.Lock()
-	c, ask := m.count(model, u)
+	c, notes := m.count(model, u)
 	if p.file != nil && p.problem == nil {
 		p.problem = p.file.add(c)
 	}
 	_ = p.write() // said by the next Reserve, which tries again
 	p.mu.Unlock()
-	if ask && p.note != nil {
-		p.note(
-			fmt.Sprintf(
-				"the price of model %s is not known: its calls count as tokens and not against the budget in dollars (set models.prices)",
-				c.Model,
-			),
-		)
+	for _, text := range notes {
+		if p.note != nil {
+			p.note(text)
+		}
 	}
 }
 
-// count books a call; ask says that the user must hear of a missing price.
-func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
+// count books a call, and returns what the user must hear of it.
+func (m *meter) count(model string, u agent.Usage) (c Call, notes []string) {
 	p := m.accounts
 	r := p.expect(m.node, model, 0) // of a call that nothing was reserved for
 	if i := slices.IndexFunc(m.open, func(o *reservation) bool { return !o.told }); i >= 0 {
@@ -556,6 +554,7 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 	}
 	c = Call{Time: p.now(), AgentID: label(m.node.ID), AgentType: label(m.node.Type), Model: label(model), Usage: u}
 	c.DurationMS = max(0, c.Time.Sub(r.start).Milliseconds())
+	c.Estimated = u.Estimated
 	if !believable(u) {
 		c.Usage, c.Estimated = r.worst, true
 	}
@@ -564,11 +563,23 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 		c.USD = &usd
 	}
 	m.node.spend(p.counted(c))
+	var limit amount // of any budget above
 	for n := m.node; n != nil; n = n.parent {
-		ask = ask || n.limit.nanos != 0 && !known && !p.noted[c.Model]
+		limit.add(n.limit)
 	}
-	if ask {
-		p.noted[c.Model] = true
+	once := func(text string) {
+		if !p.noted[text] {
+			p.noted[text] = true
+			notes = append(notes, text)
+		}
+	}
+	if limit.nanos != 0 && !known {
+		once(fmt.Sprintf("the price of model %s is not known: its calls count as tokens and not against the budget in dollars "+
+			"(set models.prices)", c.Model))
+	}
+	if limit.nanos+limit.tokens != 0 && c.Estimated {
+		once(fmt.Sprintf("the provider of model %s does not say what a call costs: what counts against the budget is estimated "+
+			"by the size of what was sent and answered", c.Model))
 	}
 	m.node.context, m.node.latest = held(c.Usage), p.counted(c)
 	if !c.Estimated {
@@ -576,7 +587,7 @@ func (m *meter) count(model string, u agent.Usage) (c Call, ask bool) {
 	}
 	p.ledger.Add(c)
 	c.Time = c.Time.UTC()
-	return c, ask
+	return c, notes
 }
 
 // write brings to the disk what is owed to it. The caller holds mu.

@@ -249,6 +249,24 @@ func TestUnknownPrice(t *testing.T) {
 	}
 }
 
+// Figures that are estimated count against a budget, and the user hears once that they are.
+func TestEstimated(t *testing.T) {
+	var notes []string
+	p := open1(t, Config{Budget: Budget{Tokens: 50}, Note: func(s string) { notes = append(notes, s) }})
+	m := p.For(Node{ID: "a1"})
+	for range 2 {
+		if err := spend(m, "llama3", agent.Usage{InputTokens: 20, OutputTokens: 5, Estimated: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := spend(m, "llama3", wrote(1)); err == nil {
+		t.Error("the budget is spent, and a call is allowed")
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "is estimated") || p.Totals().Estimated != 2 {
+		t.Errorf("notes %q, %d calls are estimated", notes, p.Totals().Estimated)
+	}
+}
+
 // The budget of an agent binds all below it, and no one else.
 func TestSubtree(t *testing.T) {
 	p := open1(t, Config{Budget: Budget{USD: 100}})

@@ -71,7 +71,8 @@ type Options struct {
 	Live []task.Record
 
 	// Cost is what the session has cost so far, in US dollars, and whether that is
-	// known of all that was used. nil: it is not known.
+	// known of all that was used. nil: it is not known. What it is at the start is
+	// no cost of this run.
 	Cost func() (usd float64, known bool)
 	// Price is what a call of a model has cost, in US dollars, and whether that is known.
 	// nil: it is not known.
@@ -100,6 +101,8 @@ type Stream struct {
 	stats stats
 	usage map[string]*modelUsage
 
+	before float64 // what the session had cost at the start
+
 	denied map[string]bool // lines about refusals that were printed
 
 	queued, begun []string // prompts of the program that drives the session, by its names
@@ -118,6 +121,9 @@ func New(o Options) *Stream {
 		tasks: map[task.ID]*entry{}, main: voice{model: o.Model},
 		stats: stats{Killed: map[task.Reason]int{}, ByType: map[string]int{}},
 		usage: map[string]*modelUsage{}, denied: map[string]bool{},
+	}
+	if o.Cost != nil {
+		s.before, _ = o.Cost()
 	}
 	live := slices.SortedStableFunc(
 		slices.Values(o.Live),

@@ -366,19 +366,22 @@ func TestResultWords(t *testing.T) {
 	}
 }
 
-// The cost is that of the session so far; where a price is missing it is said.
+// The cost is that of the run so far, and that of the session has a field of its own; where a price
+// is missing it is said.
 func TestCost(t *testing.T) {
-	usd, known := 0.25, true
+	usd, known := 1.0, true
 	w := newWorld(t, Options{Format: StreamJSON, Cost: func() (float64, bool) { return usd, known }})
 	w.run(func() {
+		usd = 1.25
 		w.start("go")
 		w.done(result(1, "done"), nil)
-		usd, known = 0.5, false
+		usd, known = 1.5, false
 		w.start("go on")
 		w.done(result(1, "done"), nil)
 	})
 	out := w.out.String()
-	if !strings.Contains(out, `"total_cost_usd":0.25,"usage"`) || !strings.Contains(out, `"total_cost_usd":0.5,"total_cost_is_partial":true`) {
+	if !strings.Contains(out, `"total_cost_usd":0.25,"session_cost_usd":1.25,"usage"`) ||
+		!strings.Contains(out, `"total_cost_usd":0.5,"session_cost_usd":1.5,"total_cost_is_partial":true`) {
 		t.Error(out)
 	}
 }

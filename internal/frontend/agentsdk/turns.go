@@ -334,7 +334,7 @@ func (s *Stream) result(r agent.TurnResult, err error) {
 	l.Subtype, l.TerminalReason = resultWords(r, err, s.turn.inTools)
 	if s.o.Cost != nil {
 		usd, known := s.o.Cost()
-		l.Cost, l.CostPartial = usd, !known
+		l.Cost, l.SessionCost, l.CostPartial = max(0, usd-s.before), &usd, !known
 	}
 	if r.StopReason != "" {
 		l.StopReason = &r.StopReason

@@ -309,7 +309,8 @@ type resultLine struct {
 	APIMS          int64                  `json:"duration_api_ms"`
 	StopReason     *string                `json:"stop_reason"`
 	TerminalReason string                 `json:"terminal_reason"`
-	Cost           float64                `json:"total_cost_usd"`
+	Cost           float64                `json:"total_cost_usd"`             // of this run
+	SessionCost    *float64               `json:"session_cost_usd,omitempty"` // of all runs
 	CostPartial    bool                   `json:"total_cost_is_partial,omitempty"`
 	Usage          usage                  `json:"usage"`
 	ModelUsage     map[string]*modelUsage `json:"modelUsage"`

@@ -22,6 +22,7 @@ import (
 type modelRow struct {
 	Alias    string      `json:"alias,omitempty"`
 	Name     string      `json:"name"`
+	Title    string      `json:"title"` // as people call it
 	Provider string      `json:"provider"`
 	Default  bool        `json:"default,omitempty"` // what is used when nobody names one
 	Ready    bool        `json:"ready"`             // its provider has a key, or an address that needs none
@@ -44,8 +45,10 @@ func (a *app) modelsCommand() *cobra.Command {
 		Use:   "models [--json]",
 		Short: "List models: names, context windows, prices, and whether a key is set",
 		Long: "List the short names of models, including those of your settings, and the models whose context window and\n" +
-			"price are known. Any other name can be given to --model as PROVIDER/NAME. Prices are US dollars for a million\n" +
-			"tokens, from a dated table or from models.prices of your settings.",
+			"price are known. sonnet, opus and haiku stand for the newest model of each family, default for the usual one and\n" +
+			"best for the newest opus. Any other name can be given to --model as PROVIDER/NAME. Prices are US dollars for a\n" +
+			"million tokens, from a dated table or from models.prices of your settings. A star marks the model that is used\n" +
+			"when nobody names one.",
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +88,7 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 		if !has {
 			of, bare = "anthropic", name
 		}
-		r := modelRow{Alias: alias, Name: name, Provider: of, Ready: slices.Contains(ready, of),
+		r := modelRow{Alias: alias, Name: name, Title: models.Title(bare), Provider: of, Ready: slices.Contains(ready, of),
 			Output: models.MostOutput(bare)}
 		r.Window, _ = table.Window(name)
 		if p, ok := table.Price(name, 0); ok {
@@ -124,7 +127,9 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 		if m.Provider != "anthropic" {
 			name = m.Provider + "/" + name
 		}
-		rows = append(rows, row("", name))
+		if !slices.ContainsFunc(rows, func(r modelRow) bool { return r.Name == name }) {
+			rows = append(rows, row("", name))
+		}
 	}
 	usual := cmp.Or(set.Model, models.Default)
 	for i := range rows {
@@ -149,13 +154,7 @@ func (a *app) reachable(set settings.Settings) bool {
 }
 
 func (a *app) printModels(rows []modelRow) error {
-	lines := [][]string{{"ALIAS", "MODEL", "PROVIDER", "WINDOW", "MOST OUT", "IN $", "OUT $", "KEY", ""}}
-	number := func(n int64) string {
-		if n == 0 {
-			return "-"
-		}
-		return strconv.FormatInt(n, 10)
-	}
+	lines := [][]string{{"ALIAS", "NAME", "MODEL", "WINDOW", "IN $", "OUT $", "KEY", ""}}
 	dollars := func(f float64) string { return strconv.FormatFloat(f, 'g', 4, 64) }
 	for _, r := range rows {
 		in, written, key, usual := "-", "-", "-", ""
@@ -166,11 +165,10 @@ func (a *app) printModels(rows []modelRow) error {
 			key = "set"
 		}
 		if r.Default {
-			usual = "default"
+			usual = "* current"
 		}
-		lines = append(lines, []string{cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Name, 60),
-			excerpt.Line(r.Provider, 20),
-			number(r.Window), number(r.Output), in, written, key, usual})
+		lines = append(lines, []string{cmp.Or(excerpt.Line(r.Alias, 30), "-"), excerpt.Line(r.Title, 30),
+			excerpt.Line(r.Name, 60), models.Tokens(r.Window), in, written, key, usual})
 	}
 	text := a.layOut(lines, headed)
 	_, err := a.Stdout.Write(fmt.Appendf(text, "\nPrices are US dollars for a million tokens, of %s.\n", models.AsOf()))

@@ -11,9 +11,13 @@ package anthropic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
@@ -33,6 +37,7 @@ type Config struct {
 	BaseURL    string             // default: DefaultBaseURL; a path in it is kept
 	APIKey     string             // sent as X-Api-Key
 	AuthToken  string             // sent as a bearer token
+	Headers    string             // sent with every call: a line each, such as "Name: value"
 	HTTPClient *http.Client       // default: one of its own; redirects are never followed
 	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
 	Calls      int                // of one model at the same time; 0: as the limiter has it
@@ -50,6 +55,7 @@ type Model struct {
 	url       string
 	apiKey    string
 	authToken string
+	more      http.Header
 	heads     wire.Heads
 	ahead     wire.Ahead
 	messages  wire.Translations // of those that are not sent as they are
@@ -76,8 +82,19 @@ func New(c Config) (*Model, error) {
 	if c.APIKey == "" && c.AuthToken == "" {
 		return nil, errors.New("no key for the anthropic provider (set ANTHROPIC_API_KEY)")
 	}
+	more := http.Header{}
+	for line := range strings.Lines(c.Headers) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok && name == "" {
+			continue
+		}
+		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return nil, fmt.Errorf("a line of ANTHROPIC_CUSTOM_HEADERS is no header (set it to lines such as Name: value)")
+		}
+		more.Set(name, value)
+	}
 	m := &Model{
-		url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
+		more: more, url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
 		aliases: c.Aliases, maxTokens: c.MaxTokens, images: modelinfo.Images("anthropic"), endpoint: &wire.Endpoint{
 			Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
 			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
@@ -121,6 +138,7 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	}
 	header := wire.Header(req)
 	header.Set("Anthropic-Version", version)
+	maps.Copy(header, m.more)
 	if m.apiKey != "" {
 		header.Set("X-Api-Key", m.apiKey)
 	}
@@ -129,7 +147,7 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	}
 	call := func(on func(agent.Part)) (*agent.Reply, error) {
 		return m.endpoint.Reply(ctx, &wire.Call{
-			Model: model, URL: m.url, Header: header, Body: body,
+			Model: model, URL: m.url, Header: header, Body: body, From: req,
 			Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
 		}, on)
 	}

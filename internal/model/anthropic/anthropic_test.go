@@ -107,7 +107,7 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Model != "claude-haiku-4-5-20251001" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 ||
+	if p.Model != "claude-haiku-5-5" || p.MaxTokens != 7 || !p.Stream || len(p.Messages) != 3 ||
 		len(p.Tools) != 1 {
 		t.Errorf("params %+v", p)
 	}
@@ -197,7 +197,7 @@ func TestOdd(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %.200q (%v), want %.200q", got, err, c.want)
 			}
-			if want := map[bool]int{true: 10, false: 1}[got == "cut" || got == "overloaded"]; s.Count() != want {
+			if want := map[string]int{"cut": 2, "overloaded": 10}[got]; s.Count() != max(want, 1) {
 				t.Errorf("%d calls, want %d", s.Count(), want)
 			}
 		})
@@ -235,15 +235,15 @@ func FuzzStream(f *testing.F) {
 func TestAliases(t *testing.T) {
 	m := connect(t, Config{Aliases: map[string]string{"opus": "mine", "own": "full"}})
 	for name, want := range map[string]string{
-		"sonnet": "claude-sonnet-4-5-20250929", "": "claude-sonnet-4-5-20250929", "opus": "mine", "own": "full",
-		"haiku": "claude-haiku-4-5-20251001", "claude-x": "claude-x", "anthropic/claude-x": "claude-x",
+		"sonnet": "claude-sonnet-5-5", "": "claude-sonnet-5-5", "opus": "mine", "own": "full",
+		"haiku": "claude-haiku-5-5", "claude-x": "claude-x", "anthropic/claude-x": "claude-x",
 		"anthropic/opus": "mine",
 	} {
 		if got := m.Resolve(name); got != want {
 			t.Errorf("Resolve(%q) = %q, want %q", name, got, want)
 		}
 	}
-	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-4-5-20251101" {
+	if got := connect(t, Config{}).Resolve("opus"); got != "claude-opus-5-5" {
 		t.Errorf("opus is %q", got)
 	}
 }

@@ -23,6 +23,7 @@ type stream struct {
 	begun     bool // the head of the message has come
 	stopped   bool // its end has come
 	delivered bool // content was handed on: no further try
+	counted   bool // the provider said what it costs
 	whole     []placed
 	open      map[int]*open // blocks that have begun and not ended
 }
@@ -74,16 +75,18 @@ type usage struct {
 	} `json:"cache_creation"`
 }
 
-func (u usage) into(to *agent.Usage) {
+// into reports whether there was any figure.
+func (u usage) into(to *agent.Usage) (told bool) {
 	for _, f := range [...]struct {
 		from *int64
 		to   *int64
 	}{{u.Input, &to.InputTokens}, {u.Output, &to.OutputTokens}, {u.CacheRead, &to.CacheReadTokens},
 		{u.CacheWrite, &to.CacheWriteTokens}, {u.Written.Hour, &to.HourWriteTokens}} {
 		if f.from != nil {
-			*f.to = max(0, *f.from)
+			*f.to, told = max(0, *f.from), true
 		}
 	}
+	return told
 }
 
 // Take implements [wire.Decoder].
@@ -102,7 +105,7 @@ func (s *stream) Take(from *wire.Event) (wire.State, error) {
 		}
 		s.begun = true
 		s.reply.ID, s.reply.Model = e.Message.ID, e.Message.Model
-		e.Message.Usage.into(&s.reply.Usage)
+		s.count(&e.Message.Usage)
 	case "content_block_start":
 		return wire.More, s.start(&e)
 	case "content_block_delta":
@@ -119,9 +122,9 @@ func (s *stream) Take(from *wire.Event) (wire.State, error) {
 		if e.Delta.StopReason != "" {
 			s.reply.StopReason = e.Delta.StopReason
 		}
-		if e.Usage != nil {
-			e.Usage.into(&s.reply.Usage)
-		}
+		s.count(e.Usage)
+	case "message":
+		return s.take(from.Data)
 	case "message_stop":
 		s.stopped = true
 		return wire.Done, nil
@@ -132,6 +135,35 @@ func (s *stream) Take(from *wire.Event) (wire.State, error) {
 		return wire.More, &wire.BadFormat{Text: "an error event without an error"}
 	}
 	return wire.More, nil // pings, and what a later version of the wire adds
+}
+
+func (s *stream) count(u *usage) {
+	if u != nil && u.into(&s.reply.Usage) {
+		s.counted = true
+	}
+}
+
+// take is a whole message that came at once.
+func (s *stream) take(data []byte) (wire.State, error) {
+	var m struct {
+		ID, Model  string
+		Content    []agent.Block
+		StopReason string `json:"stop_reason"`
+		Usage      *usage
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return wire.More, &wire.BadFormat{Text: "a message that cannot be read: " + err.Error()}
+	}
+	s.begun, s.stopped = true, true
+	s.reply.ID, s.reply.Model, s.reply.StopReason = m.ID, m.Model, m.StopReason
+	s.count(m.Usage)
+	for i, b := range m.Content {
+		if err := s.start(&event{Index: i, ContentBlock: &b}); err != nil {
+			return wire.More, err
+		}
+		s.close(s.open[i], i)
+	}
+	return wire.Done, nil
 }
 
 func (s *stream) start(e *event) error {
@@ -238,7 +270,8 @@ func (s *stream) short() bool {
 
 // Partial implements [wire.Decoder].
 func (s *stream) Partial() wire.Partial {
-	return wire.Partial{Whole: s.blocks(), Usage: s.reply.Usage, Begun: s.begun, Delivered: s.delivered}
+	return wire.Partial{Whole: s.blocks(), Usage: s.reply.Usage, Begun: s.begun, Counted: s.counted,
+		Delivered: s.delivered}
 }
 
 // blocks are the whole blocks in their order.

@@ -138,6 +138,9 @@ func (p Policy) implied(agentType, parent string) string {
 // usable is the full name of a model that may be used and can be reached.
 func (p Policy) usable(name string) (string, error) {
 	full, ok := p.expand(name)
+	if err := modelinfo.Refused(name); err != nil && (!ok || full == name) {
+		return "", fmt.Errorf("model %q: %w", name, err)
+	}
 	if !ok || !p.available(name, full) {
 		return "", &UnavailableError{Model: name, Available: p.list()}
 	}

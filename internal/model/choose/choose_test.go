@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	sonnet = "claude-sonnet-4-5-20250929"
-	opus   = "claude-opus-4-5-20251101"
-	haiku  = "claude-haiku-4-5-20251001"
+	sonnet = "claude-sonnet-5-5"
+	opus   = "claude-opus-5-5"
+	haiku  = "claude-haiku-5-5"
 )
 
 // prices are figures for tests: opus is dear, haiku cheap.
@@ -76,9 +76,25 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// The words of other programs are models or are refused by name; none is sent as it is.
+func TestWords(t *testing.T) {
+	p := Policy{Aliases: map[string]string{"opus": "claude-opus-4-5", "fast": "haiku"}}
+	for word, want := range map[string]string{"default": sonnet, "best": opus, "sonnet[1m]": sonnet, "fast[1m]": haiku,
+		"claude-opus-4-6[1m]": "claude-opus-4-6", "opus": "claude-opus-4-5"} {
+		if got, err := p.Choose(Request{Input: word}); err != nil || got.Name != want {
+			t.Errorf("%s: %+v, %v; want %s", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"opusplan", "OpusPlan", "opus[1m]", "claude-sonnet-4-5[1m]", "mine[1m]", "sonnet[2m]"} {
+		if got, err := p.Choose(Request{Input: word}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %+v, %v; want it refused by name", word, got, err)
+		}
+	}
+}
+
 func TestDisplayed(t *testing.T) {
 	for shown, want := range map[string]string{
-		"Claude Sonnet 4.5 (copilot)": sonnet, "Claude Sonnet 4.5": sonnet, "Claude Haiku 4.5 (Preview)": haiku,
+		"Claude Sonnet 4.5 (copilot)": "claude-sonnet-4-5", "Claude Haiku 4.5 (Preview)": "claude-haiku-4-5",
 		"Claude Sonnet 4": "claude-sonnet-4-0", "Claude Opus 4.5": "claude-opus-4-5",
 		"Claude Sonnet 4.6": "claude-sonnet-4-6",
 		"claude-opus-4.7":   "claude-opus-4-7", "claude-3.5-sonnet": "claude-3-5-sonnet-latest",
@@ -109,14 +125,14 @@ func TestAvailable(t *testing.T) {
 	}{
 		{"sonnet", "sonnet", true},
 		{"sonnet", sonnet, true},
-		{"sonnet", "Claude Sonnet 4.5", true},
+		{"sonnet", "Claude Sonnet 5.5", true},
 		{"sonnet", "opus", false},
 		{sonnet, "sonnet", true},
 		{"anthropic/" + sonnet, "sonnet", true},
 		{"anthropic/*", "haiku", true},
 		{"claude-*", "opus", true},
 		{"claude-*", "openai/gpt-5", false},
-		{"CLAUDE-*-4-5-*", "opus", true},
+		{"CLAUDE-*-5-5", "opus", true},
 		{"openai/gpt-5", "openai/gpt-5", true},
 		{"gpt-5", "openai/gpt-5", true},
 		{"gpt-5", "openai/gpt-5-mini", false},
@@ -149,8 +165,8 @@ func TestUnavailable(t *testing.T) {
 	}
 	none := func(string) error { return fmt.Errorf("asked: %w", ErrUnknown) }
 	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}, Reachable: none}.Choose(Request{Input: "fats"})
-	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, fast, haiku, opus, ` +
-		`script:FILE, sonnet)`; err == nil || err.Error() != want {
+	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, best, default, fast, ` +
+		`haiku, opus, script:FILE, sonnet)`; err == nil || err.Error() != want {
 		t.Errorf("err = %v\nwant %s", err, want)
 	}
 	got, err := p.Choose(Request{Parent: "opus", Session: "opus"})
@@ -174,7 +190,7 @@ func TestPreference(t *testing.T) {
 		{"haiku", haiku, false},
 		{"GPT-4.1", sonnet, true},
 		{"mistral", sonnet, true},
-		{"GPT-4.1 | 'gpt-5' | 'Claude Haiku 4.5'", haiku, false},
+		{"GPT-4.1 | 'gpt-5' | 'Claude Haiku 5.5'", haiku, false},
 		{`["GPT-5 (copilot)", "haiku"]`, haiku, false},
 		{"GPT-4.1, inherit, haiku", sonnet, false},
 		{"GPT-4.1 | mistral", sonnet, true},

@@ -33,6 +33,11 @@ func (p Policy) expand(name string) (string, bool) {
 	if slices.Contains(p.Own, name) {
 		return name, true
 	}
+	if short, long := strings.CutSuffix(name, "[1m]"); long {
+		full, _ := p.expand(short)
+		full = modelinfo.Full(full + "[1m]")
+		return full, full != ""
+	}
 	for range len(p.Aliases) { // who leads in a circle stays where it is
 		to := p.Aliases[name]
 		if to == "" || to == name {
@@ -65,10 +70,6 @@ func displayed(name string) string {
 		return "" // a name as it is sent
 	}
 	switch dashed := strings.ReplaceAll(short, ".", "-"); {
-	case dashed == "claude-sonnet-4-5":
-		return modelinfo.Full("sonnet")
-	case dashed == "claude-haiku-4-5":
-		return modelinfo.Full("haiku")
 	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":
 		return dashed + "-0"
 	case dashed == "claude-3-5-sonnet", dashed == "claude-3-7-sonnet", dashed == "claude-3-5-haiku":

@@ -1,11 +1,14 @@
 // Package modelinfo has the built-in table of models: short names, prices, windows.
 //
-// Every short name maps to a model of the table, and the table has its date. The
-// package does no I/O. Settings take precedence over it everywhere.
+// Every short name maps to the newest model of its family in the table, and the table has its
+// date. The package does no I/O. Settings take precedence over it everywhere.
 package modelinfo
 
 import (
+	"cmp"
 	_ "embed" // the table
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,26 +43,108 @@ func AsOf() string {
 	return day
 }
 
-// Aliases are the short names, in the order of the table.
+// Aliases are the short names: that of a family stands for its newest model of the table.
 func Aliases() []Alias {
-	var out []Alias
-	for line := range strings.Lines(table) {
-		if words := strings.Fields(line); len(words) == 3 && words[0] == "alias" {
-			out = append(out, Alias{words[1], words[2]})
-		}
+	out := []Alias{{"sonnet", ""}, {"opus", ""}, {"haiku", ""}, {"best", "opus"}, {"default", Default}}
+	models := Models()
+	for i, a := range out {
+		out[i].Full = newest(models, cmp.Or(a.Full, a.Short))
 	}
 	return out
 }
 
-// Full is the full name that a short one stands for, in any case of letters, or
-// empty.
-func Full(short string) string {
-	for _, a := range Aliases() {
-		if strings.EqualFold(a.Short, short) {
-			return a.Full
+// newest is the model of a family with the highest version.
+func newest(models []Model, family string) (name string) {
+	var best []int
+	for _, m := range models {
+		words := strings.Split(m.Name, "-")
+		if words[0] != "claude" || !slices.Contains(words, family) {
+			continue
+		}
+		if v := version(words); slices.Compare(v, best) > 0 {
+			name, best = m.Name, v
 		}
 	}
-	return ""
+	return name
+}
+
+// version is the numbers in the words of a name, without its date.
+func version(words []string) (v []int) {
+	for _, w := range words {
+		if n, err := strconv.Atoi(w); err == nil && len(w) < 8 {
+			v = append(v, n)
+		}
+	}
+	return v
+}
+
+const (
+	longSuffix = "[1m]"
+	longWindow = 1_000_000 // tokens
+)
+
+// Full is the full name that a short one stands for, in any case of letters, or
+// empty. [1m] at its end asks for a model with a window of a million tokens; a full name may
+// have it as well.
+func Full(name string) string {
+	short, long := strings.CutSuffix(name, longSuffix)
+	full := ""
+	for _, a := range Aliases() {
+		if strings.EqualFold(a.Short, short) {
+			full = a.Full
+		}
+	}
+	if long {
+		full = cmp.Or(full, short)
+		if m, ok := row(full); !ok || m.Window < longWindow {
+			return ""
+		}
+	}
+	return full
+}
+
+// Refused says why a word that other programs take for a model is none here; nil: it may be one.
+func Refused(name string) error {
+	switch {
+	case strings.EqualFold(name, "opusplan"):
+		return errors.New("a model that changes with the permission mode is not supported (choose opus or sonnet)")
+	case strings.HasSuffix(name, longSuffix) && Full(name) == "":
+		return errors.New("no window of a million tokens is known of this model (leave [1m] out, or choose one of `drover models`)")
+	case strings.ContainsAny(name, "[]") && Full(name) == "":
+		return errors.New("the name of a model has no brackets (see `drover models`)")
+	}
+	return nil
+}
+
+// Title is how people call a model, such as Sonnet 4.5 or GPT-5.4 mini.
+func Title(name string) string {
+	words := strings.Split(name[strings.LastIndexByte(name, '/')+1:], "-")
+	if words[0] == "gpt" && len(words) > 1 {
+		return "GPT-" + strings.Join(words[1:], " ")
+	}
+	family := slices.IndexFunc(words, func(w string) bool { return w != "claude" && strings.Trim(w, "0123456789") != "" })
+	if words[0] != "claude" || family < 0 {
+		return name
+	}
+	var numbers []string
+	for _, n := range version(words) {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	title := strings.ToUpper(words[family][:1]) + words[family][1:] + " " + strings.TrimSuffix(strings.Join(numbers, "."), ".0")
+	return strings.TrimSpace(title)
+}
+
+// Tokens is a number of tokens for people, such as 200k or 1M; a dash for 0.
+func Tokens(n int64) string {
+	switch {
+	case n == 0:
+		return "-"
+	case n%1_000_000 == 0:
+		return strconv.FormatInt(n/1_000_000, 10) + "M"
+	case n >= 1000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // Models are the rows, in the order of the table.
@@ -118,13 +203,19 @@ func Images(provider string) ImageLimits {
 // MostOutput is how many tokens a model can write at most; 0: not told. The name
 // may have a date.
 func MostOutput(model string) int64 {
-	best, most := "", int64(0)
+	m, _ := row(model)
+	return m.Output
+}
+
+// row is the model of a name, which may have a date.
+func row(model string) (best Model, ok bool) {
 	for _, m := range Models() {
-		if rest, ok := strings.CutPrefix(model, m.Name); ok && len(m.Name) > len(best) && (rest == "" || dated(rest)) {
-			best, most = m.Name, m.Output
+		rest, has := strings.CutPrefix(model, m.Name)
+		if has && len(m.Name) > len(best.Name) && (rest == "" || dated(rest)) {
+			best, ok = m, true
 		}
 	}
-	return most
+	return best, ok
 }
 
 // dated reports what follows a name without changing the model.

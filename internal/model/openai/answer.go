@@ -17,6 +17,7 @@ type answer struct {
 	begun     bool // something of the message has come
 	refused   bool // the model said why it will not answer
 	delivered bool // content was handed on: no further try
+	counted   bool // the usage has come
 	whole     []agent.Block
 	next      int // index of the next block
 }
@@ -130,7 +131,8 @@ func (a *answer) finish(model string) *agent.Reply {
 
 // Partial implements [wire.Decoder].
 func (a *answer) Partial() wire.Partial {
-	return wire.Partial{Whole: a.whole, Usage: a.reply.Usage, Begun: a.begun, Delivered: a.delivered}
+	return wire.Partial{Whole: a.whole, Usage: a.reply.Usage, Begun: a.begun, Counted: a.counted,
+		Delivered: a.delivered}
 }
 
 // count makes usage of what a server counts: its input holds what came from the
@@ -141,12 +143,19 @@ func count(input, cached, output int64) agent.Usage {
 	return agent.Usage{InputTokens: input - cached, CacheReadTokens: cached, OutputTokens: max(0, output)}
 }
 
-// loose is text where some servers send the object that the text should hold.
+// loose is text where some servers send a list of parts, or the object that the text should hold.
 type loose string
 
 func (l *loose) UnmarshalJSON(raw []byte) error {
 	var s string
-	if json.Unmarshal(raw, &s) != nil {
+	var parts []struct{ Text string }
+	switch {
+	case json.Unmarshal(raw, &s) == nil:
+	case json.Unmarshal(raw, &parts) == nil:
+		for _, p := range parts {
+			s += p.Text
+		}
+	default:
 		s = string(raw)
 	}
 	*l = loose(s)

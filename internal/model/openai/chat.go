@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
@@ -38,19 +39,22 @@ type chatTool struct {
 	Function function `json:"function"`
 }
 
-func chatHead(r *agent.Request, model string, maxTokens int, own bool) any {
+func chatHead(r *agent.Request, model string, maxTokens int, own, plain bool) any {
 	type options struct {
 		IncludeUsage bool `json:"include_usage"`
 	}
 	head := struct {
 		Model     string     `json:"model"`
 		Stream    bool       `json:"stream"`
-		Options   options    `json:"stream_options"`
+		Options   *options   `json:"stream_options,omitempty"`
 		MaxTokens int        `json:"max_tokens,omitempty"`
 		MaxNew    int        `json:"max_completion_tokens,omitempty"` // the name that OpenAI itself wants
 		Effort    string     `json:"reasoning_effort,omitempty"`
 		Tools     []chatTool `json:"tools,omitempty"`
-	}{Model: model, Stream: true, Options: options{true}, Effort: effort(r.Thinking)}
+	}{Model: model, Stream: true, Effort: effort(r.Thinking)}
+	if !plain {
+		head.Options = &options{true}
+	}
 	if own {
 		head.MaxNew = maxTokens
 	} else {
@@ -133,7 +137,8 @@ type chat struct {
 	current *block // the text or the thoughts that grow
 	calls   []*call
 	reason  string // why it stopped; empty: it did not yet
-	counted bool   // the usage has come
+	held    string // of the content, which may be a part of a tag
+	tag     tag
 }
 
 // call is one that grows, with the number that the server gives it.
@@ -150,14 +155,8 @@ type chunk struct {
 	Choices []struct {
 		Index        int    `json:"index"`
 		FinishReason string `json:"finish_reason"`
-		Delta        struct {
-			Content          string     `json:"content"`
-			ReasoningContent string     `json:"reasoning_content"`
-			Reasoning        string     `json:"reasoning"` // the same, by another name
-			Refusal          string     `json:"refusal"`
-			ToolCalls        []delta    `json:"tool_calls"`
-			FunctionCall     *deltaCall `json:"function_call"` // how calls were told before there were several
-		} `json:"delta"`
+		Delta        said   `json:"delta"`
+		Message      *said  `json:"message"` // the whole answer, of a server that does not stream
 	} `json:"choices"`
 	Usage *struct {
 		Prompt     int64 `json:"prompt_tokens"`
@@ -167,6 +166,16 @@ type chunk struct {
 		} `json:"prompt_tokens_details"`
 		Hits int64 `json:"prompt_cache_hit_tokens"` // where there are no details
 	} `json:"usage"`
+}
+
+// said is a part of an answer.
+type said struct {
+	Content          loose      `json:"content"`
+	ReasoningContent string     `json:"reasoning_content"`
+	Reasoning        string     `json:"reasoning"` // the same, by another name
+	Refusal          string     `json:"refusal"`
+	ToolCalls        []delta    `json:"tool_calls"`
+	FunctionCall     *deltaCall `json:"function_call"` // how calls were told before there were several
 }
 
 type delta struct {
@@ -183,6 +192,9 @@ type deltaCall struct {
 // Take implements [wire.Decoder].
 func (c *chat) Take(e *wire.Event) (wire.State, error) {
 	if data := bytes.TrimSpace(e.Data); string(data) == "[DONE]" {
+		if c.begun && c.reason == "" && c.wholeCalls() { // some servers say nothing else at the end
+			c.reason = "stop"
+		}
 		return wire.Done, nil
 	}
 	var in chunk
@@ -199,11 +211,14 @@ func (c *chat) Take(e *wire.Event) (wire.State, error) {
 			continue // we ask for one
 		}
 		d := &choice.Delta
+		if choice.Message != nil {
+			d = choice.Message
+		}
 		if d.ReasoningContent == "" {
 			d.ReasoningContent = d.Reasoning
 		}
 		c.more(agent.ThinkingPart, d.ReasoningContent)
-		c.more(agent.TextPart, d.Content)
+		c.content(string(d.Content))
 		c.refused = c.refused || d.Refusal != ""
 		c.more(agent.TextPart, d.Refusal)
 		if d.FunctionCall != nil {
@@ -220,15 +235,74 @@ func (c *chat) Take(e *wire.Event) (wire.State, error) {
 	}
 	if u := in.Usage; u != nil {
 		c.reply.Usage = count(u.Prompt, max(u.Details.Cached, u.Hits), u.Completion)
-		c.counted = true
+		c.counted = c.reply.Usage != agent.Usage{}
 	}
 	switch {
 	case c.reason == "":
 		return wire.More, nil
-	case c.counted:
+	case in.Usage != nil:
 		return wire.Done, nil
 	}
 	return wire.Enough, nil // the usage comes after the end, if at all
+}
+
+// tag is where in the content the next text is.
+type tag int
+
+const (
+	start    tag = iota // before it is known whether it begins with thoughts
+	thoughts            // between <think> and </think>
+	answered
+)
+
+// content adds to the answer. Some servers have thoughts at its start, between tags.
+func (c *chat) content(text string) {
+	const begin, end = "<think>", "</think>"
+	c.held += text
+	if c.tag == start {
+		told := strings.TrimLeft(c.held, " \t\r\n")
+		switch {
+		case strings.HasPrefix(told, begin):
+			c.held, c.tag = told[len(begin):], thoughts
+		case strings.HasPrefix(begin, told):
+			return
+		default:
+			c.tag = answered
+		}
+	}
+	if c.tag == thoughts {
+		thought, rest, closed := strings.Cut(c.held, end)
+		if !closed {
+			keep := min(len(end)-1, len(thought))
+			for !strings.HasPrefix(end, thought[len(thought)-keep:]) {
+				keep--
+			}
+			c.held = thought[len(thought)-keep:]
+			c.more(agent.ThinkingPart, thought[:len(thought)-keep])
+			return
+		}
+		c.more(agent.ThinkingPart, thought)
+		c.held, c.tag = strings.TrimLeft(rest, "\r\n"), answered
+	}
+	c.release()
+}
+
+// release adds what was held back, since no tag follows.
+func (c *chat) release() {
+	kind, text := agent.TextPart, c.held
+	if c.tag == thoughts {
+		kind = agent.ThinkingPart
+	}
+	c.held = ""
+	c.more(kind, text)
+}
+
+// wholeCalls reports whether the input of each call is complete.
+func (c *chat) wholeCalls() bool {
+	return !slices.ContainsFunc(c.calls, func(in *call) bool {
+		text := in.text.String()
+		return text != "" && !json.Valid([]byte(text))
+	})
 }
 
 // refusalIn reads the error that an event tells.
@@ -266,6 +340,7 @@ func (c *chat) call(d delta) error {
 		if len(c.calls) == maxCalls {
 			return &wire.Useless{Text: fmt.Sprintf("more than %d calls in one answer", maxCalls)}
 		}
+		c.release()
 		c.settle()
 		in = &call{block: c.open(agent.InputPart), index: len(c.calls)}
 		if d.Index != nil {
@@ -320,6 +395,7 @@ func (c *chat) Finish() (*agent.Reply, error) {
 	if c.reason == "error" {
 		return nil, &wire.Refusal{Type: "server_error", Message: "the answer ended with an error that was not told"}
 	}
+	c.release()
 	c.settle()
 	for _, in := range c.calls {
 		c.close(in.block)

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -64,7 +65,8 @@ type Model struct {
 	key       string
 	own       bool // OpenAI itself, where the limit of a reply has another name
 	maxTokens int
-	heads     wire.Heads
+	heads     [2]wire.Heads // the second is of plain requests
+	plain     atomic.Bool   // the server takes no stream_options
 	messages  wire.Translations
 	images    modelinfo.ImageLimits
 }
@@ -73,7 +75,7 @@ type Model struct {
 type form struct {
 	path   string
 	list   string // the field that holds the messages
-	head   func(r *agent.Request, model string, maxTokens int, own bool) any
+	head   func(r *agent.Request, model string, maxTokens int, own, plain bool) any
 	system func(text string) any // the first of the list; nil: the head has it
 	items  func([]agent.Block, agent.Role) []any
 	decode func(model string, on func(agent.Part)) wire.Decoder
@@ -132,8 +134,19 @@ func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 // Reply implements [agent.Model]. The name of the model is sent as it is: some
 // servers have names with a provider in them.
 func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
+	plain := m.plain.Load()
+	reply, err := m.ask(ctx, req, plain, on)
+	told := (*agent.ModelError)(nil)
+	if !plain && errors.As(err, &told) && told.Kind == "bad_request" && strings.Contains(told.Text, "stream_options") {
+		m.plain.Store(true)
+		reply, err = m.ask(ctx, req, true, on)
+	}
+	return reply, m.placed(err, req)
+}
+
+func (m *Model) ask(ctx context.Context, req *agent.Request, plain bool, on func(agent.Part)) (*agent.Reply, error) {
 	model := req.Model
-	body, err := m.body(req, model)
+	body, err := m.body(req, model, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -141,22 +154,25 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if m.key != "" {
 		header.Set("Authorization", "Bearer "+m.key)
 	}
-	reply, err := m.endpoint.Reply(ctx, &wire.Call{
-		Model: model, URL: m.url, Header: header, Body: body,
+	return m.endpoint.Reply(ctx, &wire.Call{
+		Model: model, URL: m.url, Header: header, Body: body, From: req,
 		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
 	}, on)
-	return reply, m.placed(err, req)
 }
 
 // body is the request in its wire form, in parts that share the bytes of the
 // translated messages. What stays the same over a conversation comes first: it
 // is the prefix that servers keep in their caches.
-func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
+func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers, error) {
 	most := req.MaxTokens
 	if most == 0 {
 		most = m.maxTokens
 	}
-	begin, err := m.heads.Of(req, func() ([]byte, error) { return wire.Head(m.form.head(req, model, most, m.own)) })
+	heads := &m.heads[0]
+	if plain {
+		heads = &m.heads[1]
+	}
+	begin, err := heads.Of(req, func() ([]byte, error) { return wire.Head(m.form.head(req, model, most, m.own, plain)) })
 	if err != nil {
 		return nil, err
 	}

@@ -218,7 +218,16 @@ func TestChatOdd(t *testing.T) {
 		{"stop", events(hi, finish("stop"), done), "hi end_turn"},
 		{"no-done", events(hi, finish("stop")), "hi end_turn"},
 		{"no-blank-after-done", events(hi, finish("stop")) + "data: [DONE]", "hi end_turn"},
-		{"done-only", events(hi, done), "cut"},
+		{"done-only", events(hi, done), "hi end_turn"},
+		{"done-after-call", events(delta(`"tool_calls":[{"id":"a","function":{"name":"F","arguments":"{}"}}]`), done),
+			"a F{} tool_use"},
+		{"done-in-call", events(delta(`"tool_calls":[{"id":"a","function":{"name":"F","arguments":"{\"x"}}]`), done), "cut"},
+		{"think", events(delta(`"content":"\n<th"`), delta(`"content":"ink>hm</thi"`), delta(`"content":"nk>\n\nhi <think>"`),
+			finish("stop"), done), "(hm)|hi <think> end_turn"},
+		{"think-cut", events(delta(`"content":"<think>hm </"`), finish("length"), done), "(hm </) max_tokens"},
+		{"think-not", events(delta(`"content":" <"`), delta(`"content":"b>"`), finish("stop"), done), " <b> end_turn"},
+		{"blank", events(delta(`"content":" "`), delta(`"tool_calls":[{"id":"a","function":{"name":"F","arguments":"{}"}}]`),
+			finish("tool_calls"), done), " |a F{} tool_use"},
 		{"nothing-but-done", events(done), "cut"},
 		{"length", events(hi, finish("length"), done), "hi max_tokens"},
 		{"filter", events(hi, finish("content_filter"), done), "hi refusal"},
@@ -283,7 +292,8 @@ func TestChatOdd(t *testing.T) {
 		{"error-overflow", events(`{"error":{"message":"the request exceeds the available context size"}}`),
 			"context_overflow"},
 		{"error-reason", events(hi, finish("error")), "server_error"},
-		{"content-list", events(delta(`"content":[{"type":"text"}]`), finish("stop")), "bad_answer"},
+		{"content-list", events(delta(`"content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]`), finish("stop")),
+			"hi end_turn"},
 	})
 }
 
@@ -366,23 +376,45 @@ func TestLineKeptOpen(t *testing.T) {
 	}
 }
 
-// Numbers that servers do not send, or that cannot be, are no usage.
+// Numbers that servers do not send, or that cannot be, are no usage: it is estimated then.
 func TestUsage(t *testing.T) {
 	for body, want := range map[string]agent.Usage{
 		`{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}`: {InputTokens: 6,
 			CacheReadTokens: 4, OutputTokens: 2},
 		`{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":4}`: {InputTokens: 6,
 			CacheReadTokens: 4, OutputTokens: 2},
-		`{"prompt_tokens":-1,"completion_tokens":-2}`:                     {},
+		`{"prompt_tokens":-1,"completion_tokens":-2}`:                     {InputTokens: 1, OutputTokens: 20, Estimated: true},
 		`{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":9}}`: {CacheReadTokens: 3},
 		`{"prompt_tokens":3,"prompt_tokens_details":null}`:                {InputTokens: 3},
-		`null`: {},
+		`null`: {InputTokens: 1, OutputTokens: 20, Estimated: true},
 	} {
 		s := answers(t, modeltest.Answer{Raw: []byte(events(`{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],`+
 			`"usage":`+body+`}`, "[DONE]"))})
 		reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 		if err != nil || reply.Usage != want {
 			t.Errorf("%s: %+v, %v", body, reply, err)
+		}
+	}
+}
+
+// A server that refuses stream_options is asked without, now and from then on.
+func TestPlain(t *testing.T) {
+	s, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		if strings.Contains(string(r.Body), "stream_options") {
+			return modeltest.Answer{Status: 422, ContentType: "application/json",
+				Raw: []byte(`{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs are not permitted","type":"extra"}]}`)}
+		}
+		return modeltest.Text("ok")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := connect(t, Config{BaseURL: s.URL})
+	for _, calls := range []int{2, 3} {
+		_, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
+		if err != nil || s.Count() != calls {
+			t.Fatalf("%v, %d calls, want %d", err, s.Count(), calls)
 		}
 	}
 }
@@ -442,7 +474,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: calls go to %s, want %s", base, m.url, want)
 		}
 		req := &agent.Request{MaxTokens: 9}
-		body, err := m.body(req, "m")
+		body, err := m.body(req, "m", false)
 		if err != nil {
 			t.Fatal(err)
 		}

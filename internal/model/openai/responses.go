@@ -25,7 +25,7 @@ func responsesForm() form {
 	}
 }
 
-func responsesHead(r *agent.Request, model string, maxTokens int, _ bool) any {
+func responsesHead(r *agent.Request, model string, maxTokens int, _, _ bool) any {
 	type tool struct {
 		Type string `json:"type"`
 		function
@@ -111,21 +111,26 @@ type progress struct {
 	OutputIndex int             `json:"output_index"`
 	Delta       json.RawMessage `json:"delta"`
 	Item        *item           `json:"item"`
-	Response    *struct {
-		ID      string          `json:"id"`
-		Model   string          `json:"model"`
-		Error   json.RawMessage `json:"error"`
+	Response    *response       `json:"response"`
+	Object      string          `json:"object"` // response: the whole answer, of a server that does not stream
+}
+
+type response struct {
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Status  string          `json:"status"`
+	Output  []item          `json:"output"`
+	Error   json.RawMessage `json:"error"`
+	Details struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Usage *struct {
+		Input   int64 `json:"input_tokens"`
+		Output  int64 `json:"output_tokens"`
 		Details struct {
-			Reason string `json:"reason"`
-		} `json:"incomplete_details"`
-		Usage *struct {
-			Input   int64 `json:"input_tokens"`
-			Output  int64 `json:"output_tokens"`
-			Details struct {
-				Cached int64 `json:"cached_tokens"`
-			} `json:"input_tokens_details"`
-		} `json:"usage"`
-	} `json:"response"`
+			Cached int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+	} `json:"usage"`
 }
 
 type item struct {
@@ -171,6 +176,11 @@ func (r *responses) Take(e *wire.Event) (wire.State, error) {
 		r.refused = r.refused || in.Type == "response.refusal.delta"
 		return wire.More, r.more(in.OutputIndex, kind, in.Delta)
 	}
+	if in.Object == "response" {
+		if err := r.take(&in, e.Data); err != nil {
+			return wire.More, err
+		}
+	}
 	if in.Response == nil {
 		return wire.More, nil // what a later version of the wire adds, or what repeats the deltas
 	}
@@ -178,8 +188,24 @@ func (r *responses) Take(e *wire.Event) (wire.State, error) {
 	r.named(in.Response.ID, in.Response.Model)
 	if u := in.Response.Usage; u != nil {
 		r.reply.Usage = count(u.Input, u.Details.Cached, u.Output)
+		r.counted = r.reply.Usage != agent.Usage{}
 	}
 	return r.end(&in)
+}
+
+// take reads an answer that came at once, and makes it the last event of one.
+func (r *responses) take(in *progress, data []byte) error {
+	in.Response = &response{}
+	if err := json.Unmarshal(data, in.Response); err != nil {
+		return &wire.BadFormat{Text: "a response that cannot be read: " + err.Error()}
+	}
+	for i := range in.Response.Output {
+		if err := r.done(i, &in.Response.Output[i]); err != nil {
+			return err
+		}
+	}
+	in.Type = "response." + in.Response.Status
+	return nil
 }
 
 // kindOf is the kind of block that an event adds to.

@@ -83,6 +83,9 @@ func (f *Finder) find(name string, env func(string) string, cwd string) (Choice,
 		m, err := f.script(file)
 		return Choice{Model: m, Name: "script:" + filepath.Base(file), Provider: "script"}, err
 	}
+	if err := modelinfo.Refused(name); err != nil {
+		return Choice{}, fmt.Errorf("model %q: %w", name, err)
+	}
 	provider, model, ok := strings.Cut(name, "/")
 	if !ok {
 		provider, model = "anthropic", name
@@ -155,7 +158,7 @@ func (f *Finder) script(file string) (agent.Model, error) {
 
 func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 	cfg := anthropic.Config{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY"),
-		AuthToken: env("ANTHROPIC_AUTH_TOKEN")}
+		AuthToken: env("ANTHROPIC_AUTH_TOKEN"), Headers: env("ANTHROPIC_CUSTOM_HEADERS")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
 		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",
 			Fix: "set one of them, with --model openai/NAME for the second; or take --model script:FILE, or try `drover " +
@@ -171,7 +174,7 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 		return nil, err
 	}
 	cfg.Calls = calls
-	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken, strconv.Itoa(calls)}, "\x00")
+	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken, cfg.Headers, strconv.Itoa(calls)}, "\x00")
 	return find(f, key, func(l *ratelimit.Limiter) (*anthropic.Model, error) {
 		cfg.Limiter = l
 		return anthropic.New(cfg)

@@ -35,9 +35,9 @@ func TestFind(t *testing.T) {
 		name, full, provider string
 		env                  func(string) string
 	}{
-		{"", "claude-sonnet-4-5-20250929", "anthropic", both},
-		{"haiku", "claude-haiku-4-5-20251001", "anthropic", both},
-		{"anthropic/opus", "claude-opus-4-5-20251101", "anthropic", env("ANTHROPIC_AUTH_TOKEN", "t")},
+		{"", "claude-sonnet-5-5", "anthropic", both},
+		{"haiku", "claude-haiku-5-5", "anthropic", both},
+		{"anthropic/opus", "claude-opus-5-5", "anthropic", env("ANTHROPIC_AUTH_TOKEN", "t")},
 		{"openai/gpt-5", "gpt-5", "openai", both},
 		{"openai/meta/llama-3:free", "meta/llama-3:free", "openai", env("OPENAI_API_KEY", "o")},
 		{"openai/openai/gpt-5", "openai/gpt-5", "openai", both},
@@ -158,5 +158,32 @@ func TestVariables(t *testing.T) {
 	}
 	if err := reply(t, &f, "openai/m", responses); err != nil || most[modeltest.Responses] != 1 {
 		t.Errorf("responses: %v, %v", err, most)
+	}
+}
+
+// Headers that the user sets for the provider are sent with every call; a line that is none is refused.
+func TestCustomHeaders(t *testing.T) {
+	s, err := modeltest.New(func(context.Context, *modeltest.Request) modeltest.Answer { return modeltest.Text("ok") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var f provider.Finder
+	defer f.Close()
+	with := func(lines string) func(string) string {
+		return env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_BASE_URL", s.URL, "ANTHROPIC_CUSTOM_HEADERS", lines)
+	}
+	got, err := f.Find("sonnet", with("X-Team: blue sky\nX-Cost: 7\n"), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := got.Model.Reply(t.Context(), &agent.Request{Model: got.Name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Requests()[0].Header; h.Get("X-Team") != "blue sky" || h.Get("X-Cost") != "7" || h.Get("X-Api-Key") != "k" {
+		t.Errorf("sent %v", h)
+	}
+	if _, err := f.Find("sonnet", with("nonsense"), "/"); err == nil || !strings.Contains(err.Error(), "ANTHROPIC_CUSTOM_HEADERS") {
+		t.Errorf("a line that is no header: %v", err)
 	}
 }

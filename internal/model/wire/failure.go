@@ -41,6 +41,7 @@ type retry struct {
 	why   *agent.ModelError
 	after time.Duration // as the provider told; 0: it did not
 	most  int           // tries in all
+	wrong bool          // an answer came, and breaks the rules: it may always do so
 }
 
 func (r *retry) Error() string { return r.why.Text }
@@ -53,6 +54,13 @@ func (r *retry) exhausted(tries int) error {
 	if fix := ruleOf(last.Kind).fix; fix != "" {
 		last.Text += " (" + fix + ")"
 	}
+	return &last
+}
+
+// again is the end of trying where an answer was wrong twice in the same way.
+func (r *retry) again(urlVar string) error {
+	last := *r.why
+	last.Text = fmt.Sprintf("%s, twice in the same way (check that %s leads to a server of this API)", last.Text, urlVar)
 	return &last
 }
 
@@ -111,8 +119,8 @@ func refusal(raw json.RawMessage) *Refusal {
 	}
 	var in struct {
 		Type, Code, Message, Param json.RawMessage
-		ResetsAt            json.RawMessage `json:"resets_at"`
-		ResetsIn            json.RawMessage `json:"resets_in_seconds"`
+		ResetsAt                   json.RawMessage `json:"resets_at"`
+		ResetsIn                   json.RawMessage `json:"resets_in_seconds"`
 	}
 	if json.Unmarshal(raw, &in) != nil {
 		return r
@@ -214,10 +222,6 @@ func (e *Refusal) kind(status int) string {
 // read what it needs of the body by then, and never more than maxErrorBody:
 // an answer that is packed may be very much larger than it looks.
 func (e *Endpoint) refuse(res *http.Response, model string) error {
-	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode == http.StatusOK && err == nil && media == "text/event-stream" {
-		return nil
-	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a part of it is better than nothing
 	_ = res.Body.Close()
 	told, ok := ParseRefusal(body)
@@ -279,6 +283,9 @@ func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) 
 	why := tell("%s refused the request (%d): %s", e.Host, status, r)
 	if status < 400 {
 		why = tell("%s refused the request in its stream: %s", e.Host, r)
+	}
+	if strings.Contains(r.Message, "support tool") {
+		why.Text += " (choose a model that can call tools: an agent works by them)"
 	}
 	if why.At = r.spot(); why.At != (agent.Spot{}) {
 		why.At.Why = r.Error()
@@ -356,7 +363,7 @@ func notReached(err error) (kind string) {
 // broken is a call whose answer did not come to its end, or did not come. It may
 // have been paid for: it is made again all the same, since without its answer the
 // work cannot go on.
-func (e *Endpoint) broken(err error) error {
+func (e *Endpoint) broken(err error) *retry {
 	told := &agent.ModelError{Kind: "cut", Err: err}
 	var system syscall.Errno
 	switch {

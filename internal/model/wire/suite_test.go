@@ -376,7 +376,7 @@ func TestFraming(t *testing.T) {
 				if got != c.want && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("got %.200q (%.300v), want %.200q", got, err, c.want)
 				}
-				if want := map[bool]int{true: 10, false: 1}[c.want == "cut"]; s.Count() != want {
+				if want := map[bool]int{true: 2, false: 1}[c.want == "cut"]; s.Count() != want {
 					t.Errorf("%d calls, want %d", s.Count(), want)
 				}
 			})

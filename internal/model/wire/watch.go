@@ -49,12 +49,14 @@ type watched struct {
 	body  io.ReadCloser
 	watch *watch
 	read  int
+	ended bool // in order, or by a last event
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	b.watch.begin()
 	n, err := b.body.Read(p)
 	b.watch.stop()
+	b.ended = b.ended || errors.Is(err, io.EOF)
 	if b.read += n; b.read > maxStream {
 		return n, &Useless{fmt.Sprintf("the answer is larger than %d MiB", maxStream>>20)}
 	}

@@ -52,7 +52,8 @@ type Call struct {
 	Model  string // as it is sent
 	URL    string // where it goes, by POST
 	Header http.Header
-	Body   net.Buffers // in parts that may be shared with other calls; they are not changed
+	Body   net.Buffers    // in parts that may be shared with other calls; they are not changed
+	From   *agent.Request // that Body was made of
 	// Decode begins an answer; it is called once for each attempt.
 	Decode func(on func(agent.Part)) Decoder
 }
@@ -83,6 +84,7 @@ type Partial struct {
 	Whole     []agent.Block
 	Usage     agent.Usage
 	Begun     bool // something of the message came
+	Counted   bool // the provider said what the answer costs
 	Delivered bool // content was handed on
 }
 
@@ -103,6 +105,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	var end time.Time // of our patience; set by the first failure
 	var last *retry
 	missed := 0 // tries in a row that did not reach the host
+	wrong := "" // what was wrong with the answer before
 	for tries := 1; ; tries++ {
 		reply, err := e.try(ctx, key, c, end, on)
 		if errors.Is(err, errPatience) {
@@ -110,6 +113,12 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 		}
 		if !errors.As(err, &last) {
 			return reply, err
+		}
+		if last.wrong && last.why.Text == wrong {
+			return nil, last.again(e.URLVar)
+		}
+		if wrong = ""; last.wrong {
+			wrong = last.why.Text
 		}
 		if missed++; last.most > maxDials {
 			missed = 0
@@ -237,19 +246,55 @@ func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*age
 	body := &watched{body: res.Body, watch: w}
 	res.Body = body
 	defer func() { _ = body.Close() }() // an error here changes nothing: the answer is read or given up
-	if err := e.refuse(res, c.Model); err != nil {
-		return nil, e.callError(ctx, call, c.Model, err)
+	take := taking(res)
+	if take == nil {
+		return nil, e.callError(ctx, call, c.Model, e.refuse(res, c.Model))
 	}
 	d := c.Decode(on)
-	reply, err := read(call, d, body)
+	reply, err := take(call, d, body)
 	if err == nil {
 		w.drain(body)
+		if !d.Partial().Counted {
+			reply.Usage = estimated(c.From, reply)
+		}
 		return reply, nil
 	}
 	if call.Err() != nil {
 		err = context.Cause(call) // says more than the read error that it caused
 	}
 	return nil, e.fail(ctx, c.Model, d, res, body, err, on)
+}
+
+// taking is how the answer is read; nil: it is none.
+func taking(res *http.Response) func(context.Context, Decoder, *watched) (*agent.Reply, error) {
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return nil
+	case typeOf(res) == "text/event-stream":
+		return read
+	case typeOf(res) == "application/json":
+		return readWhole
+	}
+	return nil
+}
+
+// readWhole takes an answer that came as one value, although a stream was asked for.
+func readWhole(_ context.Context, d Decoder, body *watched) (*agent.Reply, error) {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	_, err = d.Take(&Event{Data: data})
+	if err == nil {
+		reply, err := d.Finish()
+		if err == nil {
+			return reply, nil
+		}
+	}
+	if told, ok := ParseRefusal(data); ok && told.Message != "" {
+		return nil, told
+	}
+	return nil, &Useless{fmt.Sprintf("no event stream, but application/json of %s", sizeText(len(data)))}
 }
 
 // read takes events until the answer is whole.
@@ -275,6 +320,7 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 			body.watch.idle = min(body.watch.idle, lateTime)
 		}
 	}
+	body.ended = true
 	return d.Finish()
 }
 
@@ -299,12 +345,18 @@ func (e *Endpoint) fail(
 	var useless *Useless
 	switch {
 	case errors.As(err, &refused):
-		return e.failure(refused.status(res.StatusCode), refused, res.Header, model)
+		err := e.failure(refused.status(res.StatusCode), refused, res.Header, model)
+		if again := (*retry)(nil); errors.As(err, &again) {
+			again.wrong = typeOf(res) != "text/event-stream"
+		}
+		return err
 	case errors.As(err, &useless) && body.read > 0:
 		return &agent.ModelError{Status: res.StatusCode, Kind: "bad_answer",
-			Text: fmt.Sprintf("the answer of %s cannot be used: %s", e.Host, useless.Text)}
+			Text: fmt.Sprintf("the answer of %s cannot be used: %s (check %s)", e.Host, useless.Text, e.URLVar)}
 	case errors.As(err, &useless), errors.As(err, &bad) && !p.Begun:
 		return e.badAnswer(res, body.read, err.Error())
 	}
-	return e.broken(err)
+	again := e.broken(err)
+	again.wrong = errors.As(err, &bad) || body.ended
+	return again
 }

@@ -21,6 +21,7 @@ type Caller struct {
 	named    []string // the tools of its definition, which it may have; nil: it names none
 	Spawns   []string // types of agents that it may start; nil: all
 	barred   []string // tools of MCP servers that it may not use; see pattern
+	byModel  bool     // a client that asks for an agent which is not of this session
 	quote    bool     // the record of an agent that it starts says what that will likely use
 	own      []servers.Server
 	MaxTurns int

@@ -36,7 +36,7 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 		spec.Team = &task.Team{Name: r.Name, Team: r.Agent.Team}
 	}
 	me := s.Client(r.Cwd, r.Env, r.Agent.AllowedTools)
-	me.quote = r.Agent.Quote
+	me.quote, me.byModel = r.Agent.Quote, r.ByModel
 	rec, _, err := s.Launch(ctx, in, spec, me)
 	return rec, err
 }
@@ -55,7 +55,7 @@ func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 // be called. The first of the wanted models has precedence.
 func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, error) {
 	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model}
-	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined})
+	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined}, false)
 }
 
 // OpenMain creates the environment of the main agent from a definition, with the given tools
@@ -71,7 +71,7 @@ func (s *Set) OpenMain(ctx context.Context, def subagent.Definition, tools []str
 	if me.MaxTurns == 0 {
 		me.MaxTurns = def.MaxTurns
 	}
-	choice, err := s.choose(me, subagent.Input{Model: model}, def)
+	choice, err := s.choose(me, subagent.Input{Model: model}, def, false)
 	if err != nil {
 		return nil, err
 	}

@@ -184,10 +184,11 @@ func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 	return out, nil
 }
 
-// newModel finds the model that the user names for the main agent.
+// newModel finds the model that the user names for the main agent, or for calls that an agent's own
+// model cannot answer.
 func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
 	var choice choose.Choice
-	choice, err := s.choose(me, subagent.Input{Model: name}, subagent.Definition{Name: MainName})
+	choice, err := s.choose(me, subagent.Input{Model: name}, subagent.Definition{Name: MainName}, me.Depth > 0)
 	if err != nil {
 		return foundModel{}, 0, err
 	}

@@ -165,7 +165,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 		c.Model, err = modelOfOthers(in, def)
 	} else {
 		var choice choose.Choice
-		choice, err = s.choose(me, in, def)
+		choice, err = s.choose(me, in, def, me.ID != "" || me.byModel)
 		c.Model, c.notes = choice.Name, choice.Notes
 	}
 	if err != nil {
@@ -200,15 +200,19 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 }
 
 // choose selects the model of an agent, and checks that it can be called.
-func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition) (choose.Choice, error) {
+// byAgent says that an agent asks: the cost guard binds agents, and neither people nor clients.
+func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition, byAgent bool) (choose.Choice, error) {
 	p := s.cfg.Policy
 	p.Reachable = func(name string) error {
 		_, err := s.cfg.Models.Find(name, home.Lookup(me.Env), me.origin())
 		return err
 	}
-	top := s.cfg.Model
-	if m := s.mainAgent(); m != nil {
-		top = m.Me.ModelName()
+	top := ""
+	if byAgent {
+		top = s.cfg.Model
+		if m := s.mainAgent(); m != nil {
+			top = m.Me.ModelName()
+		}
 	}
 	return p.Choose(
 		choose.Request{
