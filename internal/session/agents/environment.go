@@ -293,7 +293,7 @@ func (k *Environment) opening() string {
 				continue
 			}
 			k.used.Record(one, time.Now())
-			parts = append(parts, fmt.Sprintf("<skill name=%q>\n%s\n</skill>", one.Name, strings.TrimSpace(one.Body)))
+			parts = append(parts, excerpt.Element("skill", strings.TrimSpace(one.Body), "name", one.Name))
 		}
 	}
 	return join(append(parts, k.def.InitialPrompt))
