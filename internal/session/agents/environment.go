@@ -500,7 +500,7 @@ func (k *Environment) todos(ctx context.Context) string {
 		}
 		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, environment.AboutChars), it.Status)
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return excerpt.Inert(strings.TrimRight(b.String(), "\n"))
 }
 
 // Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
