@@ -258,6 +258,8 @@ func (t *turn) replace(ctx context.Context, c *Compaction, did Compacted, summar
 	if err != nil {
 		return &uncompactedError{err}
 	}
+	summary = strings.NewReplacer("</summary", "&lt;/summary", "<system-reminder", "&lt;system-reminder",
+		"</system-reminder", "&lt;/system-reminder").Replace(summary)
 	blocks := texts(strings.TrimSpace(compactedPreface) + "\n\n<summary>\n" + summary + "\n</summary>")
 	if c.Restore != nil {
 		t.guard("what is put behind a summary", func() { blocks = append(blocks, texts(c.Restore(ctx))...) })

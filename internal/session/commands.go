@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
@@ -276,6 +277,5 @@ func toAgent(c command.Command, text string) string {
 		model = fmt.Sprintf(" and model %q", c.Model)
 	}
 	return fmt.Sprintf("Call the Agent tool exactly once, with subagent_type %q%s, and with the text of the element "+
-		"below as its prompt, unchanged. Then answer with what it reports.\n\n<prompt>\n%s\n</prompt>", c.Agent, model,
-		strings.ReplaceAll(text, "</prompt", "&lt;/prompt"))
+		"below as its prompt, unchanged. Then answer with what it reports.\n\n%s", c.Agent, model, excerpt.Element("prompt", text))
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 	"github.com/drover-dev/drover/subagent"
 )
@@ -91,7 +92,7 @@ func Parse(path string, data []byte, d Dialect) (Entry, []Problem, bool) {
 	for _, f := range doc.Fields {
 		r.fields = append(r.fields, field{Key{Name: f.Key, Line: f.Line, Value: f.Value}, doc.Text(f.Key), f.Words()})
 	}
-	r.e.Prompt = strings.TrimSpace(doc.Body)
+	r.e.Prompt = excerpt.Inert(strings.TrimSpace(doc.Body))
 	r.body = doc.BodyLine
 	name := filepath.Base(path)
 	return r.read(strings.TrimSuffix(strings.TrimSuffix(name, ".md"), ".agent"))
@@ -221,12 +222,12 @@ func usable(name string) bool {
 // words are what is said to models.
 func (r *reader) words() {
 	r.e.Description = r.text("description")
-	r.e.InitialPrompt = r.text("initialPrompt")
+	r.e.InitialPrompt = excerpt.Inert(r.text("initialPrompt"))
 	r.e.CriticalReminder = r.text("criticalSystemReminder_EXPERIMENTAL")
 	r.e.Skills = r.list("skills")
 	missing := Warning
 	if r.given {
-		r.e.Prompt = r.text("prompt")
+		r.e.Prompt = excerpt.Inert(r.text("prompt"))
 		missing = Error
 	}
 	if r.e.Description == "" {

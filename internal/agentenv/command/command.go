@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 )
 
@@ -101,7 +102,7 @@ func Read(data []byte) (Command, error) {
 	}
 	c := Command{Sort: Prompt, Hint: hint(d), Model: d.Text("model"),
 		Description: strings.TrimSpace(d.Text("description")),
-		Allow:       d.List("allowed-tools"), Warnings: d.Warnings, Template: Parse(strings.TrimSpace(d.Body))}
+		Allow:       d.List("allowed-tools"), Warnings: d.Warnings, Template: Parse(excerpt.Inert(strings.TrimSpace(d.Body)))}
 	warn := func(key, format string, args ...any) {
 		f, _ := d.Get(key)
 		c.Warnings = append(c.Warnings, frontmatter.Warning{Line: f.Line, Text: fmt.Sprintf(format, args...)})

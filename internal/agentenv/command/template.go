@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // Bounds of an expansion.
@@ -295,7 +297,7 @@ func (t Template) Expand(v Values, included []Included) (string, error) {
 		switch one.kind {
 		case shellPart:
 			if len(included) > 0 {
-				b.WriteString(strings.TrimRight(included[0].Text, "\n"))
+				b.WriteString(excerpt.Inert(strings.TrimRight(included[0].Text, "\n")))
 				included = included[1:]
 			}
 		case filePart:
@@ -304,7 +306,7 @@ func (t Template) Expand(v Values, included []Included) (string, error) {
 				if got := included[0]; got.None {
 					path = "@" + path
 				} else {
-					files = append(files, fmt.Sprintf("<file path=%q>\n%s\n</file>", path, inside(got.Text)))
+					files = append(files, excerpt.Element("file", strings.TrimRight(got.Text, "\n"), "path", path))
 				}
 				included = included[1:]
 			}
@@ -333,11 +335,6 @@ func (t Template) Expand(v Values, included []Included) (string, error) {
 
 func tooLong() error {
 	return fmt.Errorf("the prompt it makes is longer than %d bytes (include less, or let the agent read the files)", MaxExpanded)
-}
-
-// inside keeps a file from ending the element that it is put into.
-func inside(text string) string {
-	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "</file", "&lt;/file")
 }
 
 func contains(all []string, one string) bool {

@@ -381,5 +381,5 @@ func tidy(text string) string {
 	if len(text) > maxText {
 		text = fmt.Sprintf("%s\n[%d more bytes are not shown]", strings.ToValidUTF8(text[:maxText], ""), len(text)-maxText)
 	}
-	return excerpt.Plain(text)
+	return excerpt.Inert(excerpt.Plain(text))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
 // Rules is what a [Gate] asks. Its methods may be called by several goroutines.
@@ -167,7 +168,5 @@ func Marked(e Event, texts ...string) string {
 	if text == "" {
 		return ""
 	}
-	// What a hook prints may come from anywhere, and must not end the mark.
-	text = strings.ReplaceAll(text, "</hook-context", "<\\/hook-context")
-	return "<hook-context event=\"" + string(e) + "\">\n" + text + "\n</hook-context>"
+	return excerpt.Element("hook-context", text, "event", string(e))
 }

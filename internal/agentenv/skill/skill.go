@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
@@ -171,7 +172,7 @@ func parse(folder string, data []byte) (Skill, error) {
 		return Skill{}, err
 	}
 	s := Skill{Name: Normalize(folder), Display: d.Text("name"), Description: strings.TrimSpace(d.Text("description")),
-		AllowedTools: d.List("allowed-tools"), Body: strings.TrimSpace(d.Body), Warnings: d.Warnings}
+		AllowedTools: d.List("allowed-tools"), Body: excerpt.Inert(strings.TrimSpace(d.Body)), Warnings: d.Warnings}
 	s.Hint = strings.TrimSpace(d.Text("argument-hint"))
 	if words := d.List("argument-hint"); s.Hint == "" && len(words) > 0 {
 		s.Hint = "[" + strings.Join(words, ", ") + "]"

@@ -160,7 +160,7 @@ func element(b *strings.Builder, name, text string) {
 }
 
 func escape(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text))
+	return excerpt.Inert(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(excerpt.Plain(text)))
 }
 
 // Summary describes in one line how a run ended, and what else its owner must know.

@@ -296,7 +296,7 @@ func (k *Environment) opening() string {
 				continue
 			}
 			k.used.Record(one, time.Now())
-			parts = append(parts, fmt.Sprintf("<skill name=%q>\n%s\n</skill>", one.Name, strings.TrimSpace(one.Body)))
+			parts = append(parts, excerpt.Element("skill", strings.TrimSpace(one.Body), "name", one.Name))
 		}
 	}
 	return join(append(parts, k.def.InitialPrompt))
@@ -503,7 +503,7 @@ func (k *Environment) todos(ctx context.Context) string {
 		}
 		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, environment.AboutChars), it.Status)
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return excerpt.Inert(strings.TrimRight(b.String(), "\n"))
 }
 
 // Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the

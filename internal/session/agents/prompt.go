@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/subagent"
 )
 
@@ -22,14 +23,9 @@ func (s *Set) systemPrompt(def subagent.Definition, me Caller) string {
 	if me.workspace != nil {
 		system = me.workspace.System
 	}
-	text := fmt.Sprintf(
-		"%s\n\n<environment>\nWorking folder: %s\nGit repository: %s\nSystem: %s\nDate: %s\n</environment>",
-		strings.TrimSpace(def.Prompt),
-		me.Cwd,
-		git,
-		system,
-		s.cfg.Started.Format(time.DateOnly),
-	)
+	text := strings.TrimSpace(def.Prompt) + "\n\n" + excerpt.Element("environment", fmt.Sprintf(
+		"Working folder: %s\nGit repository: %s\nSystem: %s\nDate: %s",
+		excerpt.ExactLine(me.Cwd), git, excerpt.Line(system, 60), s.cfg.Started.Format(time.DateOnly)))
 	text += me.teammate.brief(s.leader(me))
 	if notes := s.cfg.Notes; notes != "" && !def.OmitNotes {
 		text += "\n\n" + notes

@@ -118,10 +118,8 @@ func (r *Reminders) Know(list, key string) {
 	r.known[list+" "+key] = true
 }
 
-// Reminder marks a text that does not come from the user.
-func Reminder(text string) string {
-	return "<system-reminder>\n" + text + "\n</system-reminder>"
-}
+// Reminder marks a text that does not come from the user. Parts of it may come from anywhere.
+func Reminder(text string) string { return excerpt.Element("system-reminder", text) }
 
 // TaskItems returns the lines of tasks.
 func TaskItems(live []task.Record) []Item {
@@ -147,5 +145,5 @@ func RunningTasks(live []task.Record, told string) string {
 		fmt.Fprintf(&b, "- %s: %s (%s)\n", r.ID, excerpt.Line(r.Description, AboutChars), r.Kind)
 	}
 	b.WriteString("\nTaskOutput reads what they have printed or answered. You will be told when one ends" + told + ".")
-	return b.String()
+	return excerpt.Inert(b.String())
 }

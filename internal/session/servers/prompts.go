@@ -124,7 +124,7 @@ func (a *Agent) Prompt(ctx context.Context, command string, words []string) (tex
 			return "", true, err
 		}
 		text, err = mcptool.PromptText(raw)
-		return text, true, err
+		return excerpt.Inert(text), true, err
 	}
 	return "", false, err
 }

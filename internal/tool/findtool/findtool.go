@@ -124,8 +124,8 @@ func (f finder) search(_ context.Context, _ agent.Call, in searchInput) (agent.O
 			schema.Reset()
 			schema.Write(s.InputSchema)
 		}
-		fmt.Fprintf(&b, "<tool name=%q>\n%s\n\nSchema of input: %s\n</tool>\n",
-			s.Name, strings.TrimSpace(s.Description), &schema)
+		text := fmt.Sprintf("%s\n\nSchema of input: %s", strings.TrimSpace(s.Description), &schema)
+		b.WriteString(excerpt.Element("tool", text, "name", s.Name) + "\n")
 	}
 	return agent.Output{Text: b.String()}, nil
 }
