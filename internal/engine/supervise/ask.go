@@ -91,6 +91,7 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 	defer s.desk.leave(o, "is not asked any more: whoever asked has ended or was stopped")
 	if e != nil {
 		asked := s.desk.shown(o)
+		asked.Wait = 0 // it is of this process
 		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Ask, At: o.At, Question: &asked}, nil, ""); err != nil {
 			return task.Reply{}, fmt.Errorf("ask: %w", err)
 		}
