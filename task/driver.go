@@ -112,7 +112,7 @@ type Host interface {
 	// Checkpoint stores the driver's own state durably. Its first field is "v".
 	Checkpoint(ctx context.Context, state []byte) error
 	// Ask puts a question to whoever can answer and waits: for the reply, for
-	// the question's Until, which makes it a denial, or for the end of ctx or of
+	// the question's Until or its Wait, which make it a denial, or for the end of ctx or of
 	// the run, whose cause it returns then. While it waits the task is awaiting
 	// approval and its place is free for another. Several questions may be open
 	// at once; from the ninth on they wait for their turn. ID, Task, Digest and
@@ -268,6 +268,10 @@ type Question struct {
 	Digest string    `json:"digest"` // an answer is bound to exactly this request, with its whole input
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until,omitzero"` // when it becomes a denial; zero: never
+
+	// Wait is how long an answer is waited for while no frontend of a person is attached; 0: for
+	// ever. The runtime sets Until by it.
+	Wait time.Duration `json:"-"`
 }
 
 // Reply is the answer to a [Question].

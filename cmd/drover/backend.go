@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
+	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/agentenv/merge"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
@@ -22,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -256,6 +259,7 @@ func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Conte
 	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
 		cfg.AskWait = set.Permissions.Wait()
 	}
+	cfg.On = b.sayDenials()
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -269,6 +273,22 @@ func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Conte
 		err = closed
 	}
 	return err
+}
+
+// sayDenials returns what says on stderr which calls of agents were denied, each once.
+func (b *backend) sayDenials() func(task.ID, agent.Event) {
+	var said sync.Map
+	return func(_ task.ID, e agent.Event) {
+		if e.Kind != agent.TurnDoneEvent || e.Result == nil {
+			return
+		}
+		for _, d := range e.Result.Denials {
+			line := agentsdk.Refusal(d)
+			if _, again := said.LoadOrStore(line, true); !again {
+				fmt.Fprintln(b.stderr, line)
+			}
+		}
+	}
 }
 
 // At is the backend of the folder of a session.

@@ -21,6 +21,9 @@ func (h *Host) Ask(ctx context.Context, q task.Question) (task.Reply, error) {
 	q = lifecycle.Shown(q)
 	q.ID, q.Task, q.At = lifecycle.NewQuestionID(), h.Record().ID, time.Now().UTC()
 	a := asked{q, make(chan task.Reply, 1)}
+	if q.Wait > 0 {
+		q.Until = q.At.Add(q.Wait)
+	}
 	var late <-chan time.Time
 	if !q.Until.IsZero() {
 		timer := time.NewTimer(time.Until(q.Until))

@@ -32,6 +32,9 @@ const (
 	Auto        Mode = "auto"
 )
 
+// Modes are the modes that people choose from.
+func Modes() []Mode { return []Mode{Default, AcceptEdits, Plan, DontAsk, Bypass} }
+
 // Rules are what a [Gate] decides by.
 type Rules struct {
 	Mode             Mode

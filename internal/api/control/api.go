@@ -444,6 +444,10 @@ type ApprovalsRequest struct {
 	After int64         `json:"after,omitempty"`   // the known version; only with Wait
 	Wait  time.Duration `json:"wait_ns,omitempty"` // maximum wait for another version; 0: return at once
 	ID    string        `json:"id,omitempty"`      // only this question, with its complete input, if it is open
+
+	// Person says that the caller shows the questions to a person. As long as such calls follow
+	// each other, no question is denied for want of an answer.
+	Person bool `json:"person,omitempty"`
 }
 
 // Approvals has the open questions. A version is valid only for the session that returned it.

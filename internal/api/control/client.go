@@ -200,6 +200,9 @@ func (c *Client) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals
 	if req.ID != "" {
 		q.Set("id", req.ID)
 	}
+	if req.Person {
+		q.Set("person", "true")
+	}
 	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+q.Encode(), nil)
 }
 

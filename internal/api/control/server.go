@@ -466,7 +466,8 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
 	q := query{Values: r.URL.Query()}
-	req := ApprovalsRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns")), ID: q.Get("id")}
+	req := ApprovalsRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns")), ID: q.Get("id"),
+		Person: q.Get("person") == "true"}
 	if q.err != nil {
 		return q.err
 	}

@@ -158,13 +158,14 @@ func (r *run) ask(ctx context.Context, q mcpclient.Elicitation) mcpclient.TaskAn
 		r.say("nobody is there to answer")
 		return mcpclient.TaskAnswer{Action: mcpclient.FormIgnored}
 	}
-	until := time.Now().Add(cmp.Or(max(wait, 0), agentWait)).UTC()
+	wait = cmp.Or(max(wait, 0), agentWait)
+	until := time.Now().Add(wait).UTC()
 	if err := r.h.Tell(ctx, QuestionTold, r.told(q, until), task.Next); err != nil && ctx.Err() == nil {
 		r.warn("the agent that the task belongs to was not told of the question: %v", err)
 	}
 	reply, err := r.h.Ask(
 		ctx,
-		task.Question{Kind: task.Form, Agent: AgentType, Tool: r.at.Tool, Input: input, Until: until,
+		task.Question{Kind: task.Form, Agent: AgentType, Tool: r.at.Tool, Input: input, Wait: wait,
 			Reason: fmt.Sprintf("MCP server %s asks for it, to go on with %s", r.at.Server, r.at.Tool)},
 	)
 	if errors.Is(err, task.ErrClosing) {

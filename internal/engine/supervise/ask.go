@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,15 @@ type desk struct {
 	closed  []closedQuestion
 	version int64
 	changed chan struct{} // closed and replaced at every change
+
+	people int           // who see the questions and can answer them
+	parted *time.Timer   // runs when the last of them has gone; nil: none was there
+	absent bool          // deadlines run
+	turned chan struct{} // closed and replaced when absent changes
 }
+
+// parting is how long a frontend that has gone may take to come back, as between two requests.
+const parting = 5 * time.Second
 
 // question is one open question. The record of its task is authoritative.
 type question struct {
@@ -81,31 +90,91 @@ func (s *Supervisor) ask(ctx, life context.Context, e *entry, q task.Question) (
 	}
 	defer s.desk.leave(o, "is not asked any more: whoever asked has ended or was stopped")
 	if e != nil {
-		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Ask, At: o.At, Question: &o.Question}, nil, ""); err != nil {
+		asked := s.desk.shown(o)
+		asked.Wait = 0 // it is of this process
+		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Ask, At: o.At, Question: &asked}, nil, ""); err != nil {
 			return task.Reply{}, fmt.Errorf("ask: %w", err)
 		}
 		_ = failpoint.Hit("task/asked")
 		s.desk.touch() // it becomes visible only now
 	}
-	var late <-chan time.Time
-	if !o.Until.IsZero() {
-		timer := time.NewTimer(time.Until(o.Until))
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case r := <-o.reply:
-		return r, nil
-	case <-late:
-		return s.expire(ctx, o)
-	case <-ctx.Done():
-		return s.withdraw(ctx, o)
+	for {
+		until, turned := s.desk.deadline(o)
+		var late <-chan time.Time
+		if !until.IsZero() {
+			late = time.After(time.Until(until))
+		}
+		select {
+		case r := <-o.reply:
+			return r, nil
+		case <-late:
+			return s.expire(ctx, o, until)
+		case <-turned:
+		case <-ctx.Done():
+			return s.withdraw(ctx, o)
+		}
 	}
 }
 
+// Attend is called by a frontend that shows the questions to a person, and returns what to call
+// when it goes. Meanwhile no question is denied because its Wait is over; the wait begins anew when
+// the last one has gone.
+func (s *Supervisor) Attend() (gone func()) {
+	d := &s.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.people++; d.parted != nil {
+		d.parted.Stop()
+	}
+	d.turn(false)
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.people--; d.people == 0 {
+			d.parted = time.AfterFunc(parting, func() {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.turn(d.people == 0)
+			})
+		}
+	})
+}
+
+// turn makes deadlines run, or stops them. The caller holds mu.
+func (d *desk) turn(absent bool) {
+	if d.absent == absent {
+		return
+	}
+	d.absent = absent
+	for _, o := range d.open {
+		o.wait(absent, time.Now())
+	}
+	close(d.turned)
+	d.turned = make(chan struct{})
+	d.change()
+}
+
+// wait sets when a question that waits for people becomes a denial. The caller holds mu of the desk.
+func (o *question) wait(absent bool, from time.Time) {
+	if o.Wait <= 0 {
+		return
+	}
+	if o.Until = (time.Time{}); absent {
+		o.Until = from.Add(o.Wait).UTC()
+	}
+}
+
+// deadline is when a question becomes a denial, and a channel that is closed when that changes.
+func (d *desk) deadline(o *question) (time.Time, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return o.Until, d.turned
+}
+
 // expire closes a question that nobody has answered as a denial.
-func (s *Supervisor) expire(ctx context.Context, o *question) (task.Reply, error) {
-	r := task.Reply{Reason: fmt.Sprintf("nobody answered within %s", o.Until.Sub(o.At).Round(time.Millisecond))}
+func (s *Supervisor) expire(ctx context.Context, o *question, until time.Time) (task.Reply, error) {
+	waited := cmp.Or(o.Wait, until.Sub(o.At).Round(time.Millisecond))
+	r := task.Reply{Reason: fmt.Sprintf("nobody answered within %s", waited)}
 	err := s.settle(
 		context.WithoutCancel(ctx),
 		o,
@@ -205,7 +274,7 @@ func (s *Supervisor) Question(id string) (task.Question, bool) {
 	if o == nil || o.e != nil && !o.e.rec.Load().Asks(o.ID) {
 		return task.Question{}, false
 	}
-	q, all := o.Question, lifecycle.Whole(o.whole)
+	q, all := s.desk.shown(o), lifecycle.Whole(o.whole)
 	q.Input, q.Hidden = all.Input, all.Hidden
 	return q, true
 }
@@ -263,7 +332,7 @@ func (s *Supervisor) Decide(ctx context.Context, id, digest string, r task.Reply
 	case o.e.isFrozen():
 		return &StaleError{id, "is not asked any more: its task is being stopped"}
 	}
-	if err := o.Check(r); err != nil {
+	if err := s.desk.shown(o).Check(r); err != nil {
 		return err
 	}
 	by.Reason = task.ReasonAnswered
@@ -302,6 +371,7 @@ func (d *desk) enter(ctx context.Context, o *question) error {
 		}
 		if n < task.MaxQuestions {
 			o.At = time.Now().UTC()
+			o.wait(d.absent, o.At)
 			d.open = append(d.open, o)
 			d.change()
 			d.mu.Unlock()
@@ -315,6 +385,13 @@ func (d *desk) enter(ctx context.Context, o *question) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// shown is a question as it is now.
+func (d *desk) shown(o *question) task.Question {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return o.Question
 }
 
 // leave removes a question and stores how it was closed. For a removed question it does

@@ -216,7 +216,7 @@ func New(cfg Config) *Supervisor {
 		pools: map[string]*pool{},
 		ended: make(chan struct{}),
 		past:  past{packed: newPacked()},
-		desk:  desk{changed: make(chan struct{})},
+		desk:  desk{changed: make(chan struct{}), absent: true, turned: make(chan struct{})},
 	}
 	for name, p := range cfg.Pools {
 		s.pools[name] = newPool(p)

@@ -46,7 +46,7 @@ func (s *session) questions() {
 	}()
 	version := int64(0)
 	for s.ctx.Err() == nil {
-		now, err := s.open.Approvals(s.ctx, control.ApprovalsRequest{After: version, Wait: listen})
+		now, err := s.open.Approvals(s.ctx, control.ApprovalsRequest{After: version, Wait: listen, Person: true})
 		if err != nil {
 			if s.ctx.Err() == nil {
 				s.of.conn.warn("read the open questions of session %s: %v", s.name(), err)

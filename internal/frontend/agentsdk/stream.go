@@ -296,7 +296,7 @@ func (s *Stream) refusals(list []agent.Denial) {
 		return
 	}
 	for _, d := range list {
-		line := refusal(d)
+		line := Refusal(d)
 		switch {
 		case s.denied[line] || len(s.denied) > maxDenied:
 			continue
@@ -308,8 +308,8 @@ func (s *Stream) refusals(list []agent.Denial) {
 	}
 }
 
-// refusal is a line about a call that was refused.
-func refusal(d agent.Denial) string {
+// Refusal is a line about a call that was refused, with the rule that would allow it.
+func Refusal(d agent.Denial) string {
 	why := strings.TrimPrefix(d.Reason, "this needs permission, and nobody is there to give it: ")
 	how := ""
 	if d.Suggest != "" {

@@ -48,6 +48,13 @@ func (a *app) agentCommand() *cobra.Command {
 					return err
 				}
 			}
+			var err error
+			if req.PermissionMode, err = a.checkMode(req.PermissionMode); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("max-turns") && req.MaxTurns < 1 {
+				return usage("--max-turns must be greater than 0", "leave it out for no limit of its own")
+			}
 			req.AllowedTools = SplitRules(req.AllowedTools)
 			if err := CheckToolNames("--allowed-tools", req.AllowedTools); err != nil {
 				return err
@@ -87,7 +94,7 @@ func (a *app) agentCommand() *cobra.Command {
 	f.StringVar(&req.Model, "model", "", "an alias, a full name, PROVIDER/NAME, or script:FILE")
 	f.IntVar(&req.MaxTurns, "max-turns", 0, "maximum number of model replies")
 	f.StringVar(&settings, "settings", "", "a settings file, or JSON")
-	f.StringVar(&req.PermissionMode, "permission-mode", "", "plan or dontAsk, to allow less than the settings")
+	f.StringVar(&req.PermissionMode, "permission-mode", "", strings.Join(permissionModes(), ", "))
 	f.StringArrayVar(&req.AllowedTools, "allowed-tools", nil,
 		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
@@ -159,7 +166,7 @@ func (a *app) agent(ctx context.Context, settings string, r control.StartRequest
 
 // askHere starts a task in a session of its own, in this process, and returns its answer.
 func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (text string, err error) {
-	err = a.Here(ctx, o, func(ctx context.Context, s control.API) error {
+	err = a.inSession(ctx, o, func(ctx context.Context, s control.API) error {
 		rec, err := a.startOne(ctx, s, r)
 		if err != nil {
 			return err
@@ -172,6 +179,16 @@ func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (t
 		return err
 	})
 	return text, err
+}
+
+// inSession does something in a session of its own, and says meanwhile what needs an answer there.
+func (a *app) inSession(ctx context.Context, o Opening, do func(context.Context, control.API) error) error {
+	return a.Here(ctx, o, func(ctx context.Context, s control.API) error {
+		if o.Answerable {
+			defer a.sayQuestions(ctx, s, nil)()
+		}
+		return do(ctx, s)
+	})
 }
 
 // printReply prints what others wrote, which a terminal must not obey.

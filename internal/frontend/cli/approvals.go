@@ -453,26 +453,75 @@ func (w *watcher) session(ctx context.Context, s Session, f *followed, gone chan
 		return // it has just ended, or is found again
 	}
 	defer close()
+	f.seen = followQuestions(ctx, api, f.seen, func(q task.Question) {
+		select {
+		case w.asked <- opened(q, s):
+		case <-ctx.Done():
+		}
+	})
+}
+
+// followQuestions gives each question of a session once, until the session or ctx ends. seen are
+// those that were given before; what it returns are those that were open at last.
+func followQuestions(ctx context.Context, api control.API, seen map[string]bool, put func(task.Question)) map[string]bool {
 	req := control.ApprovalsRequest{}
 	for {
 		list, err := api.Approvals(ctx, req)
-		if err != nil {
-			return
+		if err != nil || ctx.Err() != nil {
+			return seen
 		}
 		now := map[string]bool{}
 		for _, q := range list.Questions {
-			if now[q.ID] = true; f.seen[q.ID] {
-				continue
-			}
-			select {
-			case w.asked <- opened(q, s):
-			case <-ctx.Done():
-				return
+			if now[q.ID] = true; !seen[q.ID] {
+				put(q)
 			}
 		}
-		f.seen = now
-		req = control.ApprovalsRequest{After: list.Version, Wait: watchWait}
+		seen, req = now, control.ApprovalsRequest{After: list.Version, Wait: watchWait}
 	}
+}
+
+// sayQuestions says on stderr that a task, or what it has started, needs an answer, until the
+// returned function is called. No tasks: all of the session.
+func (a *app) sayQuestions(ctx context.Context, api control.API, tasks []found) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		followQuestions(ctx, api, nil, func(q task.Question) {
+			if len(tasks) == 0 || startedBy(ctx, api, q.Task, tasks) {
+				a.note("%s", needsAnswer(q))
+			}
+		})
+	}()
+	return func() { cancel(); <-done }
+}
+
+// startedBy reports whether a task is one of these, or below one.
+func startedBy(ctx context.Context, api control.API, id task.ID, tasks []found) bool {
+	for range 32 {
+		if slices.ContainsFunc(tasks, func(f found) bool { return f.record.ID == id }) {
+			return true
+		}
+		r, err := api.Get(ctx, string(id))
+		if err != nil || r.Parent == "" || r.Parent == id {
+			return false
+		}
+		id = r.Parent
+	}
+	return false
+}
+
+// needsAnswer says who waits for an answer, and which command gives it.
+func needsAnswer(q task.Question) string {
+	how := "allow " + q.ID
+	switch q.Kind {
+	case task.Choice:
+		how = "answer " + q.ID + " TEXT"
+	case task.Form:
+		how = "answer " + q.ID + " JSON"
+	}
+	return fmt.Sprintf("%s needs an answer about %s: `drover approvals %s` (`drover approvals show %s` shows it)", asker(q),
+		exactCell(q.Tool, 60), how, q.ID)
 }
 
 // completeQuestions offers the IDs of open questions.

@@ -658,7 +658,7 @@ func (t *attachment) deafTo(ctx context.Context, failed error) {
 
 // questions follows which questions are open.
 func (t *attachment) questions(ctx context.Context) {
-	req, losses := control.ApprovalsRequest{}, 0
+	req, losses := control.ApprovalsRequest{Person: true}, 0
 	for ctx.Err() == nil {
 		list, err := t.api.Approvals(ctx, req)
 		if err != nil {
@@ -675,7 +675,7 @@ func (t *attachment) questions(ctx context.Context) {
 		if !t.tell(ctx, heard{questions: &list}) {
 			return
 		}
-		req = control.ApprovalsRequest{After: list.Version, Wait: watchWait}
+		req.After, req.Wait = list.Version, watchWait
 	}
 }
 

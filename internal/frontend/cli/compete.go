@@ -104,7 +104,7 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 	}
 	opening := Opening{Title: "compete: " + Title(prompt), Settings: c.settings, Answerable: true}
 	var r competition
-	err = a.Here(ctx, opening, func(ctx context.Context, s control.API) error {
+	err = a.inSession(ctx, opening, func(ctx context.Context, s control.API) error {
 		rec, err := a.startOne(ctx, s, control.StartRequest{Timeout: c.timeout, Env: a.Env, Cwd: a.Cwd,
 			Workflow: &control.WorkflowRequest{File: file, Params: params}})
 		if err != nil {

@@ -10,12 +10,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
 // permissionModes are the values of --permission-mode.
 func permissionModes() []string {
-	return []string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"}
+	var out []string
+	for _, m := range permission.Modes() {
+		out = append(out, string(m))
+	}
+	return out
+}
+
+// checkMode refuses a mode that is not known, and returns what it means.
+func (a *app) checkMode(mode string) (string, error) {
+	if mode == string(permission.Auto) {
+		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
+		return "", nil
+	}
+	if mode != "" && !slices.Contains(permissionModes(), mode) {
+		return "", usage(fmt.Sprintf("--permission-mode %q: unknown mode", mode), "use "+strings.Join(permissionModes(), ", "))
+	}
+	return mode, nil
 }
 
 // completePrompt completes the values of the flags of a prompt that cmd has.

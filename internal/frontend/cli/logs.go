@@ -130,7 +130,9 @@ func (a *app) copyOutput(ctx context.Context, f found, req *control.OutputReques
 		return err
 	}
 	defer done()
-	follow = follow && f.live() // nobody writes to what a dead session left
+	if follow = follow && f.live(); follow { // nobody writes to what a dead session left
+		defer a.sayQuestions(ctx, api, []found{f})()
+	}
 	end := int64(-1)
 	for {
 		req.Wait = 0

@@ -141,7 +141,7 @@ func (a *app) mergeTasks(ctx context.Context, m merging, tasks []found) ([]Merge
 		err = run(ctx, nil)
 	} else {
 		opening := Opening{Title: "merge: " + strings.Join(refs(tasks), " "), Settings: m.settings, Answerable: true}
-		err = a.Here(ctx, opening, run)
+		err = a.inSession(ctx, opening, run)
 	}
 	not := 0
 	for _, r := range results {

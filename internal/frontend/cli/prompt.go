@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/internal/agentenv/catalog"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -255,14 +254,9 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 	if err := p.checkInput(a.Stderr); err != nil {
 		return err
 	}
-	if p.Mode == "auto" {
-		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
-		p.Mode = ""
-	}
-	if p.Mode != "" && !slices.Contains([]permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan,
-		permission.DontAsk, permission.Bypass}, permission.Mode(p.Mode)) {
-		return usage(fmt.Sprintf("--permission-mode %q: unknown mode", p.Mode),
-			"use default, acceptEdits, plan, dontAsk or bypassPermissions")
+	var err error
+	if p.Mode, err = a.checkMode(p.Mode); err != nil {
+		return err
 	}
 	for flag, rules := range map[string][]string{"--allowed-tools": p.Allowed, "--disallowed-tools": p.Disallowed} {
 		if err := CheckToolNames(flag, SplitRules(rules)); err != nil {

@@ -83,6 +83,11 @@ func (a *app) ps() *cobra.Command {
 			return err
 		}
 		a.noteMore(table.more, len(records))
+		for _, r := range records {
+			for _, q := range r.Questions {
+				a.note("%s", needsAnswer(q))
+			}
+		}
 		return nil
 	}
 	return cmd

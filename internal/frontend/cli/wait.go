@@ -260,6 +260,7 @@ func (a *app) waitHeeding(ctx context.Context, tasks []found, first bool, limit 
 		return control.WaitReply{}, err
 	}
 	defer done()
+	defer a.sayQuestions(ctx, api, tasks)()
 	began, told := time.Now(), ""
 	for {
 		req := control.WaitRequest{Refs: refs(tasks), Any: first, Timeout: limit, KnownProblem: &told}

@@ -144,7 +144,7 @@ func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON b
 // whose host has gone.
 func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags,
 	begin func(context.Context, control.API) (task.Record, error)) error {
-	return a.Here(ctx, Opening{Session: id, Title: title, Answerable: true},
+	return a.inSession(ctx, Opening{Session: id, Title: title, Answerable: true},
 		func(ctx context.Context, s control.API) error {
 			rec, err := begin(ctx, s)
 			if err != nil {

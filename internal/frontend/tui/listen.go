@@ -228,7 +228,7 @@ func (e *ear) follow(ctx context.Context) {
 
 // questions follows which questions are open.
 func (e *ear) questions(ctx context.Context) {
-	req, losses := control.ApprovalsRequest{}, 0
+	req, losses := control.ApprovalsRequest{Person: true}, 0
 	for ctx.Err() == nil && losses < tries {
 		list, err := e.api.Approvals(ctx, req)
 		if err != nil {
@@ -241,7 +241,7 @@ func (e *ear) questions(ctx context.Context) {
 		if !e.put(ctx, func(n *news) { n.questions = &list }) {
 			return
 		}
-		req = control.ApprovalsRequest{After: list.Version, Wait: watchWait}
+		req.After, req.Wait = list.Version, watchWait
 	}
 }
 

@@ -69,6 +69,8 @@ type board struct {
 	gone    []removal
 	forgot  int64         // removals up to this number are no longer known
 	changed chan struct{} // closed at the next change
+	pages   int           // that are open in a browser
+	opened  chan struct{} // closed when one is opened
 	parts   map[int64][]byte
 }
 
@@ -85,6 +87,7 @@ type followed struct {
 
 func newBoard(c Config, v views) *board {
 	return &board{c: c, views: v, boot: rand.Text(), wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		opened:   make(chan struct{}),
 		sessions: map[task.ID]*followed{}, dirty: map[string]task.ID{}, pieces: map[string]*piece{},
 		parts: map[int64][]byte{}}
 }
@@ -173,6 +176,7 @@ func (b *board) follow(ctx context.Context, f *followed) {
 	defer cancel()
 	group.Go(func() { b.followAttention(ctx, f, api); cancel() })
 	group.Go(func() { b.refresh(ctx, f, api) })
+	group.Go(func() { b.attend(ctx, api) })
 	for event, err := range api.Events(ctx, state.Seq) {
 		if err != nil {
 			return
@@ -263,6 +267,43 @@ func (b *board) followAttention(ctx context.Context, f *followed, api control.AP
 		}
 		b.mu.Unlock()
 		req = control.AttentionRequest{After: list.Version, Wait: longWait}
+	}
+}
+
+// page notes that a page is open in a browser, until what it returns is called.
+func (b *board) page() (closed func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pages++
+	close(b.opened)
+	b.opened = make(chan struct{})
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.pages--
+	}
+}
+
+// attend tells a session that a person sees its questions, as long as a page is open.
+func (b *board) attend(ctx context.Context, api control.API) {
+	req := control.ApprovalsRequest{Person: true, Wait: longWait}
+	for {
+		b.mu.Lock()
+		pages, opened := b.pages, b.opened
+		b.mu.Unlock()
+		if pages == 0 {
+			select {
+			case <-opened:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		list, err := api.Approvals(ctx, req)
+		if err != nil {
+			return // the session has ended, or is found again
+		}
+		req.After = list.Version
 	}
 }
 

@@ -131,7 +131,8 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 		refuse(w, http.StatusServiceUnavailable, "too many pages are open (close some)")
 		return nil, nil
 	}
-	free = func() { <-s.streams }
+	closed := s.board.page()
+	free = func() { closed(); <-s.streams }
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	e = &events{w, http.NewResponseController(w)}

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/drover-dev/drover/internal/agentenv/permission"
@@ -37,8 +38,41 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 	}
 	me := s.Client(r.Cwd, r.Env, r.Agent.AllowedTools)
 	me.quote, me.byModel = r.Agent.Quote, r.ByModel
+	if err := s.asked(r.Agent, &me); err != nil {
+		return task.Record{}, err
+	}
 	rec, _, err := s.Launch(ctx, in, spec, me)
 	return rec, err
+}
+
+// asked takes over the permission mode of a request, which is the client's own as its rules are,
+// and refuses what has no effect on the agent.
+func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
+	refuse := func(why, fix string) error {
+		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("agent %.60q: %s", r.Type, why), Fix: fix}
+	}
+	mode := permission.Mode(r.PermissionMode)
+	if mode == permission.Auto {
+		mode = permission.Default
+	}
+	if mode != "" && !slices.Contains(permission.Modes(), mode) {
+		return refuse(fmt.Sprintf("permission mode %.40q is not known", mode), fmt.Sprintf("use one of %v", permission.Modes()))
+	}
+	if mode != "" {
+		me.Rules.Mode = mode
+	}
+	def, err := s.catalog(*me).Find(r.Type)
+	if err != nil || def.ACP == nil {
+		return nil //nolint:nilerr // the start says that there is no such agent
+	}
+	switch {
+	case mode == permission.Plan:
+		return refuse("permission mode plan cannot be kept: a program of another vendor asks about some of its calls only",
+			"leave it out, or set the program's own mode with acp.mode in its definition")
+	case r.MaxTurns > 0:
+		return refuse("the replies of its model are not counted here", "leave the number of turns out")
+	}
+	return nil
 }
 
 // Consolidate starts an agent with a model that consolidates what was learned in a

@@ -359,7 +359,7 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	q.Agent = k.def.Name
 	k.Runner.Notify(ctx, "permission_prompt", "", fmt.Sprintf("%s asks about %s", k.def.Name, q.Tool))
 	s.Report.Say(k.Me.ID, fmt.Sprintf("%s asks whether it may use %s: see `drover approvals`", k.def.Name, q.Tool))
-	q.Until = time.Now().Add(wait).UTC() // hooks do not delay the answer
+	q.Wait = wait
 	if k.Me.Host != nil {
 		return k.Me.Host.Ask(ctx, q)
 	}

@@ -123,9 +123,19 @@ func childEnv(env []string, a subagent.ACP, lookup func(string) string) []string
 	return out
 }
 
-// permitOutside decides whether an agent of another vendor may do something. What is not
-// understood is asked about, and what a rule denies is denied.
+// permitOutside decides whether an agent of another vendor may do something, and tells the user of
+// each denial.
 func (k *Environment) permitOutside(ctx context.Context, w acpagent.Wanted) (agent.Decision, error) {
+	d, err := k.decideOutside(ctx, w)
+	if err == nil && !d.Allow && ctx.Err() == nil {
+		k.s.Report.Once(fmt.Sprintf("%s: %s call denied: %s", k.def.Name, w.Shown.Name, d.Reason))
+	}
+	return d, err
+}
+
+// decideOutside decides whether an agent of another vendor may do something. What is not
+// understood is asked about, and what a rule denies is denied.
+func (k *Environment) decideOutside(ctx context.Context, w acpagent.Wanted) (agent.Decision, error) {
 	if w.Understood {
 		for _, call := range w.Calls {
 			d, err := k.Config.Gate.Check(ctx, call)

@@ -43,6 +43,9 @@ func (a *Approvals) Rules() []string {
 
 // Open returns the open questions.
 func (a *Approvals) Open(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
+	if req.Person {
+		defer a.tasks.Attend()()
+	}
 	if req.Wait > 0 {
 		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
 		defer cancel()
