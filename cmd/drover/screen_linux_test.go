@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +35,7 @@ func TestScreen(t *testing.T) {
 		"inbox": screenInbox, "pages": screenPages, "idle": screenIdle, "notify": screenNotify, "turn": screenTurn, "rewind": screenRewind,
 		"edit": screenEdit, "plan": screenPlan, "typed": screenTyped,
 		"image": screenImage, "hint": screenHint, "pages before": screenPagesBefore,
-		"serve": screenServe, "prompt": screenPrompt, "choose": screenChoose, "set up": screenSetUp,
+		"serve": screenServe, "prompt": screenPrompt, "choose": screenChoose, "set up": screenSetUp, "same": screenSame,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,6 +168,61 @@ func screenPrompt(_ *testing.T, p *place, g *glass) {
 	g.leaves("0", "left with 0")
 	g.tmux("respawn-pane", "-k", "-t", "0.0", "TERM=dumb drover -- ping"+stays)
 	g.shows("0", "pong")
+}
+
+// What is seen after attaching again is what was seen before, to the host that was there and to the next one:
+// answers of two turns apart, what happened to tasks between them, and how long all took.
+func screenSame(t *testing.T, p *place, g *glass) {
+	p.answers(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+		switch last := r.LastText(); {
+		case strings.Contains(last, "<task-notification>"):
+			return modeltest.Text("It has ended.")
+		case strings.Contains(last, "start it"):
+			return modeltest.Call("Bash", later("cat f"))
+		case strings.Contains(last, "look"):
+			return modeltest.Call("Bash", bash("sleep 2.2; echo seen"))
+		}
+		return modeltest.Text("It runs.")
+	})
+	fifo := p.fifo("f")
+	g.open("100", "40", "drover attach --new --permission-mode bypassPermissions")
+	g.types("0", "start it")
+	g.shows("0", "It runs.", "1 task still runs", "-esc interrupts")
+	p.free(fifo)
+	g.shows("0", "It has ended.", "completed after", "-1 shell", "-esc interrupts")
+	g.types("0", "look")
+	g.shows("0", "> look", "seen", "● It runs.", "-esc interrupts")
+	talk := func() string {
+		text, _, _ := strings.Cut(g.screen("0"), "────")
+		return strings.TrimSpace(text)
+	}
+	var before string
+	g.shows("0", "2.")
+	if !within(patience, func() bool {
+		before = talk()
+		return strings.Count(before, "It runs.") == 2 && strings.HasSuffix(before, "s")
+	}) {
+		t.Fatalf("no line of the last turn:\n%s", before)
+	}
+	id := p.session("prompt")
+	tenth := regexp.MustCompile(`\d+\.\ds`) // a transcript has the time of the answer, which is a little before the end
+	again := func(who string, gone bool, seen func(string) string) {
+		t.Helper()
+		g.leaves("0", "drover: left "+id)
+		if gone {
+			p.leaves(patience, "drover host")
+		}
+		g.tmux("respawn-pane", "-k", "-t", "0.0", "drover attach "+id+stays)
+		g.shows("0", "────", "It has ended.")
+		after := ""
+		if !within(patience, func() bool { after = talk(); return seen(after) == seen(before) }) {
+			t.Errorf("%s shows\n%s\nbefore it was\n%s", who, after, before)
+		}
+	}
+	g.tmux("new-window", "-d", "drover attach "+id+stays) // the host stays
+	again("the same host", false, func(text string) string { return text })
+	g.tmux("kill-window", "-t", "1")
+	again("the next host", true, func(text string) string { return tenth.ReplaceAllString(text, "s") })
 }
 
 // Without a key the terminal UI sets up a model, and the conversation opens on it. What was saved counts

@@ -135,6 +135,10 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	if err != nil {
 		return err
 	}
+	past, newest, err := s.past(ctx, len(history.Messages))
+	if err != nil {
+		return errors.Join(err, t.Close())
+	}
 	box, err := s.mail.Open(ctx, k.Me.ID)
 	if err != nil {
 		return errors.Join(err, t.Close())
@@ -142,7 +146,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	m.transcript, k.Config.Transcript, k.Resumed = t, t, len(history.Messages) > 0
 	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Box: box, Post: s.sup.Post,
+		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Past: past, Box: box, Post: s.sup.Post,
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
@@ -152,7 +156,38 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
+	s.jobs.Go(func() { s.tellViewers(newest) })
 	return nil
+}
+
+// Bounds of what viewers see of earlier hosts.
+const (
+	pastMessages = 50
+	pastEvents   = 500
+)
+
+// past is what viewers see of earlier hosts of a conversation of so many messages. They are told of what follows
+// the newest event.
+func (s *Session) past(ctx context.Context, messages int) (past []control.Piece, newest task.Seq, err error) {
+	if newest = s.log.Last(); messages == 0 {
+		return nil, newest, nil
+	}
+	records, err := agent.Tail(s.cfg.Place.Transcript(), pastMessages)
+	if err != nil {
+		return nil, newest, err
+	}
+	events, err := s.log.Latest(ctx, conversation.Told(), pastEvents)
+	return conversation.Past(records, events), newest, err
+}
+
+// tellViewers tells viewers of the conversation what happens to tasks, until the session ends.
+func (s *Session) tellViewers(after task.Seq) {
+	for e, err := range s.log.Events(s.life, after) {
+		if err != nil {
+			return // the session ends, or says itself what is wrong with its log
+		}
+		s.audience.Feed.Notice(e)
+	}
 }
 
 // mainDefinition is the definition of the main agent, or that of an agent type in its place.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/task"
 )
 
 // WatchRequest requests the conversation of a session.
@@ -62,7 +64,8 @@ const (
 	CallPiece     PieceKind = "call"   // it calls a tool: Tool, Call, and the input as Text
 	ResultPiece   PieceKind = "result" // result of the tool: Tool, Call, Text; Error, if it was denied or failed
 	NotePiece     PieceKind = "note"   // about the conversation, such as a compaction
-	EndPiece      PieceKind = "end"    // the turn has ended: Error if it failed
+	EndPiece      PieceKind = "end"    // the turn has ended: Error if it failed; Running
+	TaskPiece     PieceKind = "task"   // what has happened to a task, for people: Event
 )
 
 // Piece is a part of a conversation. The text of the newest piece may grow: then it is sent
@@ -78,6 +81,9 @@ type Piece struct {
 	Tool   string    `json:"tool,omitempty"`
 	Call   string    `json:"call_id,omitempty"`
 	Error  string    `json:"error,omitempty"`
+
+	Running int         `json:"running,omitempty"` // background tasks that the end of a turn leaves running
+	Event   *task.Event `json:"event,omitempty"`
 }
 
 // Mark returns the position after the piece.

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"math"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -109,6 +111,33 @@ func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 			}
 		}
 	}
+}
+
+// Latest returns the newest events of some kinds, at most so many, the oldest first.
+func (j *Journal) Latest(ctx context.Context, verbs []task.Verb, most int) (events []task.Event, err error) {
+	db, err := j.reader()
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	args := make([]any, 0, len(verbs)+1)
+	for _, v := range verbs {
+		args = append(args, v)
+	}
+	in := strings.TrimSuffix(strings.Repeat("?,", len(verbs)), ",")
+	rows, err := db.QueryContext(ctx, eventsOf+"WHERE verb IN ("+in+") ORDER BY seq DESC LIMIT ?", append(args, most)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the latest events: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		e, _, err := scanEvent(rows.Scan)
+		if err != nil {
+			return nil, fmt.Errorf("read the latest events: %w", err)
+		}
+		events = append(events, e)
+	}
+	slices.Reverse(events)
+	return events, rows.Err()
 }
 
 // ended reports that no further event can follow.

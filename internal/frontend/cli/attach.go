@@ -226,7 +226,7 @@ func (a *app) takePart(ctx context.Context, s Session) (again bool, err error) {
 	defer done()
 	t := a.newAttachment(api, s.Info())
 	err = t.run(ctx, func(ctx context.Context) error {
-		t.hark(ctx, t.watch, t.events, t.questions)
+		t.hark(ctx, t.watch, t.questions)
 		return nil
 	})
 	return control.Refused(err) && !t.scene.opened && s.Gone(ctx), err

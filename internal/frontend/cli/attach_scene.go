@@ -144,6 +144,10 @@ func (s *scene) present(p control.Piece) []shown {
 	case control.GapPiece:
 		return []shown{{kind: showNote, text: fmt.Sprintf("a part is left out here: see `drover logs --messages %s`",
 			s.session)}}
+	case control.TaskPiece:
+		if p.Event != nil {
+			return s.event(*p.Event)
+		}
 	case control.EndPiece:
 		if p.Error != "" {
 			return []shown{{kind: showNote, text: "the turn has ended: " + p.Error}}

@@ -13,14 +13,12 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/task"
 )
 
 // talk is a fake session with a conversation.
 type talk struct {
 	*session
 	watch  func(context.Context, func(control.Piece, error) bool)
-	events func(context.Context, func(task.Event, error) bool)
 	asked  func(context.Context) (control.Approvals, error)
 	prompt func(context.Context) error
 }
@@ -28,9 +26,8 @@ type talk struct {
 func newTalk() *talk {
 	silent := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	return &talk{session: newSession("s1", true), prompt: silent,
-		watch:  func(ctx context.Context, yield func(control.Piece, error) bool) { yield(control.Piece{}, silent(ctx)) },
-		events: func(ctx context.Context, yield func(task.Event, error) bool) { yield(task.Event{}, silent(ctx)) },
-		asked:  func(ctx context.Context) (control.Approvals, error) { return control.Approvals{}, silent(ctx) }}
+		watch: func(ctx context.Context, yield func(control.Piece, error) bool) { yield(control.Piece{}, silent(ctx)) },
+		asked: func(ctx context.Context) (control.Approvals, error) { return control.Approvals{}, silent(ctx) }}
 }
 
 func (s *talk) Info() control.Info { return s.info }
@@ -50,10 +47,6 @@ func (s talkAPI) Watch(ctx context.Context, _ control.WatchRequest) iter.Seq2[co
 			s.watch(ctx, yield)
 		}
 	}
-}
-
-func (s talkAPI) Events(ctx context.Context, _ task.Seq) iter.Seq2[task.Event, error] {
-	return func(yield func(task.Event, error) bool) { s.events(ctx, yield) }
 }
 
 func (s talkAPI) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
@@ -171,9 +164,6 @@ func TestAttachLeavesSilentHost(t *testing.T) {
 func TestAttachGivesUp(t *testing.T) {
 	broken := errors.New("the log cannot be read")
 	for name, spoil := range map[string]func(*talk){
-		"events": func(s *talk) {
-			s.events = func(_ context.Context, yield func(task.Event, error) bool) { yield(task.Event{}, broken) }
-		},
 		"questions": func(s *talk) {
 			s.asked = func(context.Context) (control.Approvals, error) { return control.Approvals{}, broken }
 		},
@@ -193,7 +183,6 @@ func TestAttachGivesUp(t *testing.T) {
 func TestAttachOutlivesStreams(t *testing.T) {
 	going := &control.Error{Code: control.Unavailable, Message: "the session is closing"}
 	for name, spoil := range map[string]func(*talk){
-		"events": func(s *talk) { s.events = func(context.Context, func(task.Event, error) bool) {} },
 		"questions": func(s *talk) {
 			s.asked = func(context.Context) (control.Approvals, error) { return control.Approvals{}, going }
 		},

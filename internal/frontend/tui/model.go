@@ -228,13 +228,6 @@ func (m *Model) clock() tea.Cmd {
 	return tea.Tick(every, func(time.Time) tea.Msg { return tick{} })
 }
 
-// leftRunning counts, with each thing that becomes known, what ran when the last turn ended.
-func (m *Model) leftRunning() {
-	if at, ok := m.talk.Ended(); ok {
-		m.talk.LeftRunning(m.tasks.RunningAt(at))
-	}
-}
-
 // beat is what is done at a tick: listings have what events have not, such as when
 // something was last heard of an agent.
 func (m *Model) beat() tea.Cmd {
@@ -280,9 +273,6 @@ func (m *Model) hear(n news) tea.Cmd {
 	for _, e := range n.events {
 		cmds = append(cmds, m.happened(e))
 	}
-	if len(n.pieces)+len(n.events) > 0 {
-		m.leftRunning()
-	}
 	if n.questions != nil {
 		had := m.ask
 		m.questions(n.questions.Questions)
@@ -296,7 +286,6 @@ func (m *Model) hear(n news) tea.Cmd {
 		cmds = append(cmds, m.callState(before))
 		if c := m.state.Completed; c != nil && c.N > m.told {
 			m.told = c.N
-			m.talk.Completed(*c, m.now)
 		}
 	}
 	if n.lost != nil {
@@ -366,9 +355,6 @@ func (m *Model) happened(e task.Event) tea.Cmd {
 		return nil
 	}
 	m.tasks.Event(e, m.now)
-	if e.Verb != "" {
-		m.talk.Event(e)
-	}
 	var cmds []tea.Cmd
 	if m.screen == zoomScreen && m.zoom.record.ID == e.Task.ID {
 		m.zoom.record = e.Task

@@ -280,7 +280,11 @@ func (u *user) hear(pieces ...control.Piece) {
 }
 
 func (u *user) event(v task.Verb, r task.Record) {
-	u.tell(news{epoch: u.m.epoch, events: []task.Event{{Verb: v, At: u.at, Task: r}}})
+	e := task.Event{Verb: v, At: u.at, Task: r}
+	if v != "" {
+		u.hear(control.Piece{Kind: control.TaskPiece, Event: &e})
+	}
+	u.tell(news{epoch: u.m.epoch, events: []task.Event{e}})
 }
 
 func (u *user) ask(open ...task.Question) {

@@ -116,7 +116,6 @@ func (m *Model) done(msg tea.Msg) tea.Cmd {
 		m.state.Settings = &msg.set
 	case listed:
 		m.tasks.Load(msg.list, m.now)
-		m.leftRunning()
 		return m.followChosen()
 	case printed:
 		return m.output(msg)

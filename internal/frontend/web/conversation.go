@@ -61,6 +61,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			break
 		}
+		if p.Kind == control.TaskPiece {
+			continue // the page has the tasks
+		}
 		v := said{N: p.N, From: p.From > 0, Kind: string(p.Kind), Text: excerpt.Prose(p.Text), Cut: p.Cut,
 			Who: excerpt.ExactLine(cmp.Or(p.Tool, p.Origin)), Error: excerpt.ExactLine(p.Error)}
 		if p.Kind == control.CallPiece {

@@ -56,6 +56,8 @@ type Session interface {
 	// Background returns the background work that the conversation waits for: commands, which
 	// the wait ceiling stops, and the number of other running tasks.
 	Background() (commands []task.ID, others int)
+	// Running counts the background tasks that viewers see running.
+	Running() int
 	// Alone reports whether no task is running whose end would begin a turn.
 	Alone() bool
 	// Stop stops commands.
@@ -90,6 +92,7 @@ type Config struct {
 	ID      task.ID // of the session
 	Agent   agent.Config
 	History []agent.Message
+	Past    []control.Piece // what viewers see of earlier hosts
 	Box     *mailbox.Box
 	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
 	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of; nil: nothing
@@ -159,7 +162,7 @@ func Open(cfg Config) (*Conversation, error) {
 	if c.loop, err = agent.NewLoop(c.agent, cfg.History); err != nil {
 		return nil, err
 	}
-	cfg.Feed.seed(cfg.History)
+	cfg.Feed.seed(cfg.Past)
 	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders(cfg.Driven)}
 	for _, x := range mail {
 		if isPrompt(x) {

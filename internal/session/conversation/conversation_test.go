@@ -235,6 +235,8 @@ func (r reader) Ack(ctx context.Context, letters []agent.MailMessage) error {
 	return nil
 }
 
+func (p *place) Running() int { return 0 }
+
 // run0 is the host of a run.
 type run0 struct{ task.Host }
 

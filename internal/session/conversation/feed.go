@@ -1,6 +1,9 @@
 package conversation
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
 )
 
 // Limits of the part of a conversation that is kept for viewers. The transcript has all of it.
@@ -18,7 +22,6 @@ const (
 	feedText   = 64 << 10 // of one piece of the agent's text
 	feedPart   = 2 << 10  // of a result or a message
 	feedInput  = 16 << 10 // of an input, since an edit is shown as a diff
-	feedSeed   = 50       // messages of an earlier host
 )
 
 // Feed is the recent part of a conversation for viewers. The agent adds to it and never blocks:
@@ -156,13 +159,13 @@ func (f *Feed) begin(prompt []agent.Block, origin string) {
 	f.push(p)
 }
 
-func (f *Feed) end(res agent.TurnResult, err error) {
+func (f *Feed) end(res agent.TurnResult, err error, running int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if text, cut := short(res.Text, feedText); !f.said && text != "" { // the answer is not from a model
 		f.push(control.Piece{Kind: control.TextPiece, Text: text, Cut: cut})
 	}
-	p := control.Piece{Kind: control.EndPiece}
+	p := control.Piece{Kind: control.EndPiece, Running: running}
 	if err != nil {
 		p.Error, _ = short(err.Error(), feedPart)
 	}
@@ -263,31 +266,147 @@ func short(text string, most int) (string, int) {
 	return text[:cut], len(text) - cut
 }
 
-// seed adds the end of the conversation under earlier hosts, without the texts that Drover has
-// put into messages of the user.
-func (f *Feed) seed(messages []agent.Message) {
-	tools := map[string]string{} // by the ID of the call
-	for _, m := range messages[max(0, len(messages)-feedSeed):] {
-		blocks, err := m.Blocks()
-		if err != nil {
-			continue // as the next host would
-		}
-		for _, b := range blocks {
-			switch text := strings.TrimSpace(b.Text); {
-			case b.Type == "tool_use":
-				tools[b.ID] = b.Name
-				f.add(call(b.Name, b.ID, string(b.Input)))
-			case b.Type == "tool_result":
-				f.add(answer(tools[b.ToolUseID], b.ToolUseID, archive.ResultText(b.Content), b.IsError))
-			case b.Type != "text" || text == "":
-			case m.Role() == agent.Assistant:
-				f.write(text + "\n")
-			case !strings.HasPrefix(text, "<"):
-				f.begin([]agent.Block{b}, "")
+// Notice tells viewers what has happened to a task, where that is told to people.
+func (f *Feed) Notice(e task.Event) {
+	if visible(e) {
+		f.add(notice(e))
+	}
+}
+
+func notice(e task.Event) control.Piece {
+	return control.Piece{Kind: control.TaskPiece, At: e.At, Event: &e}
+}
+
+// Told are the changes of tasks that viewers of a conversation are told of.
+func Told() []task.Verb {
+	return []task.Verb{task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark,
+		task.Complete, task.Fail, task.Stop}
+}
+
+// visible reports whether viewers are told of an event: a command for which the agent waits is seen as a call.
+func visible(e task.Event) bool {
+	r := e.Task
+	return slices.Contains(Told(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
+}
+
+// Past is what viewers see of earlier hosts: the end of the transcript, and what happened to tasks meanwhile. Both
+// are in the order in which they happened.
+func Past(records []agent.Record, events []task.Event) []control.Piece {
+	said := pastOf(records)
+	if len(said) == 0 {
+		return nil
+	}
+	var out []control.Piece
+	live := map[task.ID]task.Record{}
+	for _, p := range said {
+		for len(events) > 0 && events[0].At.Before(p.At) {
+			e := events[0]
+			events = events[1:]
+			if live[e.Task.ID] = e.Task; e.Task.Status.Terminal() {
+				delete(live, e.Task.ID)
+			}
+			if visible(e) && !e.At.Before(said[0].At) {
+				out = append(out, notice(e))
 			}
 		}
+		if p.Kind == control.EndPiece {
+			p.Running = Running(slices.Collect(maps.Values(live)))
+		}
+		out = append(out, p)
 	}
-	if len(messages) > 0 {
-		f.end(agent.TurnResult{}, nil)
+	for _, e := range events {
+		if visible(e) {
+			out = append(out, notice(e))
+		}
+	}
+	return out
+}
+
+// Running counts the background tasks among the live ones, without those below others.
+func Running(live []task.Record) (n int) {
+	for _, r := range live {
+		below := slices.ContainsFunc(live, func(other task.Record) bool { return other.ID == r.Parent && !other.IsConversation() })
+		if r.Backgrounded && !r.Paused && !r.IsConversation() && !below {
+			n++
+		}
+	}
+	return n
+}
+
+// pastOf is the conversation of a transcript, without the texts that Drover has put into messages of the user.
+func pastOf(records []agent.Record) (out []control.Piece) {
+	tools := map[string]string{} // by the ID of the call
+	open, at := false, time.Time{}
+	add := func(p control.Piece) {
+		p.At = at
+		out = append(out, p)
+	}
+	begin := func(text, origin string) {
+		p := control.Piece{Kind: control.BeginPiece, Origin: origin}
+		p.Text, p.Cut = short(text, feedText)
+		add(p)
+		open = true
+	}
+	end := func() {
+		if open {
+			add(control.Piece{Kind: control.EndPiece})
+		}
+		open = false
+	}
+	for _, r := range records {
+		blocks, err := r.Message.Blocks()
+		if err != nil || r.Aside {
+			continue // as the next host would
+		}
+		if r.Prompt > 0 { // an earlier turn was broken off
+			end()
+		}
+		at = r.At.UTC()
+		if r.Boundary != nil {
+			add(control.Piece{Kind: control.NotePiece, Text: "the conversation was summed up"})
+			continue
+		}
+		calls := false
+		for i, b := range blocks {
+			text := strings.TrimSpace(b.Text)
+			switch {
+			case b.Type == "tool_use":
+				calls, tools[b.ID] = true, b.Name
+				add(call(b.Name, b.ID, string(b.Input)))
+			case b.Type == "tool_result":
+				add(answer(tools[b.ToolUseID], b.ToolUseID, archive.ResultText(b.Content), b.IsError))
+			case b.Type == "thinking" && b.Thinking != "":
+				add(control.Piece{Kind: control.ThinkingPiece, Text: b.Thinking})
+			case i+1 == r.Prompt:
+				begin(cmp.Or(r.Typed, text), "")
+			case b.Type != "text" || text == "":
+			case r.Message.Role() == agent.Assistant:
+				p := control.Piece{Kind: control.TextPiece}
+				p.Text, p.Cut = short(text+"\n", feedText)
+				add(p)
+			case len(r.Mail) > 0 && !strings.HasPrefix(text, "<system-reminder>"):
+				if !open {
+					begin("", TaskOrigin)
+				}
+				p := control.Piece{Kind: control.MailPiece, Origin: TaskOrigin}
+				p.Text, p.Cut = short(text, feedPart)
+				add(p)
+			case r.Prompt == 0 && !strings.HasPrefix(text, "<"): // before prompts were numbered
+				end()
+				begin(text, "")
+			}
+		}
+		if r.Message.Role() == agent.Assistant && !calls {
+			end()
+		}
+	}
+	end()
+	return out
+}
+
+// seed adds what was there under earlier hosts.
+func (f *Feed) seed(past []control.Piece) {
+	for _, p := range past {
+		f.add(p)
 	}
 }

@@ -3,12 +3,14 @@ package conversation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/task"
 )
 
 // TestFeed has readers with marks of their own.
@@ -41,7 +43,7 @@ func TestFeed(t *testing.T) {
 	is("grown", got, "2+3 text llo")
 	f.take(agent.Event{Kind: agent.ToolStartEvent, Call: agent.Call{Name: "Bash", ID: "c", Input: []byte(`{}`)}})
 	f.write("x\xffy")
-	f.end(agent.TurnResult{Text: "Hello"}, nil)
+	f.end(agent.TurnResult{Text: "Hello"}, nil, 0)
 	got, _ = read(f, at)
 	is("then", got, "3+0 call {}", "4+0 text x\uFFFDy", "5+0 end ")
 	got, _ = read(f, control.Mark{N: 99})
@@ -69,7 +71,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d bytes are counted, and %d kept", f.bytes, held)
 	}
 	f.begin(nil, TaskOrigin)
-	f.end(agent.TurnResult{Text: "by no model"}, errors.New("broken"))
+	f.end(agent.TurnResult{Text: "by no model"}, errors.New("broken"), 0)
 	if n := len(f.pieces); f.pieces[n-2].Text != "by no model" || f.pieces[n-1].Error != "broken" {
 		t.Errorf("the end: %+v", f.pieces[n-2:])
 	}
@@ -88,7 +90,7 @@ func TestFeedVoid(t *testing.T) {
 	part(agent.Part{Kind: agent.TextPart, Text: "whole"})
 	f.take(agent.Event{Kind: agent.ReplyDoneEvent})
 	part(void)
-	f.end(agent.TurnResult{}, nil)
+	f.end(agent.TurnResult{}, nil, 0)
 	var got []string
 	for _, p := range f.pieces {
 		got = append(got, string(p.Kind)+" "+p.Text)
@@ -125,24 +127,56 @@ func TestFeedFailed(t *testing.T) {
 	}
 }
 
-// What was said under an earlier host comes first, without what the program has
-// put in.
-func TestFeedSeed(t *testing.T) {
+// What was said under an earlier host comes first, as it was seen there: with its times, its turns and what
+// happened to tasks, without what the program has put in.
+func TestPast(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
+	say := func(s int, r agent.Record, role agent.Role, blocks ...agent.Block) agent.Record {
+		r.At, r.Message = at(s), agent.NewMessage(role, blocks...)
+		return r
+	}
+	task1 := task.Record{ID: "b1", Kind: task.LocalBash, Backgrounded: true, Status: task.Running}
+	ended := task1
+	ended.Status = task.Completed
+	records := []agent.Record{
+		say(10, agent.Record{Prompt: 2}, agent.User, agent.TextBlock("<system-reminder>x</system-reminder>"), agent.TextBlock("look")),
+		say(11, agent.Record{}, agent.Assistant, agent.TextBlock("I look."), agent.Block{Type: "tool_use", ID: "c", Name: "Glob", Input: []byte(`{"pattern":"*"}`)}),
+		say(12, agent.Record{}, agent.User, agent.ToolResultBlock("c", "a.txt", false)),
+		say(14, agent.Record{}, agent.Assistant, agent.TextBlock("There it is.")),
+		say(20, agent.Record{Mail: []int64{7}}, agent.User, agent.TextBlock("<task-notification>b1</task-notification>")),
+		say(21, agent.Record{}, agent.Assistant, agent.TextBlock("It is done.")),
+		say(30, agent.Record{Prompt: 1, Typed: "/tidy"}, agent.User, agent.TextBlock("<command>tidy</command>")),
+	}
+	events := []task.Event{{Verb: task.Create, At: at(1), Task: task1}, {Verb: task.Create, At: at(13), Task: task.Record{ID: "b2", Kind: task.LocalBash}},
+		{Verb: task.Complete, At: at(19), Task: ended}, {Verb: task.Create, At: at(31), Task: task.Record{ID: "a1", Kind: task.LocalAgent}}}
 	f := &Feed{}
-	f.seed([]agent.Message{
-		agent.NewMessage(agent.User, agent.TextBlock("<system-reminder>x</system-reminder>"), agent.TextBlock("look")),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("I look."), agent.Block{Type: "tool_use", ID: "c", Name: "Glob", Input: []byte(`{"pattern":"*"}`)}),
-		agent.NewMessage(agent.User, agent.ToolResultBlock("c", "a.txt", false)),
-		agent.NewMessage(agent.Assistant, agent.TextBlock("There it is.")),
-	})
+	f.seed(Past(records, events))
 	var got []string
 	for _, p := range f.pieces {
-		got = append(got, fmt.Sprintf("%s %s%s", p.Kind, p.Tool, p.Text))
+		line := fmt.Sprintf("%d %s %s%s", p.At.Unix(), p.Kind, p.Tool, strings.TrimSpace(p.Text))
+		if p.Running > 0 {
+			line += fmt.Sprint(p.Running)
+		}
+		if p.Event != nil {
+			line += string(p.Event.Verb) + " " + string(p.Event.Task.ID)
+		}
+		got = append(got, line)
 	}
-	want := `begin look|text I look.
-|call Glob{"pattern":"*"}|result Globa.txt|text There it is.
-|end `
-	if all := strings.Join(got, "|"); all != want {
-		t.Errorf("seeded %q, want %q", all, want)
+	want := []string{"10 begin look", "11 text I look.", `11 call Glob{"pattern":"*"}`, "12 result Globa.txt", "14 text There it is.", "14 end 1",
+		"19 task complete b1", "20 begin ", "20 mail <task-notification>b1</task-notification>", "21 text It is done.", "21 end ",
+		"30 begin /tidy", "30 end ", "31 task create a1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("seen\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A turn leaves running what is in the background at the top: what waits in it, what is paused and what is below
+// another task is not counted.
+func TestRunning(t *testing.T) {
+	main := task.Record{ID: "s1", AgentType: task.MainSession, Kind: task.LocalAgent, Backgrounded: true}
+	live := []task.Record{main, {ID: "b1", Parent: "s1", Backgrounded: true}, {ID: "b2", Parent: "s1"}, {ID: "a1", Parent: "s1", Backgrounded: true},
+		{ID: "b3", Parent: "a1", Backgrounded: true}, {ID: "b4", Parent: "s1", Backgrounded: true, Paused: true}}
+	if n := Running(live); n != 2 {
+		t.Errorf("%d tasks, want b1 and a1", n)
 	}
 }

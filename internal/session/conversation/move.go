@@ -148,7 +148,7 @@ func (m *MovedTurn) note() string {
 func (c *Conversation) left(r *turning, m *MovedTurn) {
 	text := fmt.Sprintf("The turn goes on in the background as task %s.", m.ID)
 	c.cfg.Feed.add(control.Piece{Kind: control.NotePiece, Text: text})
-	c.cfg.Feed.end(agent.TurnResult{}, nil)
+	c.cfg.Feed.end(agent.TurnResult{}, nil, c.session.Running())
 	turn := Turn{Origin: r.Origin, Result: agent.TurnResult{Text: text, Reason: MovedReason}}
 	c.mu.Lock()
 	c.last = turn

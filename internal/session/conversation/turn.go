@@ -133,7 +133,7 @@ func (c *Conversation) over(r *turning) {
 	if err == nil {
 		res, err = c.cfg.Structured.ended(c.driving().answered(res), nil)
 	}
-	c.cfg.Feed.end(res, err)
+	c.cfg.Feed.end(res, err, c.session.Running())
 	turn := Turn{Origin: r.Origin, Result: res, Err: err, Beside: c.beside}
 	if c.cfg.Done != nil {
 		c.cfg.Done(turn)

@@ -128,6 +128,15 @@ func (w *Watch) Background() (commands []task.ID, others int) {
 	return commands, others
 }
 
+// Running implements [conversation.Session].
+func (w *Watch) Running() int {
+	var live []task.Record
+	for _, r := range w.cfg.Tasks.Living() {
+		live = append(live, r)
+	}
+	return conversation.Running(live)
+}
+
 // Alone implements [conversation.Session].
 func (w *Watch) Alone() bool {
 	working, _ := w.atWork()

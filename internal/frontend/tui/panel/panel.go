@@ -91,24 +91,6 @@ func (s *State) Summary() Summary {
 	return sum
 }
 
-// RunningAt counts the background tasks at the top of the tree that ran at a time, as far as
-// they are known: those that ended long ago are not.
-func (s *State) RunningAt(at time.Time) (n int) {
-	for _, r := range s.records {
-		if _, below := s.records[r.Parent]; below || !r.Backgrounded || r.Paused {
-			continue
-		}
-		began := r.CreateTime // it may begin to run a little later
-		if r.StartTime != nil && r.Resumes > 0 {
-			began = *r.StartTime
-		}
-		if !began.After(at) && (r.EndTime == nil || r.EndTime.After(at)) {
-			n++
-		}
-	}
-	return n
-}
-
 // Row is a task in the tree.
 type Row struct {
 	Record task.Record

@@ -8,6 +8,7 @@
 package transcript
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,8 @@ type Block struct {
 	Record task.Record // as it was then
 
 	Open bool // the user wants to see all of it
+
+	piece int64 // of which it is a text
 }
 
 // Folded reports whether there is more to the block than it shows when it is not open.
@@ -68,10 +71,6 @@ func (b Block) Folded() bool {
 	}
 	return false
 }
-
-// longAnswer is how long an answer grows in one block, so that drawing what is added
-// stays cheap.
-const longAnswer = 48 << 10
 
 // maxBlocks bounds what is kept. The transcript of the session has the rest.
 const maxBlocks = 20_000
@@ -89,34 +88,11 @@ type State struct {
 	Turns int       // that were begun since the stream was opened
 
 	last int64
-
-	ended time.Time // when the last turn ended; zero: the agent is in one, or it is not known when it began
-	turn  int64     // ID of the block of the last turn; 0: it has none
+	done string // the input of the call by which the agent says that all is done
 }
 
 // shortTurn is how long a turn takes at most that leaves nothing running and has no block.
 const shortTurn = 2 * time.Second
-
-// Ended returns when the last turn ended, while no other has begun.
-func (s *State) Ended() (at time.Time, ok bool) { return s.ended, !s.ended.IsZero() }
-
-// LeftRunning takes in how many tasks ran when the last turn ended. What becomes known later can
-// only add to it: ended tasks are forgotten after a while.
-func (s *State) LeftRunning(n int) {
-	if s.ended.IsZero() {
-		return
-	}
-	if b := s.block(s.turn); b != nil && s.turn > 0 {
-		if n > b.Running {
-			b.Running = n
-			b.Rev++
-		}
-		return
-	}
-	if n > 0 || s.ended.Sub(s.Since) > shortTurn {
-		s.turn = s.add(Block{Kind: Turn, At: s.Since, EndAt: s.ended, Running: n}).ID
-	}
-}
 
 // Apply takes in a piece of the conversation.
 func (s *State) Apply(p control.Piece) {
@@ -129,7 +105,7 @@ func (s *State) Apply(p control.Piece) {
 	s.Mark = p.Mark()
 	switch p.Kind {
 	case control.BeginPiece:
-		s.Busy, s.Since, s.ended, s.turn = true, p.At, time.Time{}, 0
+		s.Busy, s.Since = true, p.At
 		if p.N > s.Until {
 			s.Turns++
 		}
@@ -137,33 +113,27 @@ func (s *State) Apply(p control.Piece) {
 			s.add(Block{Kind: Prompt, Text: p.Text, Cut: p.Cut, At: p.At})
 		}
 	case control.EndPiece:
-		if s.Busy {
-			s.ended = p.At
-		}
+		began := s.Busy // else it is not known when
 		s.Busy = false
 		s.settle(p.At)
 		if p.Error != "" {
 			s.add(Block{Kind: Failure, Text: p.Error, At: p.At})
 		}
-		s.LeftRunning(0)
-	case control.TextPiece:
-		if n := len(s.Blocks); n > 0 && s.Blocks[n-1].Kind == Answer && (p.From > 0 || len(s.Blocks[n-1].Text) < longAnswer) {
-			b := &s.Blocks[n-1]
-			b.Text += p.Text
-			b.Cut = p.Cut
-			b.Rev++
-		} else if strings.TrimSpace(p.Text) != "" {
-			s.add(Block{Kind: Answer, Text: strings.TrimLeft(p.Text, "\n"), Cut: p.Cut, At: p.At})
+		if began && (p.Running > 0 || p.At.Sub(s.Since) > shortTurn) {
+			s.add(Block{Kind: Turn, At: s.Since, EndAt: p.At, Running: p.Running})
 		}
+	case control.TextPiece:
+		s.grow(Answer, p)
 	case control.ThinkingPiece:
-		if n := len(s.Blocks); n > 0 && s.Blocks[n-1].Kind == Thinking {
-			s.Blocks[n-1].Text += p.Text
-			s.Blocks[n-1].Rev++
-		} else {
-			s.add(Block{Kind: Thinking, Text: p.Text, At: p.At})
+		s.grow(Thinking, p)
+	case control.TaskPiece:
+		if p.Event != nil {
+			s.event(*p.Event)
 		}
 	case control.CallPiece:
-		if p.Tool != completionTool {
+		if p.Tool == completionTool {
+			s.done = p.Text
+		} else {
 			s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Text: p.Text, Cut: p.Cut, At: p.At})
 		}
 	case control.ResultPiece:
@@ -176,6 +146,23 @@ func (s *State) Apply(p control.Piece) {
 		if !strings.HasPrefix(strings.TrimSpace(p.Text), notification) { // shown as the end of the task
 			s.add(Block{Kind: Mail, Text: p.Text, Cut: p.Cut, At: p.At})
 		}
+	}
+}
+
+// grow adds what the agent has written to the block of its piece.
+func (s *State) grow(kind Kind, p control.Piece) {
+	for i := len(s.Blocks) - 1; i >= 0 && p.From > 0; i-- {
+		if b := &s.Blocks[i]; b.Kind == kind && i == len(s.Blocks)-1 {
+			b.Text, b.Cut = b.Text+p.Text, p.Cut
+			b.Rev++
+			return
+		}
+		if s.Blocks[i].Kind == Prompt {
+			break
+		}
+	}
+	if strings.TrimSpace(p.Text) != "" {
+		s.add(Block{Kind: kind, Text: strings.TrimLeft(p.Text, "\n"), Cut: p.Cut, At: p.At, piece: p.N})
 	}
 }
 
@@ -210,7 +197,17 @@ func (s *State) result(p control.Piece) {
 			break
 		}
 	}
-	if p.Tool != completionTool {
+	if p.Tool == completionTool {
+		var said struct {
+			Summary string `json:"summary"`
+		}
+		if p.Error == "" {
+			if json.Unmarshal([]byte(s.done), &said) != nil { // it was cut
+				said.Summary = p.Text
+			}
+			s.add(Block{Kind: Complete, Text: said.Summary, At: p.At})
+		}
+	} else {
 		s.add(Block{Kind: Call, Tool: p.Tool, CallID: p.Call, Done: true, Result: p.Text, ResultCut: p.Cut,
 			Failed: p.Error, At: p.At})
 	}
@@ -226,9 +223,9 @@ func (s *State) settle(at time.Time) {
 	}
 }
 
-// Event takes in what happens to a task: that it begins, ends or is moved. Commands that
+// event takes in what happens to a task: that it begins, ends or is moved. Commands that
 // the agent waits for are shown as calls.
-func (s *State) Event(e task.Event) {
+func (s *State) event(e task.Event) {
 	r := e.Task
 	if r.IsConversation() || r.Traits().Work == task.ByCommand && !r.Backgrounded {
 		return
@@ -237,13 +234,6 @@ func (s *State) Event(e task.Event) {
 	case task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark,
 		task.Complete, task.Fail, task.Stop:
 		s.add(Block{Kind: Task, Verb: e.Verb, Record: r, At: e.At})
-	}
-}
-
-// Completed takes in that the agent says that all is done.
-func (s *State) Completed(c control.Completion, at time.Time) {
-	if c.Success {
-		s.add(Block{Kind: Complete, Text: c.Summary, At: at})
 	}
 }
 

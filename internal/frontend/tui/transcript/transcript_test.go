@@ -11,11 +11,14 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
+	"github.com/drover-dev/drover/task"
 )
 
 func feed(s *State, pieces ...control.Piece) {
 	for i, p := range pieces {
-		p.N = int64(i + 1)
+		if p.N == 0 {
+			p.N = int64(i + 1)
+		}
 		s.Apply(p)
 	}
 }
@@ -34,13 +37,13 @@ func TestFold(t *testing.T) {
 	s := &State{}
 	feed(s,
 		control.Piece{Kind: control.OpenPiece}, control.Piece{Kind: control.BeginPiece, Text: "go"},
-		control.Piece{Kind: control.TextPiece, Text: "a"}, control.Piece{Kind: control.TextPiece, Text: "b"},
+		control.Piece{Kind: control.TextPiece, Text: "a"}, control.Piece{Kind: control.TextPiece, Text: "b", From: 1, N: 3},
 		control.Piece{Kind: control.CallPiece, Tool: "Bash", Call: "1"}, control.Piece{Kind: control.CallPiece, Tool: "Bash", Call: "2"},
 		control.Piece{Kind: control.ResultPiece, Tool: "Bash", Call: "2", Text: "second"},
 		control.Piece{Kind: control.MailPiece, Text: "<task-notification>x"}, control.Piece{Kind: control.CallPiece, Tool: "task_complete", Call: "3"},
 		control.Piece{Kind: control.ResultPiece, Tool: "task_complete", Call: "3", Text: "fine"},
 		control.Piece{Kind: control.EndPiece, Error: "cut"})
-	if got, want := kinds(s), "0:go 1:ab 3:Bashinterrupted 3:Bashsecond 7:cut"; got != want {
+	if got, want := kinds(s), "0:go 1:ab 3:Bashinterrupted 3:Bashsecond 8:fine 7:cut"; got != want {
 		t.Errorf("blocks %s, want %s", got, want)
 	}
 	if s.Busy {
@@ -50,11 +53,30 @@ func TestFold(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	s := &State{}
-	s.Completed(control.Completion{N: 1, Summary: "all done", Success: true}, time.Time{})
-	s.Completed(control.Completion{N: 2, Summary: "refused"}, time.Time{})
+	done := func(summary, refused string) []control.Piece {
+		return []control.Piece{{Kind: control.CallPiece, Tool: "task_complete", Call: "1", Text: `{"summary":"` + summary + `"}`},
+			{Kind: control.ResultPiece, Tool: "task_complete", Call: "1", Error: refused}}
+	}
+	feed(s, append(done("not yet", "a hook refused it"), done("all done", "")...)...)
 	d := NewDrawer(theme.New())
 	if got := ansi.Strip(strings.Join(d.Lines(&s.Blocks[0], 40), "\n")); got != "✓ Task complete\n  all done" || len(s.Blocks) != 1 {
 		t.Errorf("%d blocks, %q", len(s.Blocks), got)
+	}
+}
+
+// Who attaches in the middle sees what who was there from the beginning sees: an answer stays in one block around
+// the end of a task, and answers of two turns stay apart.
+func TestSameForAll(t *testing.T) {
+	ended := task.Event{Verb: task.Complete, Task: task.Record{ID: "b1", Kind: task.LocalBash, Backgrounded: true, Status: task.Completed}}
+	notice := control.Piece{Kind: control.TaskPiece, N: 3, Event: &ended}
+	second := []control.Piece{{Kind: control.EndPiece, N: 4, Running: 1}, {Kind: control.BeginPiece, N: 5},
+		{Kind: control.TextPiece, N: 6, Text: "two"}, {Kind: control.EndPiece, N: 7}}
+	live, after := &State{}, &State{}
+	feed(live, append([]control.Piece{{Kind: control.BeginPiece, N: 1, Text: "go"}, {Kind: control.TextPiece, N: 2, Text: "on"}, notice,
+		{Kind: control.TextPiece, N: 2, From: 2, Text: "e"}}, second...)...)
+	feed(after, append([]control.Piece{{Kind: control.BeginPiece, N: 1, Text: "go"}, {Kind: control.TextPiece, N: 2, Text: "one"}, notice}, second...)...)
+	if got, want := kinds(live), "0:go 1:one 6: 10: 1:two"; got != want || kinds(after) != want {
+		t.Errorf("from the beginning %s\nlater %s\nwant %s", got, kinds(after), want)
 	}
 }
 
