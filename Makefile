@@ -125,7 +125,7 @@ endif
 conformance: ## the conformance suite of MCP against Drover, in both revisions; needs npm
 	DROVER_CONFORMANCE=1 go test ./test/conformance -count=1 -v
 
-# The official JavaScript library of A2A, which the tests run too; see docs/a2a.md.
+# The official JavaScript library of A2A, which the tests run too; see docs/remote-agents.md.
 .PHONY: a2a
 a2a: ## the official JavaScript library of A2A as client and as server; needs npm
 	go test ./test/a2a -count=1 -v

@@ -11,26 +11,12 @@ import (
 	"time"
 )
 
-// The README works as it is written: its commands run, and what it links to exists.
+// The README works as it is written.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := recipes(t, "../../README.md")
-	if fences := strings.Count(string(text), "\n```") / 2; len(all) != 4 || fences != 4 {
+	if fences := strings.Count(document(t, "../../README.md"), "\n```") / 2; len(all) != 4 || fences != 4 {
 		t.Errorf("%d blocks of commands under %d headings, want 4: each needs a test here", fences, len(all))
 	}
-	t.Run("links", func(t *testing.T) {
-		for _, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(string(text), -1) {
-			if strings.HasPrefix(m[1], "https://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	t.Run("install", func(t *testing.T) { // what is built and tested runs elsewhere; its names are looked up here
 		t.Parallel()
 		for line := range strings.Lines(all["Install"]) {
@@ -127,4 +113,54 @@ func readmePlace(t *testing.T, bin string, passes bool) *place {
 		}
 	}
 	return p
+}
+
+// TestLinks follows the links of the README and of docs to files and headings.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 30 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range append(pages, "../../README.md", "../../CONTRIBUTING.md") {
+		if filepath.Base(page) == "rows.md" {
+			continue // it quotes what is searched for
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)\s#]*)(?:#([^)\s]+))?\)`).FindAllStringSubmatch(document(t, page), -1) {
+			target := page
+			if strings.HasPrefix(m[1], "https:") || strings.HasPrefix(m[1], "http:") {
+				continue
+			} else if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", page, err)
+			} else if m[2] != "" && !headings(document(t, target))[m[2]] {
+				t.Errorf("%s: %s has no heading #%s", page, m[1], m[2])
+			}
+		}
+	}
+}
+
+func document(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// headings are the anchors of a page.
+func headings(page string) map[string]bool {
+	out, code := map[string]bool{}, false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if !code && strings.HasPrefix(line, "#") {
+			line = strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+			out[strings.ReplaceAll(regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(line, ""), " ", "-")] = true
+		}
+	}
+	return out
 }

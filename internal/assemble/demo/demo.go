@@ -240,11 +240,22 @@ func (t *tour) answer(ctx context.Context, s *assemble.Session) error {
 	}
 }
 
-// types runs a line as a user would in the folder of the project, and prints the line and its output.
+// types runs a line as a user would in the folder of the project, and prints the line and its output. On a
+// terminal the command writes there itself, so that its tables fit.
 func (t *tour) types(ctx context.Context, line string) error {
-	t.printf("\n%s\n", t.paint(cyan, "$ "+line))
-	out, err := t.command(ctx, line).CombinedOutput()
-	t.printf("%s\n", excerpt.Plain(string(bytes.TrimRight(out, "\n"))))
+	cmd := t.command(ctx, line)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.write("\n" + t.paint(cyan, "$ "+line) + "\n")
+	var err error
+	if t.width > 0 {
+		cmd.Stdout, cmd.Stderr = t.out, t.out
+		err = cmd.Run()
+	} else {
+		var out []byte
+		out, err = cmd.CombinedOutput()
+		t.write(excerpt.Plain(string(bytes.TrimRight(out, "\n"))) + "\n")
+	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", line, err)
 	}
