@@ -83,6 +83,8 @@ type Config struct {
 	Instead func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is called with every message of a task to its owner, when it is durable. Nil: no report.
 	Told func(task.Message)
+	// Mail stands around each message of an agent: post writes it. Nil: nothing does.
+	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with
