@@ -171,6 +171,18 @@ func (t *tape) Told(m task.Message) {
 	}
 }
 
+// Mail implements [assemble.Tape].
+func (t *tape) Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error) {
+	one := post
+	if t.rec != nil {
+		one = func() (task.Seq, error) { return t.rec.Sent(m, post) }
+	}
+	if t.play != nil {
+		return t.play.Mail(ctx, m, one)
+	}
+	return one()
+}
+
 func (t *tape) observer() assemble.Observer { return taped{t} }
 
 // taped gives a tape the log of its session.

@@ -54,7 +54,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 	a.Foreign = set.Permissions.Foreign
 	if c.Tape != nil {
-		a.Wrap, a.Work, a.Told, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape
+		a.Wrap, a.Work, a.Told, a.Mail, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape.Mail, c.Tape
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {

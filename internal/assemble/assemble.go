@@ -129,6 +129,8 @@ type Tape interface {
 	Work(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is called with every message of a task to its owner.
 	Told(m task.Message)
+	// Mail stands around each message of an agent: post writes it.
+	Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 
 	environment.Tape
 }

@@ -190,6 +190,8 @@ type Agents struct {
 	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
 	// Told is that of [supervise.Config].
 	Told func(task.Message)
+	// Mail is that of [supervise.Config].
+	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 	// Tape stands between the agents and what is outside of the session; nil: nothing does.
 	Tape environment.Tape
 
@@ -418,6 +420,7 @@ func (s *Session) assemble() {
 		Recall:  s.log.Newest,
 		Instead: cfg.Agents.Work,
 		Told:    cfg.Agents.Told,
+		Mail:    cfg.Agents.Mail,
 		Unsaved: s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,

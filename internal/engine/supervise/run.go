@@ -368,7 +368,7 @@ func (h *host) Tell(ctx context.Context, kind task.MessageKind, text string, p t
 	}
 	m := task.Message{To: r.Owner, From: string(r.ID), Kind: kind, Text: text, Priority: p}
 	var err error
-	if m.Seq, err = h.s.Post(ctx, m); err == nil && h.s.cfg.Told != nil {
+	if m.Seq, err = h.s.post(ctx, m); err == nil && h.s.cfg.Told != nil {
 		h.s.cfg.Told(m)
 	}
 	return err

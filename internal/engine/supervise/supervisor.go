@@ -86,6 +86,8 @@ type Config struct {
 	Told func(task.Message)
 	// Unseen returns the notifications of an owner that it has not read. Nil: they are not known.
 	Unseen func(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error)
+	// Mail stands around each message of an agent: post writes it. Nil: nothing does.
+	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with

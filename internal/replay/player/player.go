@@ -56,6 +56,7 @@ type Player struct {
 	made    map[string]task.ID          // tasks by parent and call
 	begun   map[task.ID]bool            // others have ended without; never changes
 	told    map[task.ID][]said          // by task; never changes
+	sent    map[letter][]*turn          // that have not been sent yet; guarded by mu
 	outputs map[task.ID]recording.Entry // never changes
 
 	commands []recording.Entry // never changes
@@ -137,6 +138,17 @@ type said struct {
 	turn    *turn
 }
 
+// letter is what the messages of one agent to another have in common.
+type letter struct {
+	to   task.ID
+	from task.ID // or a name
+	kind task.MessageKind
+}
+
+func (p *Player) letter(m task.Message) letter {
+	return letter{p.main(m.To), p.main(task.ID(m.From)), m.Kind}
+}
+
 // end is how a run of a task that is no agent has ended.
 type end struct {
 	rec  task.Record
@@ -148,7 +160,7 @@ type end struct {
 func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
-		told: map[task.ID][]said{}, begun: map[task.ID]bool{},
+		told: map[task.ID][]said{}, sent: map[letter][]*turn{}, begun: map[task.ID]bool{},
 		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
 	type placed struct {
 		after task.Seq
@@ -197,6 +209,11 @@ func New(c Config) *Player {
 			t := &turn{ms: e.MS, what: fmt.Sprintf("a message of task %s", e.Task)}
 			p.told[e.Task] = append(p.told[e.Task], said{*e.Message, t})
 			all = append(all, placed{e.Message.Seq, false, t})
+		case recording.Sent:
+			t := &turn{ms: e.MS, what: fmt.Sprintf("a message of %s to %s", e.Message.From, p.called(e.Message.To))}
+			k := p.letter(*e.Message)
+			p.sent[k] = append(p.sent[k], t)
+			all = append(all, placed{e.After, true, t})
 		case recording.Text:
 			a.texts[e.What] = append(a.texts[e.What], e)
 		case recording.Command:

@@ -125,3 +125,33 @@ func TestUntil(t *testing.T) {
 		t.Errorf("%d calls of tools", r.Tools())
 	}
 }
+
+// Messages between agents come in the recorded order, whoever is first; what was not recorded is sent at once.
+func TestMailOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recording.Recording{Head: recording.Head{Session: "s1"}}
+		for _, from := range []string{"ada", "bob", "ada"} {
+			r.Entries = append(r.Entries, recording.Entry{Kind: recording.Sent, Message: &task.Message{To: "s1", From: from, Kind: task.PlainMessage}})
+		}
+		p := New(Config{Recording: r, Session: "s2", Patience: time.Minute})
+		var sent []string
+		send := func(from, text string) {
+			_, err := p.Mail(t.Context(), task.Message{To: "s2", From: from, Kind: task.PlainMessage}, func() (task.Seq, error) {
+				sent = append(sent, text)
+				return 0, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		go send("bob", "b1")
+		synctest.Wait()
+		send("eve", "e1")
+		send("ada", "a1")
+		send("ada", "a2")
+		synctest.Wait()
+		if got := strings.Join(sent, " "); got != "e1 a1 b1 a2" || p.Missing() != "" {
+			t.Errorf("sent %s, missing %q", got, p.Missing())
+		}
+	})
+}

@@ -35,6 +35,25 @@ func (p *Player) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
 	return &driver{p, d}, id
 }
 
+// Mail writes a message of an agent when it is its turn. What was not recorded is written at once: agents that go on
+// live send it, and recordings of earlier versions do not have it.
+func (p *Player) Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error) {
+	k := p.letter(m)
+	p.mu.Lock()
+	turns := p.sent[k]
+	if len(turns) == 0 {
+		p.mu.Unlock()
+		return post()
+	}
+	p.sent[k] = turns[1:]
+	p.mu.Unlock()
+	if err := p.await(ctx, turns[0]); err != nil {
+		return 0, err
+	}
+	defer p.pass(turns[0])
+	return post()
+}
+
 // unbegun is work that could not be started, and has ended without having begun.
 type unbegun struct{ driver }
 

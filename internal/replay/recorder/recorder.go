@@ -306,6 +306,19 @@ func (r *Recorder) Told(m task.Message) {
 	r.note(recording.Entry{Kind: recording.Told, Task: task.ID(m.From), Message: &m})
 }
 
+// Sent records a message of an agent. It is noted before anything that it causes: post runs with mu held.
+func (r *Recorder) Sent(m task.Message, post func() (task.Seq, error)) (seq task.Seq, err error) {
+	if m.Kind == task.Prompt || m.Kind == task.Stalled { // a replay is prompted anew, and its clock is another
+		return post()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Seq, err = post(); err == nil {
+		r.add(recording.Entry{Kind: recording.Sent, Message: &m})
+	}
+	return m.Seq, err
+}
+
 // Ended writes down the log up to an event, and the outputs of tasks.
 func (r *Recorder) Ended(last task.Seq) {
 	r.mu.Lock()

@@ -222,6 +222,14 @@ func TestOutside(t *testing.T) {
 	r.Checkout("a1", recording.Tree{Path: "/w"})
 	r.Left("a1", &task.Worktree{Removed: true})
 	r.Told(task.Message{From: "m1", Text: "a line"})
+	for _, k := range []task.MessageKind{task.PlainMessage, task.Prompt, task.Stalled} { // the last two a replay does not send
+		if seq, err := r.Sent(task.Message{From: "ada", Kind: k}, func() (task.Seq, error) { return 7, nil }); seq != 7 || err != nil {
+			t.Errorf("%s: %d, %v", k, seq, err)
+		}
+	}
+	if _, err := r.Sent(task.Message{From: "ada", Kind: task.PlainMessage}, func() (task.Seq, error) { return 0, task.ErrMailFull }); err == nil {
+		t.Error("a message that was refused counts as sent")
+	}
 	got := lines(recorded(t, r, &out), func(e recording.Entry) string {
 		raw, err := json.Marshal([]any{e.What, e.Texts, e.Failure, len(e.Calls), e.Tree != nil, e.Left != nil, e.Task})
 		if err != nil {
@@ -235,7 +243,8 @@ command ["",["do this"],null,1,false,false,""]
 command ["",null,null,1,false,false,""]
 worktree ["",null,null,0,true,false,""]
 worktree ["",null,null,0,false,true,""]
-told ["",null,null,0,false,false,"m1"]`
+told ["",null,null,0,false,false,"m1"]
+sent ["",null,null,0,false,false,""]`
 	if got != want {
 		t.Errorf("recorded:\n%s\nwant:\n%s", got, want)
 	}

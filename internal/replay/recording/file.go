@@ -134,7 +134,7 @@ func (e Entry) whole() bool {
 		return e.Tool != nil && e.Output != nil
 	case Event:
 		return e.Event != nil
-	case Told:
+	case Told, Sent:
 		return e.Message != nil
 	case Text:
 		return len(e.Texts) == 1 || e.Failure != nil

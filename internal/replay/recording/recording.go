@@ -65,6 +65,7 @@ const (
 	Stop     Kind = "stop"     // hooks were asked whether a turn may end; Texts has their objection
 	Batch    Kind = "batch"    // hooks were told of all calls of a reply; Texts has what they said
 	Told     Kind = "told"     // a task has told its owner something: Task, Message
+	Sent     Kind = "sent"     // an agent has sent a message: Message
 	Event    Kind = "event"    // a change of a task: Event
 	Output   Kind = "output"   // what a task has printed: Task, Data
 	Text     Kind = "text"     // what an agent reads from outside: What, Texts or Failure

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,7 +110,7 @@ func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refu
 }
 
 // Reader returns a mailbox as a conversation reads it. Either function may be nil: skip selects
-// mail that is read otherwise, and heard is called for each message that is read.
+// mail that is read otherwise, and heard is called for each message that the conversation holds.
 func (m *Mailboxes) Reader(box *mailbox.Box, skip func(mailbox.Mail) bool, heard func(task.MessageKind)) agent.Mail {
 	return &reader{m, box, skip, heard}
 }
@@ -137,9 +138,6 @@ func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
 			if x.Message.Kind != task.MonitorEvent {
 				l.Origin = subagent.MessageOrigin
 			}
-			if r.heard != nil {
-				r.heard(x.Message.Kind)
-			}
 		} else {
 			var err error
 			if l.Text, err = r.of.Text(ctx, x.Notification); err != nil && ctx.Err() != nil {
@@ -166,6 +164,11 @@ func (r *reader) Ack(ctx context.Context, letters []agent.MailMessage) error {
 		return err
 	}
 	r.of.chains.read(r.box.Owner(), mail, seqs)
+	for _, x := range mail {
+		if r.heard != nil && x.Message != nil && slices.Contains(seqs, x.Seq) {
+			r.heard(x.Message.Kind)
+		}
+	}
 	err = r.box.Acknowledge(ctx, seqs...)
 	_ = failpoint.Hit("mail/acknowledged")
 	return err
