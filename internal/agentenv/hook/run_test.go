@@ -57,6 +57,7 @@ func TestExit(t *testing.T) {
 		{"kill -9 $$", false, true},
 		{"exit 255", false, true},
 		{`echo '{"decision":"block","reason":"no"}'`, true, true},
+		{`exec > >(sleep 0.3; cat); echo '{"decision":"block","reason":"no"}'`, true, true}, // printed by a helper
 	} {
 		for form, want := range map[string]bool{claude("PreToolUse", c.line): c.claude, copilot("preToolUse", c.line): c.copiloth} {
 			out := play(t, form).Run(t.Context(), PreToolUse, nil)

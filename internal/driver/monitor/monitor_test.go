@@ -202,6 +202,17 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// What a helper of the command prints after its end is an event, and what lives on is named.
+func TestHelper(t *testing.T) {
+	x := watch(t, monitor.Client{}, monitor.Watch{Line: `exec > >(sleep 0.3; cat); sleep 632 & echo late`})
+	o := x.wait()
+	x.told <- "end"
+	x.hears("late", "end")
+	if o.err != nil || len(o.res.Notes) != 1 || !strings.Contains(o.res.Notes[0], "(sleep 632, pid ") {
+		t.Errorf("ended with %+v, %v", o.res, o.err)
+	}
+}
+
 // An event is told while the command goes on, and a stop ends the whole group.
 func TestStop(t *testing.T) {
 	x := watch(t, monitor.Client{}, monitor.Watch{Line: "trap '' TERM; setsid sleep 632 & sleep 632 & echo ready; while :; do wait; done"})
