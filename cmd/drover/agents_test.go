@@ -238,18 +238,18 @@ func agentCosts() cases {
 			m := p.model(map[string][]step{"main": {
 				using(10_000, 0, calls("Bash", bash("echo 1"))), using(10_000, 0, calls("Bash", bash("echo 2"))), using(10_000, 0, says("after all")),
 			}})
-			r := p.run("-p", "go", anything, "--model=sonnet", "--max-budget-usd", "0.05", "--output-format=json")
+			r := p.run("-p", "go", anything, "--model=claude-sonnet-4-5", "--max-budget-usd", "0.05", "--output-format=json")
 			r.failed(t, 1, "the budget of $0.0500 is spent ($0.0600)")
 			o := r.objects(t)[0]
 			if errs, _ := o["errors"].([]any); o["is_error"] != true || m.Count() != 2 || o["num_turns"] != 2.0 || len(errs) != 1 {
 				t.Errorf("%d requests, result %v", m.Count(), o)
 			}
 			id, _ := o["session_id"].(string)
-			p.fails(1, []string{"-p", "more", "--model=sonnet", "--max-budget-usd=0.055", "--resume", id}, "the budget of $0.0550 is spent")
+			p.fails(1, []string{"-p", "more", "--model=claude-sonnet-4-5", "--max-budget-usd=0.055", "--resume", id}, "the budget of $0.0550 is spent")
 			if m.Count() != 2 {
 				t.Error("a session went on beyond its budget by being resumed")
 			}
-			if got := p.good("-p", "more", "--model=sonnet", "--max-budget-usd=0.09", "--resume", id).stdout(); got != "after all" {
+			if got := p.good("-p", "more", "--model=claude-sonnet-4-5", "--max-budget-usd=0.09", "--resume", id).stdout(); got != "after all" {
 				t.Errorf("printed %q", got)
 			}
 		},
@@ -258,7 +258,7 @@ func agentCosts() cases {
 				"main":    {using(500, 100, several("Agent", asks("explore", "a", "run_in_background", true), "Agent", asks("explore", "b", "run_in_background", true))), says("started"), says("never")},
 				"explore": slices.Repeat([]step{using(4_000, 0, calls("Glob", map[string]any{"pattern": "*.none"}))}, 20),
 			})
-			r := p.run("-p", "go", "--model=sonnet", "--max-budget-usd", "0.03", "--output-format=stream-json")
+			r := p.run("-p", "go", "--model=claude-sonnet-4-5", "--max-budget-usd", "0.03", "--output-format=stream-json")
 			r.stderr = regexp.MustCompile(`(?m)^drover: stopping a\w+ .*\n`).ReplaceAllString(r.stderr, "") // who is still at work then
 			r.failed(t, 1, "the budget of $0.0300 is spent")
 			all := r.objects(t)
@@ -304,7 +304,7 @@ func agentCosts() cases {
 				"main": {cached(using(10, 5, calls("Agent", asks("plan", "it", "run_in_background", true)))), using(20, 6, says("started")), cached(using(30, 7, says("done")))},
 				"plan": {using(40, 8, says("the plan"))},
 			})
-			r := p.run("-p", "go", "--model=sonnet", "--output-format=json")
+			r := p.run("-p", "go", "--model=claude-sonnet-4-5", "--output-format=json")
 			if r.code != 0 {
 				t.Fatal(r.stderr)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/usage"
@@ -46,6 +47,19 @@ func (s *Session) Environment(context.Context) (control.Environment, error) {
 		e.Context = k.Context(m.Conversation)
 	} else {
 		e.Rules = a.RuleSources.Listed(a.Rules)
+	}
+	current := a.Policy.Full(a.Model)
+	if m != nil {
+		current = m.ModelSettings().Name
+	}
+	for _, name := range e.Models {
+		offer := control.ModelOffer{Name: name, Full: a.Policy.Full(name)}
+		offer.Current = strings.TrimPrefix(offer.Full, "openai/") == current
+		if a.Accounts != nil {
+			about := a.Accounts.About(offer.Full)
+			offer.Title, offer.Window, offer.Input, offer.Output = about.Title, about.Window, about.Input, about.Output
+		}
+		e.Offered = append(e.Offered, offer)
 	}
 	if a.Hooks != nil {
 		for _, h := range a.Hooks.Entries() {

@@ -64,4 +64,8 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Contains(e.Models, "opus") || slices.ContainsFunc(e.Models, func(m string) bool { return strings.ContainsAny(m, "*:") }) {
 		t.Errorf("models %q", e.Models)
 	}
+	if i := slices.IndexFunc(e.Offered, func(o control.ModelOffer) bool { return o.Name == "best" }); i < 0 ||
+		e.Offered[i].Full != "claude-opus-5-5" {
+		t.Errorf("offered %+v", e.Offered)
+	}
 }

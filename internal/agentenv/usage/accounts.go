@@ -290,6 +290,9 @@ func (p *Accounts) Totals() Sum {
 	return p.ledger.Total()
 }
 
+// About is what is known of a model.
+func (p *Accounts) About(model string) About { return p.table.About(model) }
+
 // Rows are the totals by agent (ByAgentID), model or day.
 func (p *Accounts) Rows(b By) []Sum {
 	p.mu.Lock()

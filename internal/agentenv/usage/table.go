@@ -93,6 +93,20 @@ func (t Table) Price(model string, context int64) (Price, bool) {
 	return r.price, ok
 }
 
+// About is what is known of a model.
+type About struct {
+	Title         string // as people call it
+	Window        int64  // tokens; 0: not known
+	Input, Output float64
+}
+
+// About returns what is known of a model.
+func (t Table) About(model string) About {
+	p, _ := t.Price(model, 0)
+	window, _ := t.Window(model)
+	return About{modelinfo.Title(model), window, p.Input, p.Output}
+}
+
 // Rate is one figure for what a model costs, to compare models by: dollars for
 // a million tokens read and a million written.
 func (t Table) Rate(model string) (float64, bool) {

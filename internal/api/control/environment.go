@@ -16,12 +16,24 @@ type Environment struct {
 	Hooks        []Hook       `json:"hooks"`
 	Servers      []MCPServer  `json:"mcp_servers"`
 	AgentTypes   []AgentType  `json:"agent_types"`
-	Models       []string     `json:"models"` // names that can be requested; others may be possible
+	Models       []string     `json:"models"`            // names that can be requested; others may be possible
+	Offered      []ModelOffer `json:"offered,omitempty"` // what is known of each of Models
 	Instructions string       `json:"instructions,omitempty"`
 	Memory       []MemoryFile `json:"memory"`
 	Spent        []Spending   `json:"spent"` // by model, earlier hosts included
 	Budget       float64      `json:"budget_usd,omitempty"`
 	Context      Context      `json:"context"`
+}
+
+// ModelOffer is a model that can be requested.
+type ModelOffer struct {
+	Name    string  `json:"name"`  // as it is requested
+	Full    string  `json:"full"`  // as it is sent
+	Title   string  `json:"title"` // as people call it
+	Window  int64   `json:"window,omitempty"`
+	Input   float64 `json:"input_usd,omitempty"` // for a million tokens; 0: not known
+	Output  float64 `json:"output_usd,omitempty"`
+	Current bool    `json:"current,omitempty"` // the main agent has it
 }
 
 // Rule is a permission rule in force.

@@ -35,7 +35,9 @@ func someEnvironment() control.Environment {
 			{Name: "broken", Status: "failed", Error: "start of broken: exit status 1"}},
 		AgentTypes: []control.AgentType{{Name: "explore", Description: "Finds things in the code", Model: "haiku"},
 			{Name: "tester", Description: "Writes tests", Source: "/home/ann/project/.drover/agents/tester.md"}},
-		Models:       []string{"haiku", "opus", "sonnet"},
+		Models: []string{"haiku", "opus", "sonnet"},
+		Offered: []control.ModelOffer{{Name: "haiku", Full: "claude-haiku-5-5", Title: "Haiku 5.5", Window: 1_000_000, Input: 0.1, Output: 0.5},
+			{Name: "opus", Full: "claude-opus-5-5", Title: "Opus 5.5", Current: true}, {Name: "sonnet", Full: "mine"}},
 		Instructions: "Contents of AGENTS.md:\n\nUse tabs.\n",
 		Memory:       []control.MemoryFile{{Path: "/home/ann/.local/state/drover/memory/MEMORY.md", Bytes: 1234, Changed: time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)}},
 		Spent: []control.Spending{{Model: "opus", Calls: 12, Input: 45_000, Output: 6000, CacheRead: 300_000, USD: 1.25},
@@ -50,7 +52,7 @@ func hostileEnvironment(evil string) control.Environment {
 	return control.Environment{Mode: evil, Rules: []control.Rule{{Effect: "deny", Rule: evil, Source: evil}}, Directories: []string{evil},
 		Hooks:   []control.Hook{{Event: evil, Matcher: evil, Command: evil, Source: evil}},
 		Servers: []control.MCPServer{{Name: evil, Status: evil, Error: evil}}, AgentTypes: []control.AgentType{{Name: evil, Description: evil, Model: evil, Source: evil}},
-		Models: []string{evil}, Instructions: evil, Memory: []control.MemoryFile{{Path: evil}}, Spent: []control.Spending{{Model: evil}},
+		Models: []string{evil}, Offered: []control.ModelOffer{{Name: evil, Full: evil, Title: evil}}, Instructions: evil, Memory: []control.MemoryFile{{Path: evil}}, Spent: []control.Spending{{Model: evil}},
 		Context: control.Context{Parts: []control.ContextPart{{Name: evil, Bytes: 1}}}}
 }
 
@@ -121,7 +123,8 @@ func TestPageModel(t *testing.T) {
 	u := start(t, 80, 24)
 	u.types("/model")
 	u.press("enter")
-	u.sees("▸ haiku", "  opus")
+	u.sees("▸ haiku      Haiku 5.5    claude-haiku-5-5    1000k $0.1/$0.5\n",
+		"  opus *     Opus 5.5     claude-opus-5-5\n")
 	u.press("down", "enter")
 	u.did("configure opus default")
 	u.sees("opus · default")

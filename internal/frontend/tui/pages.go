@@ -229,9 +229,25 @@ func (b *pageBuilder) agentTypes(e control.Environment) {
 func (b *pageBuilder) models(e control.Environment) {
 	m := b.m
 	b.none("the model is " + cell(m.settings().Model) + "; /model PROVIDER/NAME names any other")
-	for _, name := range e.Models {
-		b.rows = append(b.rows, pageRow{text: cell(name), style: m.theme.Plain, do: func() tea.Cmd {
-			return m.configure(control.ConfigureRequest{Model: &name})
+	if len(e.Offered) > 0 {
+		b.none("* current; the window, and dollars for a million tokens")
+	}
+	offered := e.Offered
+	if len(offered) == 0 {
+		for _, name := range e.Models {
+			offered = append(offered, control.ModelOffer{Name: name})
+		}
+	}
+	for _, o := range offered {
+		text := fmt.Sprintf("%-10s %-12s %-18s", cell(o.Name)+map[bool]string{true: " *"}[o.Current], cell(o.Title), cell(o.Full))
+		if o.Window > 0 {
+			text += fmt.Sprintf(" %5dk", o.Window/1000)
+		}
+		if o.Input > 0 {
+			text += fmt.Sprintf(" $%g/$%g", o.Input, o.Output)
+		}
+		b.rows = append(b.rows, pageRow{text: strings.TrimRight(text, " "), style: m.theme.Plain, do: func() tea.Cmd {
+			return m.configure(control.ConfigureRequest{Model: &o.Name})
 		}})
 	}
 }

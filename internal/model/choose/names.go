@@ -17,6 +17,9 @@ func Free(name string) bool {
 	return strings.HasPrefix(name, "script:") || strings.HasPrefix(name, "replay:")
 }
 
+// Full is the full name of a model that a name stands for, or the name itself.
+func (p Policy) Full(name string) string { return p.full(name) }
+
 // full expands a name that is in use already, so that it cannot be refused.
 func (p Policy) full(name string) string {
 	if f, ok := p.expand(name); ok {
