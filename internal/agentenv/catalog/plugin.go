@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/subagent"
 )
@@ -120,7 +121,7 @@ func pluginName(dir string) (string, error) {
 	var m struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
+	if err := json.Unmarshal(jsonc.Plain(data), &m); err != nil {
 		return "", fmt.Errorf("it is no JSON object with a name: %w", err)
 	}
 	if m.Name == "" || m.Name != subagent.Normalize(m.Name) || !usable(m.Name) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 const (
@@ -217,7 +219,7 @@ func (l *loader) file() {
 		l.problem("", "it is larger than 1 MiB, and none of its hooks runs", "make it smaller")
 		return
 	}
-	top, err := members(bytes.TrimPrefix(l.src.Data, []byte("\xef\xbb\xbf")))
+	top, err := members(jsonc.Plain(l.src.Data))
 	if err != nil {
 		l.problem("", "it cannot be read, and none of its hooks runs: "+err.Error(), movedAway)
 		return

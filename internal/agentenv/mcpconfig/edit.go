@@ -61,7 +61,7 @@ func change(path string, f func(*members) error) (err error) {
 	}
 	defer unlock()
 	data, err := read(File{Path: path}, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(data)) == 0 {
 		data, err = []byte("{}"), nil
 	}
 	if err != nil {

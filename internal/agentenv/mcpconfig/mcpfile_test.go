@@ -96,9 +96,14 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v, want %s", e.Name, e.Err, why)
 		}
 	}
-	for _, bad := range []string{"", "[]", `{"mcpServers": []}`, `{} {}`, `{"mcpServers": {"a": `} {
+	for _, bad := range []string{"[]", `{"mcpServers": []}`, `{} {}`, `{"mcpServers": {"a": `} {
 		if _, err := Parse([]byte(bad), nil); err == nil {
 			t.Errorf("%q is understood", bad)
+		}
+	}
+	for text, n := range map[string]int{"": 0, "\xef\xbb\xbf // none\n": 0, "{// c\n\"mcpServers\": {\"a\": {\"command\": \"x\",},},}": 1} {
+		if got, err := Parse([]byte(text), nil); err != nil || len(got) != n {
+			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 	if got, err := Parse([]byte(`{"servers": {"a": {"command": "x"}}}`), nil); err != nil || len(got) != 1 {

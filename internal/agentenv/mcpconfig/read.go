@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
@@ -228,6 +229,9 @@ func read(f File, most int64) ([]byte, error) {
 // names to servers, in the order of their names.
 func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	var tree map[string]json.RawMessage
+	if data = jsonc.Plain(data); len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil
+	}
 	if err := strictly(data, &tree); err != nil {
 		return nil, fmt.Errorf("it is no JSON object: %w", err)
 	}
@@ -259,7 +263,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 
 // strictly is json.Unmarshal that wants one value and nothing behind it.
 func strictly(data []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(to); err != nil {
 		return err
 	}

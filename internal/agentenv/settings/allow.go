@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
@@ -170,7 +171,7 @@ func withRule(old []byte, rule string) ([]byte, error) {
 // place finds the value with the path in a JSON text: where the bracket stands
 // that closes it, and where what is before that bracket ends.
 func place(data []byte, path []string) (end, last int) {
-	d := json.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(jsonc.Plain(data)))
 	opened, ok := enter(d)
 	if !ok {
 		return -1, -1

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 const (
@@ -261,15 +263,15 @@ func union(a, b []string) []string {
 	return out
 }
 
-// decode reads one JSON object, strictly: two values for one key would let a
+// decode reads one JSON object, with comments, and strictly otherwise: two values for one key would let a
 // reader see one and Drover use the other. lines are those of its keys, by their paths.
 func decode(data []byte) (tree map[string]any, lines map[string]int, err error) {
+	data = jsonc.Plain(data)
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, nil, errors.New("it is empty; no settings at all are written {}")
-	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")), bytes.HasPrefix(data, []byte("\xff\xfe")),
-		bytes.HasPrefix(data, []byte("\xfe\xff")):
-		return nil, nil, errors.New("it begins with a byte order mark; write it as plain UTF-8")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, nil, errors.New("it is UTF-16; write it as UTF-8")
 	case !utf8.Valid(data):
 		return nil, nil, errors.New("it is not valid UTF-8")
 	}

@@ -1,56 +1,63 @@
 package settings
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // foreign takes what counts here from the settings of another program: hooks and rules
 // that forbid, and from those of a project that is trusted also what it allows and sets.
-// The rest is named in one note.
+// The rest is named in one note. Such a file stops nothing: what cannot be read is named.
 func (l *loader) foreign(path string, of level) {
-	data, ok := l.data(path)
-	if !ok {
+	if path == "" {
+		return
+	}
+	data, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(jsonc.Plain(data))) == 0 {
+		return
+	}
+	if err != nil {
+		l.note(path, "it %v: no rule and no hook of it counts", err)
 		return
 	}
 	tree, _, err := decode(data)
 	if err != nil {
-		l.fail(path, err)
-		return
+		found := forbidden(data)
+		tree = map[string]any{"permissions": found}
+		l.note(path, "it cannot be read (%v): no hook of it runs, and of its rules count those to deny and to ask that were found: %s",
+			err, rulesIn(found))
 	}
 	hooks, ok := tree["hooks"]
 	if !ok {
 		hooks = events(tree)
 	}
 	if err := l.hooks(path, hooks, of); err != nil {
-		l.fail(path, err)
-		return
+		l.note(path, "%v: no hook of it runs", err)
 	}
-	rules, _ := tree["permissions"].(map[string]any)
-	take := []string{"deny", "ask"}
-	if of == project {
-		take = append(take, "allow")
-	}
-	kept := map[string]any{}
-	for _, name := range take {
-		if list, there := rules[name]; there {
-			kept[name] = list
-		}
-	}
-	clean, err := json.Marshal(kept)
-	if err != nil {
-		l.fail(path, err)
-		return
+	rules, is := tree["permissions"].(map[string]any)
+	if !is && tree["permissions"] != nil {
+		l.note(path, "permissions is not an object: no rule of it counts")
 	}
 	var p Permissions
-	if err := json.Unmarshal(clean, &p); err != nil {
-		l.fail(path, errors.New("permissions.allow, permissions.deny or permissions.ask is not a list of texts"))
-		return
+	for name, list := range map[string]*[]string{"deny": &p.Deny, "ask": &p.Ask, "allow": &p.Allow} {
+		if name == "allow" && of != project {
+			continue
+		}
+		var whole bool
+		if *list, whole = texts(rules[name]); !whole {
+			l.note(path, "permissions.%s is not a list of texts: of it counts %q", name, *list)
+		}
 	}
 	now := &l.set.Permissions
 	now.Allow, now.Ask, now.Deny = union(now.Allow, p.Allow), union(now.Ask, p.Ask), union(now.Deny, p.Deny)
@@ -62,6 +69,62 @@ func (l *loader) foreign(path string, of level) {
 	case untrusted:
 		l.foreignWaits(path, tree, rules)
 	}
+}
+
+// texts are those of a list, or the one that stands for a list. whole: nothing else is in it.
+func texts(v any) (list []string, whole bool) {
+	if text, is := v.(string); is {
+		return []string{text}, true
+	}
+	items, is := v.([]any)
+	whole = is || v == nil
+	for _, item := range items {
+		if text, is := item.(string); is {
+			list = append(list, text)
+		} else {
+			whole = false
+		}
+	}
+	return list, whole
+}
+
+// forbidden finds the rules to deny and to ask in a file that is no JSON, such as one that was
+// cut: the texts after their names, up to the end of their lists. A text that was cut is one.
+func forbidden(data []byte) map[string]any {
+	text := strings.ReplaceAll(string(jsonc.Plain(data)), "\x00", "") // of UTF-16
+	found := map[string]any{}
+	for _, name := range []string{"deny", "ask"} {
+		var list []any
+		for _, m := range listOf(name).FindAllStringSubmatch(text, -1) {
+			for _, rule := range quotedText.FindAllStringSubmatch(m[1], -1) {
+				var s string
+				if json.Unmarshal([]byte(`"`+rule[1]+`"`), &s) != nil {
+					s = rule[1]
+				}
+				list = append(list, s)
+			}
+		}
+		found[name] = list
+	}
+	return found
+}
+
+var quotedText = regexp.MustCompile(`"((?:[^"\\\n]|\\.)*)(?:"|$|\n)`)
+
+func listOf(name string) *regexp.Regexp {
+	return regexp.MustCompile(`"` + name + `"\s*:\s*\[((?:\s|,|"(?:[^"\\\n]|\\.)*(?:"|$|\n))*)`)
+}
+
+// rulesIn names rules in a note.
+func rulesIn(found map[string]any) string {
+	var all []string
+	for _, name := range []string{"deny", "ask"} {
+		list, _ := texts(found[name])
+		for _, rule := range list {
+			all = append(all, fmt.Sprintf("%s %.80q", name, rule))
+		}
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 // foreignKeys are those of the settings of another program that count in a trusted project.

@@ -80,3 +80,40 @@ func TestForeignProject(t *testing.T) {
 		}
 	}
 }
+
+// A file of another program stops nothing. What it forbids counts as far as it can be found, and
+// what cannot be read is said.
+func TestForeignDamaged(t *testing.T) {
+	for name, c := range map[string]struct {
+		text      string
+		deny, ask []string
+		says      string // empty: nothing is to be said
+	}{
+		"empty":     {"", nil, nil, ""},
+		"blank":     {"\xef\xbb\xbf \n// nothing yet\n", nil, nil, ""},
+		"mark":      {"\xef\xbb\xbf{\"permissions\":{\"deny\":[\"Bash\"]}}", []string{"Bash"}, nil, ""},
+		"comments":  {"{// c\n\"permissions\":{/* x */\"deny\":[\"Bash\",],},}", []string{"Bash"}, nil, ""},
+		"cut":       {`{"permissions":{"ask":["Edit"],"deny":["Bash(a\"b)", "Re`, []string{`Bash(a"b)`, "Re"}, []string{"Edit"}, `deny "Re"`},
+		"no comma":  {`{"permissions":{"deny":["Bash"] "allow":["Edit"]}}`, []string{"Bash"}, nil, `deny "Bash"`},
+		"twice":     {`{"permissions":{"deny":["A"]},"permissions":{"deny":["B"]}}`, []string{"A", "B"}, nil, `"permissions" is set twice`},
+		"wide":      {"\xff\xfe{\x00\"\x00d\x00e\x00n\x00y\x00\"\x00:\x00[\x00\"\x00A\x00\"\x00]\x00", []string{"A"}, nil, "UTF-16"},
+		"one text":  {`{"permissions":{"deny":"Bash"}}`, []string{"Bash"}, nil, ""},
+		"mixed":     {`{"permissions":{"deny":[5,"Bash"]}}`, []string{"Bash"}, nil, "permissions.deny is not a list of texts"},
+		"no list":   {`{"permissions":{"deny":{"Bash":true}}}`, nil, nil, "permissions.deny is not a list of texts"},
+		"no object": {`{"permissions":["Bash"]}`, nil, nil, "permissions is not an object"},
+		"hooks":     {`{"hooks":[1],"permissions":{"deny":["A"]}}`, []string{"A"}, nil, "no hook of it runs"},
+		"array":     {`[]`, nil, nil, "cannot be read"},
+		"large":     {`{"a":"` + strings.Repeat("x", maxFile) + `"}`, nil, nil, "no rule and no hook of it counts"},
+	} {
+		path := write(t, c.text)
+		for _, src := range []Sources{{UserForeign: []string{path}}, {ProjectForeign: []string{path}}, {ProjectForeign: []string{path}, Trusted: true}} {
+			s, notes, err := Load(src)
+			if err != nil || !slices.Equal(s.Permissions.Deny, c.deny) || !slices.Equal(s.Permissions.Ask, c.ask) || len(s.Permissions.Allow) > 0 {
+				t.Errorf("%s: deny %q, ask %q, %v", name, s.Permissions.Deny, s.Permissions.Ask, err)
+			}
+			if (c.says == "") != (len(notes) == 0) || !noted(notes, path, c.says) && c.says != "" {
+				t.Errorf("%s: %v", name, notes)
+			}
+		}
+	}
+}

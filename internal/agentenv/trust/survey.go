@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
@@ -235,7 +236,10 @@ func (s *survey) named(command string) {
 // object reads a JSON object and refuses what two readers could see differently.
 func object(data []byte) (map[string]any, error) {
 	var tree map[string]any
-	if err := json.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &tree); err != nil {
+	if data = jsonc.Plain(data); len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(data, &tree); err != nil {
 		return nil, errors.New("it is not a JSON object")
 	}
 	return tree, nil
