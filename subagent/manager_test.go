@@ -411,7 +411,7 @@ func TestManagerHooks(t *testing.T) {
 	h := newHold()
 	r := lived(t, `
   own:
-    - {text: first, when: {prompt_contains: swordfish}}
+    - {text: first, when: {last_contains: swordfish}}
     - {text: "second, after {{last}}"}
   explore:
     - {tools: [{name: Hold}]}
