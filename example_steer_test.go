@@ -148,7 +148,7 @@ func ExampleRuntime_Pause() {
 	ctx := context.Background()
 	rt, end := isolated(drover.Config{})
 	defer end()
-	t, err := rt.Shell(ctx, drover.Shell{Line: "sleep 0.2; echo done"})
+	t, err := rt.Shell(ctx, drover.Shell{Line: "sleep 600"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -160,13 +160,13 @@ func ExampleRuntime_Pause() {
 	if _, err := rt.Resume(ctx, t.ID, ""); err != nil {
 		log.Fatal(err)
 	}
-	if t, err = rt.Wait(ctx, t.ID); err != nil {
+	if t, err = rt.Get(ctx, string(t.ID)); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(t.Status, t.Paused)
+	fmt.Println(t.Status.Terminal(), t.Paused)
 	// Output:
 	// 1 true
-	// completed false
+	// false false
 }
 
 // An agent that has ended goes on with a further prompt.

@@ -103,6 +103,6 @@ func TestSecret(t *testing.T) {
 		t.Errorf("the command is in %d files, want the logs of both sides", known)
 	}
 	w.Good("stop", id)
-	w.gone("secret", lease)
+	w.gone("secret")
 	w.sound("secret in the environment")
 }

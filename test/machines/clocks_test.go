@@ -49,7 +49,7 @@ func TestClocks(t *testing.T) {
 				if after := time.Since(cut); after < lease/2 || after > 4*lease {
 					t.Errorf("its worker was given up after %s, the lease is %s", after, lease)
 				}
-				w.gone("lost", lease)
+				w.gone("lost")
 				w.sound("clock of the " + who + " wrong by an hour")
 			})
 		}

@@ -140,7 +140,7 @@ func TestHubLost(t *testing.T) {
 	if r := w.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.gone("lost", lease)
+	w.gone("lost")
 	w.Must(w.worker.Cmd.Process.Kill())
 	<-w.worker.Ended()
 	w.startWorker()

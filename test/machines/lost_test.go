@@ -26,7 +26,7 @@ func TestLostChanges(t *testing.T) {
 	if r.Cause.Reason != "worker_lost" || r.Worktree == nil || !strings.Contains(r.Worktree.Text, "refs/drover/lost/"+id+"-1") {
 		t.Fatalf("it ended with %+v, and %+v of its folder", r.Cause, r.Worktree)
 	}
-	w.gone("tree", lease)
+	w.gone("tree")
 	w.link.mend()
 	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
 	if r = w.record(id); r.Cause.Reason != "worker_lost" {
@@ -51,7 +51,7 @@ func TestWorkerKilledChanges(t *testing.T) {
 	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
 	w.Must(w.worker.Cmd.Process.Kill())
 	<-w.worker.Ended()
-	w.gone("tree", lease)
+	w.gone("tree")
 	if r := w.ended(id); r.Cause.Reason != "worker_lost" {
 		t.Fatalf("it ended with %+v", r.Cause)
 	}
@@ -75,7 +75,7 @@ func TestLimitedChanges(t *testing.T) {
 		t.Fatalf("it ended with %+v and %+v of its folder", r.Cause, r.Worktree)
 	}
 	w.Until("the changes", func() bool { return w.shown("refs/drover/lost/"+id+"-1:made") == "changed\n" })
-	w.gone("tree", lease)
+	w.gone("tree")
 	w.sound("changes of a lost claim")
 }
 
@@ -91,7 +91,7 @@ func TestHostKilledChanges(t *testing.T) {
 			w.Must(syscall.Kill(h.PID, syscall.SIGKILL))
 		}
 	}
-	w.gone("plain", 2*lease)
+	w.gone("plain")
 	w.Until("the next host", func() bool { return w.Run("run", "-d", "--", "sleep", "600").Code() == 0 })
 	w.Until("the changes", func() bool {
 		names, err := filepath.Glob(filepath.Join(w.State(), "projects", "*", "s*", "returned", id+"-lost-1", "files", "made"))

@@ -279,13 +279,9 @@ func (w *world) whole(id, name string) {
 }
 
 // gone waits until no command of a task is left.
-func (w *world) gone(name string, within time.Duration) {
+func (w *world) gone(name string) {
 	w.Helper()
-	begin := time.Now()
 	w.Until("the end of the processes of "+name, func() bool { return len(w.Procs("go-"+name)) == 0 })
-	if took := time.Since(begin); took > within {
-		w.Errorf("the processes of %s ended after %s, want %s", name, took, within)
-	}
 }
 
 // What is cut for less than a lease is not lost.
@@ -317,7 +313,7 @@ func TestLongCut(t *testing.T) {
 			if r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 				t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 			}
-			w.gone(name, lease)
+			w.gone(name)
 			w.link.mend()
 			again := w.run("again" + name) // the worker is of use again
 			w.letGo("again" + name)
@@ -338,7 +334,7 @@ func TestWorkerKilled(t *testing.T) {
 	id := w.run("killed")
 	retried := w.run("tried", "--retry", "1")
 	w.Must(w.worker.Cmd.Process.Kill())
-	w.gone("killed", lease)
+	w.gone("killed")
 	w.startWorker()
 	if r := w.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
@@ -364,7 +360,7 @@ func TestWorkerStopped(t *testing.T) {
 	if r := w.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.gone("stopped", lease) // its keeper has seen that it stands still
+	w.gone("stopped") // its keeper has seen that it stands still
 	size := w.record(id).OutputBytes
 	w.Must(w.worker.Cmd.Process.Signal(syscall.SIGCONT))
 	again := w.run("later")
@@ -389,7 +385,7 @@ func TestHubKilled(t *testing.T) {
 	}
 	w.whole(id, "hub")
 	w.Good("stop", other)
-	w.gone("stop", lease)
+	w.gone("stop")
 	w.sound("hub killed")
 }
 
@@ -407,7 +403,7 @@ func TestStopUnheard(t *testing.T) {
 	if r := w.ended(id); r.Status != task.Killed || r.Cause.Actor != task.ByUser {
 		t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.gone("unheard", 2*lease)
+	w.gone("unheard")
 	w.sound("stop while the link is cut")
 }
 
@@ -426,7 +422,7 @@ func TestHostKilled(t *testing.T) {
 	if r := w.ended(other); r.Status != task.Killed {
 		t.Errorf("what is not kept ended as %s, %+v", r.Status, r.Cause)
 	}
-	w.gone("other", 10*time.Second)
+	w.gone("other")
 	w.letGo("kept")
 	if r := w.ended(kept); r.Status != task.Completed {
 		t.Errorf("what is kept ended as %s, %+v", r.Status, r.Cause)

@@ -196,7 +196,7 @@ func TestNetworkCut(t *testing.T) {
 				if r := n.ended(id); r.Status != task.Failed || r.Cause.Reason != "worker_lost" {
 					t.Errorf("it ended as %s, %+v", r.Status, r.Cause)
 				}
-				n.gone("cut", lease)
+				n.gone("cut")
 				n.mend(c.far)
 			} else {
 				time.Sleep(lease / 3) // the fault itself takes time

@@ -257,17 +257,21 @@ type mail struct {
 }
 
 // wanted are the texts that the agent has read by now in the recording. It waits for the first due
-// of them; the others begin its next turn.
+// of them; the others begin its next turn. Between two turns it finds mail where it did then.
 func (m *mail) wanted() (all []string, due int) {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
+	found, known := m.a.found[m.a.begun]
 	for _, e := range m.a.mail {
 		switch {
 		case e.Call <= m.a.called && e.Turn <= m.a.begun:
 			all = append(all, e.Texts...)
 			due = len(all)
-		case !m.a.inTurn && e.Turn == m.a.begun+1:
+		case !m.a.inTurn && e.Turn == m.a.begun+1 && (found || !known):
 			all = append(all, e.Texts...)
+			if found {
+				due = len(all)
+			}
 		}
 	}
 	return all, due

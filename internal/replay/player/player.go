@@ -89,6 +89,7 @@ type part struct {
 	gates     byCall            // decisions
 	results   byCall            // of tools
 	mail      []recording.Entry
+	found     map[int]bool // by turn: whether there was mail after it; without an entry in recordings of earlier versions
 	reminders []recording.Entry
 	stops     []recording.Entry
 	batches   []recording.Entry
@@ -196,6 +197,8 @@ func New(c Config) *Player {
 			a.results.add(e)
 		case recording.Mail:
 			a.mail = append(a.mail, e)
+		case recording.Found:
+			a.found[e.Turn] = len(e.Texts) > 0
 		case recording.Reminder:
 			a.reminders = append(a.reminders, e)
 		case recording.Stop:
@@ -267,7 +270,7 @@ func (p *Player) part(id task.ID) *part {
 	id = p.main(id)
 	a := p.byAgent[id]
 	if a == nil {
-		a = &part{sure: map[int64]int{}, gates: byCall{}, results: byCall{},
+		a = &part{sure: map[int64]int{}, found: map[int]bool{}, gates: byCall{}, results: byCall{},
 			texts: map[string][]recording.Entry{}, read: map[string]int{}}
 		p.byAgent[id] = a
 	}

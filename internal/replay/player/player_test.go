@@ -155,3 +155,45 @@ func TestMailOrder(t *testing.T) {
 		}
 	})
 }
+
+// Between two turns an agent finds mail where it did, and rests where it did, whenever the mail comes.
+func TestMailBetweenTurns(t *testing.T) {
+	for _, found := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			e := recording.Entry{Kind: recording.Found, Agent: "a1", Turn: 1}
+			if found {
+				e.Texts = []string{"hello"}
+			}
+			p := New(Config{Session: "s2", Patience: time.Minute, Recording: &recording.Recording{Head: recording.Head{Session: "s1"}, Entries: []recording.Entry{
+				e, {Kind: recording.Mail, Agent: "a1", Turn: 2, Texts: []string{"hello"}}}}})
+			box, grown := &letters{}, make(chan struct{})
+			p.Open(func() <-chan struct{} { return grown })
+			c := &agent.Config{Mail: box}
+			p.Loop("a1", c)
+			c.On(agent.Event{Kind: agent.TurnStartEvent})
+			c.On(agent.Event{Kind: agent.TurnDoneEvent})
+			if !found {
+				box.all = []agent.MailMessage{{Seq: 1, Text: "hello"}} // it comes too early
+			}
+			go func() {
+				time.Sleep(time.Second)
+				box.all = []agent.MailMessage{{Seq: 1, Text: "hello"}}
+				close(grown)
+			}()
+			got, err := c.Mail.Take(t.Context())
+			if err != nil || (len(got) == 1) != found {
+				t.Errorf("recorded %v, found %v, %v", found, got, err)
+			}
+			time.Sleep(2 * time.Second)
+			c.On(agent.Event{Kind: agent.TurnStartEvent})
+			if got, err := c.Mail.Take(t.Context()); err != nil || len(got) != 1 {
+				t.Errorf("the next turn begins with %v, %v", got, err)
+			}
+		})
+	}
+}
+
+type letters struct{ all []agent.MailMessage }
+
+func (l *letters) Take(context.Context) ([]agent.MailMessage, error) { return l.all, nil }
+func (*letters) Ack(context.Context, []agent.MailMessage) error      { return nil }

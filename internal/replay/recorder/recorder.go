@@ -44,7 +44,8 @@ type Recorder struct {
 type speaker struct {
 	calls    int
 	turns    int
-	messages int // of the last request that was no summary
+	inTurn   bool // the last of them has not ended
+	messages int  // of the last request that was no summary
 }
 
 // New writes the head of a recording to w. hide replaces secrets in a text or line; nil: there are none.
@@ -174,11 +175,16 @@ func (r *Recorder) Loop(id task.ID, c *agent.Config) {
 	if c.Reminders != nil {
 		c.Reminders = reminders{around, c.Reminders}
 	}
+	if c.Mail != nil {
+		c.Mail = mail{around, c.Mail}
+	}
 	next := c.On
 	c.On = func(e agent.Event) {
 		switch e.Kind {
 		case agent.TurnStartEvent:
-			around.turn()
+			around.turn(true)
+		case agent.TurnDoneEvent:
+			around.turn(false)
 		case agent.MailEvent:
 			around.mail(e.Mail)
 		}
@@ -194,10 +200,7 @@ type around struct {
 }
 
 func (a around) mail(mail []agent.MailMessage) {
-	e := recording.Entry{Kind: recording.Mail, Agent: a.id}
-	for _, m := range mail {
-		e.Texts = append(e.Texts, m.Text)
-	}
+	e := recording.Entry{Kind: recording.Mail, Agent: a.id, Texts: texts(mail)}
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
 	s := a.r.speaker(a.id)
@@ -205,10 +208,40 @@ func (a around) mail(mail []agent.MailMessage) {
 	a.r.add(e)
 }
 
-func (a around) turn() {
+func (a around) turn(begins bool) {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
-	a.r.speaker(a.id).turns++
+	s := a.r.speaker(a.id)
+	if s.inTurn = begins; begins {
+		s.turns++
+	}
+}
+
+// mail records whether an agent finds mail between two turns: without any it rests. What it reads in a turn is an event.
+type mail struct {
+	around
+	next agent.Mail
+}
+
+func (m mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
+	found, err := m.next.Take(ctx)
+	m.r.mu.Lock()
+	defer m.r.mu.Unlock()
+	if s := m.r.speaker(m.id); err == nil && !s.inTurn {
+		m.r.add(recording.Entry{Kind: recording.Found, Agent: m.id, Turn: s.turns, Texts: texts(found)})
+	}
+	return found, err
+}
+
+func (m mail) Ack(ctx context.Context, messages []agent.MailMessage) error {
+	return m.next.Ack(ctx, messages)
+}
+
+func texts(mail []agent.MailMessage) (out []string) {
+	for _, m := range mail {
+		out = append(out, m.Text)
+	}
+	return out
 }
 
 type gate struct {

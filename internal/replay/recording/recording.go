@@ -61,6 +61,7 @@ const (
 	Gate     Kind = "gate"     // a call of a tool was decided: Tool, Decision
 	Tool     Kind = "tool"     // a call of a tool has ended: Tool, Output
 	Mail     Kind = "mail"     // an agent has read Texts, before its model call Call
+	Found    Kind = "found"    // an agent has looked for mail after its turn Turn; Texts is empty: there was none
 	Reminder Kind = "reminder" // an agent was reminded of Texts
 	Stop     Kind = "stop"     // hooks were asked whether a turn may end; Texts has their objection
 	Batch    Kind = "batch"    // hooks were told of all calls of a reply; Texts has what they said
@@ -81,7 +82,7 @@ type Entry struct {
 	After task.Seq `json:"after,omitempty"` // number of the newest event of the log then
 	Agent task.ID  `json:"agent,omitempty"` // the session itself for its main agent
 	Call  int      `json:"call,omitempty"`  // of the agent's model, from 1; of mail: those made before
-	Turn  int      `json:"turn,omitempty"`  // of mail: in which turn of the agent, from 1
+	Turn  int      `json:"turn,omitempty"`  // of mail and found: in or after which turn of the agent, from 1
 
 	Tools    []agent.ToolSpec `json:"tools,omitempty"`
 	Deferred []string         `json:"deferred,omitempty"` // of Tools, those that requests leave out
