@@ -34,7 +34,7 @@ import (
 var files embed.FS
 
 const (
-	tourLimit = time.Minute
+	tourLimit = 2 * time.Minute
 	// reading is the time to read a question before it is answered.
 	reading = 1500 * time.Millisecond
 
