@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/messages"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -50,12 +51,12 @@ func (a answered) next() next {
 		return ends
 	case a.stays:
 		return waitsForMail
+	case a.onEnd == "" && !a.called && (a.works || a.unread):
+		return waitsForTasks // with mail for no time, so that a replay has the same events
 	case a.unread:
 		return reads
 	case a.onEnd == task.Reparents, a.onEnd == "" && a.called && a.movable:
 		return passesOn
-	case a.onEnd == "" && !a.called && a.works:
-		return waitsForTasks
 	}
 	return ends
 }
@@ -86,12 +87,12 @@ func (rt *Runtime) told(events bool) string {
 // rest is called after an answer, and decides whether the agent goes on. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
-func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.TurnResult) (bool, error) {
+func (c *Child) rest(h task.Host, box *mailbox.Box, mail agent.Mail) func(context.Context, agent.TurnResult) (bool, error) {
 	s, replies := c.s, 0
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
 		works := s.works(h.Record().ID) // read before the mail, which has the end of one that ends now
-		mail, err := box.Mail(ctx)
+		unread, err := mail.Take(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -101,9 +102,7 @@ func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, agent.
 			leaves: !broken && c.teammate.ends(),
 			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
 			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
-			unread: slices.ContainsFunc(mail, func(m mailbox.Mail) bool {
-				return m.Message == nil || m.Message.Kind != task.MonitorEvent
-			}),
+			unread: slices.ContainsFunc(unread, func(m agent.MailMessage) bool { return m.Origin != messages.EventOrigin }),
 		}.next()
 		switch do {
 		case ends, passesOn:

@@ -316,7 +316,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		History: history.Messages,
 		Start:   k.start,
 		Turn:    c.s.turnOf(rec.ID),
-		Rest:    c.rest(h, box),
+		Rest:    c.rest(h, box, k.Config.Mail),
 		PassOn:  func() bool { return c.passOn },
 		End:     k.Hooks.End,
 		Cost:    c.s.Budgets.Cost(rec.ID),

@@ -109,6 +109,9 @@ func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refu
 	return refused
 }
 
+// EventOrigin is the [agent.MailMessage] origin of what a monitor has seen, which keeps no agent.
+const EventOrigin = "event"
+
 // Reader returns a mailbox as a conversation reads it. Either function may be nil: skip selects
 // mail that is read otherwise, and heard is called for each message that the conversation holds.
 func (m *Mailboxes) Reader(box *mailbox.Box, skip func(mailbox.Mail) bool, heard func(task.MessageKind)) agent.Mail {
@@ -135,8 +138,9 @@ func (r *reader) Take(ctx context.Context) ([]agent.MailMessage, error) {
 		l := agent.MailMessage{Seq: int64(x.Seq), Urgent: x.Urgent, Origin: conversation.TaskOrigin}
 		if x.Message != nil {
 			l.Text = mailbox.RenderMessage(*x.Message)
-			if x.Message.Kind != task.MonitorEvent {
-				l.Origin = subagent.MessageOrigin
+			l.Origin = subagent.MessageOrigin
+			if x.Message.Kind == task.MonitorEvent {
+				l.Origin = EventOrigin
 			}
 		} else {
 			var err error
