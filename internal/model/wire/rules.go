@@ -27,7 +27,7 @@ func rules() []rule {
 		{"server_error", "status 408, 409, 425 or 5xx; `api_error`, `timeout_error` or an unknown error in the stream",
 			maxTries, crowd},
 		{"cut", "the connection breaks before or during the answer; the stream ends early or is damaged after " +
-			"its start", maxTries, network},
+			"its start (an answer that is wrong twice in the same way is final)", maxTries, network},
 		{"idle", "stream idle timeout: no byte, not even a ping, for two minutes", maxTries, network},
 		{"unreachable", "no such host, connection refused, an unreachable proxy, a TLS handshake that does not finish",
 			maxDials, ""},
@@ -35,7 +35,8 @@ func rules() []rule {
 		{"proxy", "the proxy requires a password or refuses the connection", 1, ""},
 		{"bad_answer", "a redirect; status 200 without an event stream; a stream of another API; an answer that is too large",
 			1, ""},
-		{"bad_request", "another status of 400 to 499; `invalid_request_error` in the stream", 1, ""},
+		{"bad_request", "another status of 400 to 499; `invalid_request_error` in the stream; a block or a tool that it names " +
+			"is left out of the conversation, and the call is made again", 1, ""},
 		{"auth", "status 401 or 403; `authentication_error`, `permission_error`", 1, ""},
 		{"account", "status 402; the account cannot pay, or its quota is used up", 1, ""},
 		{"unknown_model", "status 404; `not_found_error`", 1, ""},
