@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -21,6 +24,8 @@ type foreignFlags struct {
 	managed        string   // settings that the program enforces
 	prompts        string   // who answers questions: host or none
 	resumeAt       string   // a message of the session that is resumed
+	systemFile     string   // the text of --system-prompt
+	appendFile     string   // that of --append-system-prompt
 	withoutEffects []string // names of those that were given and do nothing
 }
 
@@ -33,6 +38,8 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	f.StringVar(&x.managed, "managed-settings", "", "")
 	f.StringVar(&x.prompts, "permission-prompts", "", "host or none")
 	f.StringVar(&x.resumeAt, "resume-session-at", "", "")
+	f.StringVar(&x.systemFile, "system-prompt-file", "", "")
+	f.StringVar(&x.appendFile, "append-system-prompt-file", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
@@ -55,7 +62,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	for _, name := range []string{"managed-settings", "resume-session-at", "thinking",
 		"dangerously-skip-permissions", "no-session-persistence",
 		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
-		"replay-user-messages", "permission-prompts",
+		"replay-user-messages", "permission-prompts", "system-prompt-file", "append-system-prompt-file",
 		"debug-file", "plugin-dir", "plugin-dir-no-mcp", "betas"} {
 		f.Lookup(name).Hidden = true
 	}
@@ -108,6 +115,12 @@ func (p *Prompt) checkInput(stderr io.Writer) error {
 	if err := p.checkProtection(); err != nil {
 		return err
 	}
+	if err := fromFile("system-prompt", p.foreign.systemFile, &p.System); err != nil {
+		return err
+	}
+	if err := fromFile("append-system-prompt", p.foreign.appendFile, &p.AppendSystem); err != nil {
+		return err
+	}
 	if p.foreign.noPersistence {
 		p.foreign.withoutEffects = append(p.foreign.withoutEffects,
 			"--no-session-persistence has no effect: the session is kept, see `drover sessions rm`")
@@ -150,6 +163,24 @@ func (p *Prompt) checkProtection() error {
 	return p.translateSandbox()
 }
 
+// fromFile reads the text of a flag from the file that another flag names; empty: none does.
+func fromFile(flag, path string, text *string) error {
+	switch {
+	case path == "":
+		return nil
+	case *text != "":
+		return usage(fmt.Sprintf("--%s and --%[1]s-file are mutually exclusive", flag), "give one of them")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return usage(fmt.Sprintf("--%s-file: %v", flag, err), "name a readable file")
+	}
+	if *text = string(data); strings.TrimSpace(*text) == "" || !utf8.ValidString(*text) {
+		return usage(fmt.Sprintf("--%s-file: %s is empty or not UTF-8", flag, path), "name a file with text")
+	}
+	return nil
+}
+
 // foreignSandbox is the sandbox of the settings of another program.
 type foreignSandbox struct {
 	Enabled *bool `json:"enabled"`
@@ -166,7 +197,8 @@ type foreignSandbox struct {
 }
 
 // translateSandbox puts the sandbox of --settings into our words, if it is in those of another
-// program. A part that would protect and has no counterpart is refused.
+// program. A part that would
+// protect and has no counterpart is refused; one that would allow more is named.
 func (p *Prompt) translateSandbox() error {
 	var all, box map[string]json.RawMessage
 	if json.Unmarshal([]byte(p.Settings), &all) != nil || json.Unmarshal(all["sandbox"], &box) != nil {
@@ -181,8 +213,13 @@ func (p *Prompt) translateSandbox() error {
 		for _, name := range []string{"network", "filesystem"} {
 			var parts map[string]json.RawMessage
 			_ = json.Unmarshal(box[name], &parts) // it has been read
-			for part := range parts {
-				if part != "allowedDomains" && part != "allowWrite" && part != "denyRead" {
+			for _, part := range slices.Sorted(maps.Keys(parts)) {
+				switch part {
+				case "allowedDomains", "allowWrite", "denyRead":
+				case "allowLocalBinding", "allowUnixSockets", "allowAllUnixSockets", "allowMachLookup":
+					p.foreign.withoutEffects = append(p.foreign.withoutEffects,
+						fmt.Sprintf("sandbox.%s.%s has no effect: see docs/sandbox.md for what commands reach", name, part))
+				default:
 					return usage(fmt.Sprintf("--settings: sandbox.%s.%s is not supported", name, part),
 						"leave it out, see docs/sandbox.md")
 				}
