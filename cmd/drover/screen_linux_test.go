@@ -141,7 +141,7 @@ func screenServe(_ *testing.T, _ *place, g *glass) {
 func screenAnswer(t *testing.T, p *place, g *glass) {
 	p.model(map[string][]step{"main": {says("# Good day\n\nI have *read* it."), says("You said two lines.")}})
 	g.open("80", "24", "drover")
-	g.shows("0", "Say what is to be done")
+	g.shows("0", "Drover runs commands and agents")
 	g.types("0", "hello")
 	g.shows("0", "> hello", "● Good day", "I have read it.", "-esc interrupts")
 	g.tmux("resize-window", "-t", "0", "-x", "60", "-y", "20")
@@ -613,7 +613,7 @@ func screenSuspend(t *testing.T, p *place, g *glass) {
 	p.model(map[string][]step{"main": {says("first words"), says("second words")}})
 	g.open("80", "24", "sh -i")
 	g.types("0", "drover attach --new")
-	g.shows("0", "Say what is to be done")
+	g.shows("0", "Drover runs commands and agents")
 	g.types("0", "hello")
 	g.shows("0", "first words")
 	g.keys("0", "C-z")
@@ -668,7 +668,7 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	g.shows("1", "Inbox · nothing needs you")
 	p.soon(func() bool { return p.there("name") }) // the task got the answer that was typed
 	g.keys("1", "Escape")
-	g.shows("1", "Say what is to be done", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-elsewhere")
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
 }
@@ -722,7 +722,7 @@ func screenHint(t *testing.T, p *place, g *glass) {
 	}
 	g.open("160", "40", "drover attach --new --permission-mode default")
 	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
-	g.shows("1", "Say what is to be done", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-elsewhere")
 	g.types("0", "touch it")
 	g.shows("0", "main asks for Bash", "command: touch it")
 	g.shows("1", "1 thing needs you in other sessions", "✉ 1 elsewhere")
@@ -823,7 +823,7 @@ func screenNotify(t *testing.T, p *place, g *glass) {
 		return strings.Contains(string(data), text)
 	}
 	g.types("0", "drover attach --new")
-	g.shows("0", "Say what is to be done")
+	g.shows("0", "Drover runs commands and agents")
 	if !within(patience, func() bool { return said("\x1b[?1004h") }) {
 		t.Error("the terminal is not asked to tell of the focus")
 	}

@@ -60,7 +60,7 @@ func TestInterrupt(t *testing.T) {
 	u.did("interrupt s12345678")
 	u.hear(control.Piece{Kind: control.EndPiece, Error: "interrupted by the user"})
 	u.did("")
-	u.sees("> next", "interrupted by the user")
+	u.sees("> next", "✗ Interrupted")
 	u.press("ctrl+c")
 	u.misses("> next")
 }

@@ -93,7 +93,7 @@ func Bindings() []Binding {
 		{inChat, []string{"ctrl+end"}, "to its end, and follow it", actFollow},
 		{inChat, []string{"alt+up"}, "choose the block before that can be opened", actPrevious},
 		{inChat, []string{"alt+down"}, "choose the block after", actNext},
-		{inChat, []string{"ctrl+z"}, "stand still, as every program; `fg` comes back", actSuspend},
+		{inChat, []string{"ctrl+z"}, "suspend Drover; `fg` brings it back", actSuspend},
 		{inChat, []string{"ctrl+l"}, "draw the screen anew", actRedraw},
 		{inChat, []string{"?", "f1"}, "all keys; `?` if nothing is typed", actHelp},
 

@@ -201,7 +201,7 @@ func TestAutopilotSignals(t *testing.T) {
 	if got := piece(control.Piece{Kind: control.EndPiece, Error: "the model refused"}); !strings.Contains(got, "stopped") {
 		t.Errorf("an error calls: %q", got)
 	}
-	u.sees("The turn has ended: the model refused")
+	u.sees("The turn failed: the model refused")
 	if got := state(control.State{Idle: true, Version: 2}); !strings.Contains(got, "idle") {
 		t.Errorf("becoming idle calls: %q", got)
 	}

@@ -145,9 +145,9 @@ func (m *Model) welcome(room int) []string {
 	case m.lost != "":
 	default:
 		for _, hint := range []string{
-			"Say what is to be done. The agent delegates, and tells you what comes of it.",
+			"Drover runs commands and agents in the background and tells you when they finish.",
 			"@file names a file · /help lists commands · ? lists keys",
-			"Leaving ends nothing: drover attach comes back to it.",
+			"Closing this window leaves tasks running; `drover attach` brings you back.",
 		} {
 			for line := range strings.SplitSeq(ansi.Wrap(hint, m.width-4, ""), "\n") {
 				lines = append(lines, t.Dim.Render("  "+line))
@@ -239,7 +239,7 @@ func (m *Model) placeholder() string {
 	case m.busy():
 		return ansi.Truncate("type what is next: it waits until the agent is done", m.width-3, "…")
 	case len(m.talk.Blocks) == 0:
-		return ansi.Truncate("what is to be done?", m.width-3, "…")
+		return ansi.Truncate("Ask Drover to do something", m.width-3, "…")
 	}
 	return ""
 }
@@ -289,7 +289,7 @@ func (m *Model) liveOutput() []string {
 func (m *Model) doing() string {
 	switch {
 	case len(m.open) > 0:
-		return "waits for your answer"
+		return "needs your answer"
 	case m.sent != "":
 		return "sending"
 	}

@@ -112,7 +112,11 @@ func (d *Drawer) draw(b *Block, k *drawn) []string {
 		}
 		return []string{t.Accent.Render("✉ ") + t.Dim.Render(fit(head, width))}
 	case Failure:
-		return marked(t.Bad.Render("✗ "), wrap("The turn has ended: "+printable.Block(b.Text), width, t.Bad))
+		text := "The turn failed: " + printable.Block(b.Text)
+		if strings.HasSuffix(b.Text, "interrupted by the user") {
+			text = "Interrupted"
+		}
+		return marked(t.Bad.Render("✗ "), wrap(text, width, t.Bad))
 	case Complete:
 		return marked(t.Good.Render("✓ "),
 			append([]string{t.Good.Bold(true).Render("Task complete")},
@@ -165,7 +169,7 @@ func (d *Drawer) task(b *Block, width int) string {
 	case task.Create:
 		text = who + " started"
 	case task.Resume, task.Thaw:
-		text = who + " goes on"
+		text = who + " resumed"
 	case task.Background:
 		text = who + " runs in the background"
 	case task.Park:

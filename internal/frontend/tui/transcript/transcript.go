@@ -152,7 +152,7 @@ func (s *State) Apply(p control.Piece) {
 // grow adds what the agent has written to the block of its piece.
 func (s *State) grow(kind Kind, p control.Piece) {
 	for i := len(s.Blocks) - 1; i >= 0 && p.From > 0; i-- {
-		if b := &s.Blocks[i]; b.Kind == kind && i == len(s.Blocks)-1 {
+		if b := &s.Blocks[i]; b.piece == p.N && b.Kind == kind {
 			b.Text, b.Cut = b.Text+p.Text, p.Cut
 			b.Rev++
 			return
