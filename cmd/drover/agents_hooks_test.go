@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drover-dev/drover/internal/model/modeltest"
 )
@@ -226,12 +225,11 @@ esac`
 			p.hooks(map[string]string{"SessionEnd": "exec sleep 619"})
 			r := p.start("-p", "go", "--trust", anything)
 			p.alive("sleep 618")
-			begin := time.Now()
 			if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			if res := r.wait(); res.code != 143 || time.Since(begin) > 5*time.Second {
-				t.Errorf("exit code %d after %s: a hook held a signal up: %q", res.code, time.Since(begin), res.stderr)
+			if res := r.wait(); res.code != 143 { // the hook would hold it up for longer than the test waits
+				t.Errorf("exit code %d: %q", res.code, res.stderr)
 			}
 			p.leaves(0, "sleep")
 		},

@@ -97,12 +97,11 @@ func promptEnds() cases {
 			r := p.start("-p", "go", anything)
 			p.alive("sleep 615")
 			p.alive("sleep 616")
-			begin := time.Now()
 			if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			if res := r.wait(); res.code != 143 || time.Since(begin) > 2*time.Second {
-				t.Errorf("exit code %d after %s, %q", res.code, time.Since(begin), res.stderr)
+			if res := r.wait(); res.code != 143 {
+				t.Errorf("exit code %d, %q", res.code, res.stderr)
 			}
 			p.leaves(0, "sleep")
 		},

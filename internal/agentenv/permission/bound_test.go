@@ -29,17 +29,13 @@ func TestHostileRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, _ := New(Rules{Cwd: t.TempDir(), Path: binaries, Mode: Bypass, Deny: []string{c.rule}}) // a rule that is too long is an error
-			best := time.Hour
-			const limit = 500 * time.Millisecond      // a search that is exponential takes minutes; the race detector slows one that is not
-			for i := 0; i < 20 && best > limit; i++ { // the machine may be busy
-				from := time.Now()
-				g.Decide(bash(c.line))
-				best = min(best, time.Since(from))
+			decided := make(chan struct{})
+			go func() { defer close(decided); g.Decide(bash(c.line)) }()
+			select {
+			case <-decided:
+			case <-time.After(time.Minute): // a search that is exponential takes far longer, also on an idle machine
+				t.Fatal("no decision")
 			}
-			if best > limit {
-				t.Errorf("a decision took %v", best)
-			}
-			t.Log(best)
 		})
 	}
 }
@@ -56,8 +52,7 @@ func TestTooManyRules(t *testing.T) {
 		t.Errorf("%v, %v", errs, g.Decide(bash("ls")))
 	}
 	g, _ = New(Rules{Cwd: t.TempDir(), Path: binaries, Deny: rules[1:], Allow: []string{"Bash"}})
-	from := time.Now()
-	if v := g.Decide(bash(strings.Repeat("echo a | tee b; ", 100) + "ls")); v.Decision != Allow || time.Since(from) > time.Second {
-		t.Errorf("%v in %v", v, time.Since(from))
+	if v := g.Decide(bash(strings.Repeat("echo a | tee b; ", 100) + "ls")); v.Decision != Allow {
+		t.Errorf("%v", v)
 	}
 }

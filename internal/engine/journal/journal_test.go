@@ -324,3 +324,18 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// A log is never opened through a planted link, which would write to another file.
+func TestOpenLink(t *testing.T) {
+	dir := t.TempDir()
+	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "log.db")
+	if err := os.Symlink(other, path); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := Open(path, Options{}); err == nil {
+		t.Errorf("a link was opened: %v", j.Close())
+	}
+	if _, err := os.Lstat(other); err == nil {
+		t.Error("the file that the link names was made")
+	}
+}

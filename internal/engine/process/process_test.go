@@ -288,9 +288,8 @@ func TestHurry(t *testing.T) {
 	g, _ := announced(t, 1, process.Command{Args: self("ignore-term")})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	began := time.Now()
-	if r := g.End(ctx, process.Ending{Grace: time.Hour}); len(r.Left) > 0 || time.Since(began) > 10*time.Second {
-		t.Fatalf("%+v after %v", r, time.Since(began))
+	if r := g.End(ctx, process.Ending{Grace: time.Hour}); len(r.Left) > 0 { // with its grace it would outlast the test
+		t.Fatalf("%+v", r)
 	}
 	if !g.Ended() {
 		t.Error("still there")

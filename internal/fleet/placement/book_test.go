@@ -58,3 +58,29 @@ func TestStaleReport(t *testing.T) {
 type acked struct{ jetstream.Msg }
 
 func (acked) Ack() error { return nil }
+
+// A grant answers the open offer. A worker that asks again gets the same one, and whoever comes late gets none.
+func TestGrant(t *testing.T) {
+	had := Book{Epoch: 7, Worker: "w", Instance: "i", Offer: "o"}
+	for name, c := range map[string]struct {
+		b                             Book
+		open, offer, worker, instance string
+		epoch                         uint64
+		fresh                         bool
+		err                           error
+	}{
+		"first":         {Book{}, "o", "o", "w", "i", 1, true, nil},
+		"no-offer":      {Book{}, "", "", "w", "i", 0, false, errOther},
+		"other-offer":   {had.End(), "p", "o", "w", "i", 7, false, errOther},
+		"again":         {had, "", "o", "w", "i", 7, false, nil},
+		"other-worker":  {had, "", "o", "v", "i", 7, false, errOther},
+		"other-start":   {had, "", "o", "w", "j", 7, false, errOther},
+		"again-if-over": {had.End(), "", "o", "w", "i", 7, false, errOther},
+		"next":          {had.End(), "p", "p", "v", "j", 8, true, nil},
+	} {
+		b, fresh, err := c.b.Grant(c.open, c.offer, c.worker, c.instance)
+		if b.Epoch != c.epoch || fresh != c.fresh || !errors.Is(err, c.err) {
+			t.Errorf("%s: epoch %d, fresh %v, %v", name, b.Epoch, fresh, err)
+		}
+	}
+}

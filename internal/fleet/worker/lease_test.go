@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
@@ -28,3 +30,34 @@ func TestRhythm(t *testing.T) {
 		}
 	}
 }
+
+// What a session tells a claim that the worker does not have any more, or of an earlier epoch, does nothing.
+func TestStaleCommand(t *testing.T) {
+	w := New(Config{Name: "w"})
+	c := newClaim("s1", "b1", wire.Grant{Epoch: 7, Lease: time.Hour}, "")
+	w.claims[c.id] = c
+	for _, one := range []struct {
+		session task.ID
+		epoch   uint64
+		taken   int
+	}{{"s1", 6, 0}, {"s1", 8, 0}, {"s2", 7, 0}, {"s1", 7, 1}} {
+		data, err := wire.Encode(wire.Command{Kind: wire.Pause, Epoch: one.epoch}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.told(t.Context(), command{subject: wire.CommandTo("w", one.session, c.id), data: data})
+		if n := len(c.orders); n != one.taken {
+			t.Errorf("of session %s, epoch %d: %d commands are taken, want %d", one.session, one.epoch, n, one.taken)
+		}
+	}
+}
+
+// command is a message of a stream.
+type command struct {
+	jetstream.Msg
+	subject string
+	data    []byte
+}
+
+func (c command) Subject() string { return c.subject }
+func (c command) Data() []byte    { return c.data }

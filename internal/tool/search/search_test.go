@@ -294,6 +294,16 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// A file that is larger than what is searched is left out by both engines.
+func TestLargeFile(t *testing.T) {
+	root := tree(t, map[string]string{"small": "needle\n", "large": "needle\n" + strings.Repeat("a line\n", maxFile/7)})
+	for name, tools := range engines(t, root) {
+		if out := call(t, tools[1], args{"pattern": "needle"}); !strings.Contains(out.Text, "small") || strings.Contains(out.Text, "large") {
+			t.Errorf("%s: %s", name, out.Text)
+		}
+	}
+}
+
 func TestSpecs(t *testing.T) {
 	for _, tool := range New(Config{Root: "/"}) {
 		s := tool.Spec()
