@@ -18,7 +18,7 @@ var bare = []struct {
 	files []string
 }{
 	{"this is the way itself, and the folders that are trusted", []string{"internal/platform/saferoot/*.go", "internal/platform/home/safe.go", "internal/agentenv/todo/folder.go"}},
-	{"paths that the user names, in which his links count", []string{"cmd/drover/export.go", "cmd/drover/overssh.go", "internal/frontend/cli/mcp.go", "internal/frontend/cli/schema.go", "internal/frontend/cli/diff.go", "internal/frontend/cli/record.go", "internal/frontend/cli/teleport.go",
+	{"paths that the user names, in which his links count", []string{"cmd/drover/export.go", "cmd/drover/overssh.go", "internal/frontend/cli/mcp.go", "internal/frontend/cli/schema.go", "internal/frontend/cli/foreign.go", "internal/frontend/cli/diff.go", "internal/frontend/cli/record.go", "internal/frontend/cli/teleport.go",
 		"internal/agentenv/catalog/plugin.go", "internal/frontend/cli/export.go", "internal/frontend/cli/manual/main.go", "internal/frontend/cli/run.go", "internal/agentenv/mcpconfig/edit.go", "internal/model/script/load.go", "internal/agentenv/settings/file.go", "internal/platform/userservice/userservice.go", "internal/frontend/telemetry/otlp/otlp.go"}},
 	{"paths that users of the library name", []string{"agent/fork.go", "agent/transcript_unix.go"}},
 	{"a new folder or file for temporary things, which is this process's own", []string{"internal/session/sandboxes/trial.go", "internal/fleet/folder/temp.go", "internal/agentenv/worktree/change.go", "internal/frontend/cli/compete.go", "internal/assemble/demo/*.go", "drover.go", "internal/api/remoteapi/checker.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
