@@ -25,7 +25,7 @@ func groups() []group {
 		{"agents", "Agents:", []string{"agents", "commands", "skills", "models", "permissions", "mcp", "acp"}},
 		{"machines", "Machines:", []string{"hub", "worker", "workers", "drain"}},
 		{"project", "Project:", []string{"sessions", "fork", "todo", "memory", "stats", "teleport", "trust"}},
-		{"setup", "Setup:", []string{"doctor", "service", "completion", "help", "version"}},
+		{"setup", "Setup:", []string{"init", "doctor", "service", "completion", "help", "version"}},
 	}
 }
 
@@ -56,6 +56,7 @@ func examples() map[string][]string {
 		"schedule resume":   {"drover schedule resume nightly"},
 		"schedule run":      {"drover schedule run nightly"},
 		"summary":           {"drover summary", "drover summary --since 7d --all-projects"},
+		"init":              {"drover init"},
 		"service":           {"drover service install", "drover service status"},
 		"service install":   {"drover service install"},
 		"service uninstall": {"drover service uninstall"},

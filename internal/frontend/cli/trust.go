@@ -150,7 +150,7 @@ func whole(text string) string {
 
 func (a *app) grantTrust(ctx context.Context, store trust.Store, st trust.State, r trustRequest, out io.Writer) error {
 	if !r.yes {
-		if err := a.confirmTrust(ctx, out); err != nil {
+		if err := a.confirm(ctx, out, "Trust this folder?", "look at the list, and give --yes"); err != nil {
 			return fmt.Errorf("trust %s: %w", st.Folder, err)
 		}
 	}
@@ -166,13 +166,13 @@ func (a *app) grantTrust(ctx context.Context, store trust.Store, st trust.State,
 	return nil
 }
 
-// confirmTrust asks on a terminal. The answer is read on the side: who presses
-// Ctrl-C is not waited for.
-func (a *app) confirmTrust(ctx context.Context, out io.Writer) error {
+// confirm asks a question on a terminal, and fails with fix where stdin is none. The answer is read
+// on the side, so that Ctrl-C ends the command at once.
+func (a *app) confirm(ctx context.Context, out io.Writer, question, fix string) error {
 	if !a.readsTerminal() {
-		return usage("stdin is not a terminal, so the question cannot be asked", "look at the list, and give --yes")
+		return usage("stdin is not a terminal, so the question cannot be asked", fix)
 	}
-	fmt.Fprint(out, "Trust this folder? [y/N] ")
+	fmt.Fprint(out, question+" [y/N] ")
 	said := make(chan string, 1)
 	go func() { // ends with the line, or with the process
 		line, _ := bufio.NewReader(a.Stdin).ReadString('\n')

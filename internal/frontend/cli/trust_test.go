@@ -50,7 +50,7 @@ func TestTrustInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("interrupted")
 	cancel(gone)
-	if err := typing(t, stdin).confirmTrust(ctx, &bytes.Buffer{}); !errors.Is(err, gone) {
+	if err := typing(t, stdin).confirm(ctx, &bytes.Buffer{}, "Trust this folder?", ""); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newSettings is the settings file that `drover init` writes: an object without settings.
+const newSettings = `{
+  // Settings of this project, for everybody who works in it. All settings: docs/settings.md.
+  // Your own for all projects are in ~/.config/drover/settings.json, your own for this one in
+  // .drover/settings.local.json (keep that out of version control).
+  //
+  // "permissions": {
+  //   "allow": ["Bash(make test)"],   // run without a question, once the folder is trusted: drover trust
+  //   "ask": ["Bash(git push:*)"],    // are always a question
+  //   "deny": ["Read(./.env)"]        // never run
+  // },
+  // "sandbox": {"mode": "required"},  // commands of models run in the sandbox or not at all
+  // "merge": {"check": "make test"}   // must pass before drover merge changes a branch
+}
+`
+
+// newNotes is the AGENTS.md that `drover init` writes.
+const newNotes = `# Notes for agents
+
+<!-- Agents read this file before each conversation. Write down what the code does not say. -->
+
+- Build:
+- Test:
+- Conventions:
+`
+
+// starter is a file that `drover init` writes. It is left out where one of the other files is there.
+type starter struct {
+	path, text string
+	others     []string
+}
+
+func (a *app) initCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Write a settings file and notes for agents in this folder",
+		Long: "Write .drover/settings.json, with the most used settings as comments, and a short AGENTS.md, after asking.\n" +
+			"Files that are there stay as they are.",
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.init(cmd.Context(), yes) },
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "write without asking")
+	return cmd
+}
+
+func (a *app) init(ctx context.Context, yes bool) error {
+	var missing []starter
+	for _, f := range []starter{
+		{path: ".drover/settings.json", text: newSettings},
+		{path: "AGENTS.md", text: newNotes, others: []string{"CLAUDE.md"}},
+	} {
+		if there := a.firstFile(append(f.others, f.path)); there != "" {
+			fmt.Fprintf(a.Stdout, "%s is here already.\n", there)
+			continue
+		}
+		missing = append(missing, f)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if !yes {
+		names := make([]string, len(missing))
+		for i, f := range missing {
+			names[i] = f.path
+		}
+		question := fmt.Sprintf("Write %s in %s?", strings.Join(names, " and "), whole(a.Cwd))
+		if err := a.confirm(ctx, a.Stdout, question, "give --yes"); err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+	}
+	for _, f := range missing {
+		if err := create(filepath.Join(a.Cwd, f.path), f.text); err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+		fmt.Fprintf(a.Stdout, "Wrote %s.\n", f.path)
+	}
+	return nil
+}
+
+// firstFile returns the first of some names that this folder has; empty: it has none.
+func (a *app) firstFile(names []string) string {
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(a.Cwd, name)); !errors.Is(err, fs.ErrNotExist) {
+			return name
+		}
+	}
+	return ""
+}
+
+// create writes a file that is not there yet.
+func create(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, text)
+	return errors.Join(err, file.Close())
+}
