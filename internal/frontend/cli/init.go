@@ -85,7 +85,7 @@ func (a *app) init(ctx context.Context, yes bool) error {
 		}
 	}
 	for _, f := range missing {
-		if err := create(filepath.Join(a.Cwd, f.path), f.text); err != nil {
+		if err := a.create(f.path, f.text); err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
 		fmt.Fprintf(a.Stdout, "Wrote %s.\n", f.path)
@@ -103,12 +103,17 @@ func (a *app) firstFile(names []string) string {
 	return ""
 }
 
-// create writes a file that is not there yet.
-func create(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// create writes a file that is not there yet, below this folder and through no link out of it.
+func (a *app) create(name, text string) error {
+	folder, err := os.OpenRoot(a.Cwd)
+	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	defer func() { _ = folder.Close() }()
+	if err := folder.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	file, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
