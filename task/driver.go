@@ -125,9 +125,9 @@ type Host interface {
 	// if the owner has too many unread messages.
 	Tell(ctx context.Context, kind MessageKind, text string, p Priority) error
 
-	// Rest makes the task idle while wait waits, which is given ctx; its place is
-	// free for another meanwhile. The record names the children that are at work. After nil the task is at work again and has its
-	// place; after an error of wait, which is returned, the run has to end.
+	// Rest makes the task idle while wait waits, which is given ctx; its place is free for another
+	// meanwhile, and the record names the children that are at work. After nil the task is at work
+	// again and has its place; after an error of wait, which is returned, the run has to end.
 	Rest(ctx context.Context, wait func(context.Context) error) error
 	// WaitWhilePaused waits while the task is paused, or until ctx ends, whose cause it returns.
 	// Its place is free for another task meanwhile. A driver that works in steps calls

@@ -463,7 +463,8 @@ func (r Record) Why() string {
 		return strings.Trim("stopped by "+cmp.Or(who, "somebody")+": "+c.Detail, ": ")
 	}
 	words := map[Reason]string{ReasonClosing: "stopped when its session closed", ReasonHostLost: "its host died",
-		ReasonKeeperLost: "its keeper died", ReasonReboot: "the machine was restarted", ReasonMaxTurns: "its limit of turns was reached"}[c.Reason]
+		ReasonKeeperLost: "its keeper died", ReasonReboot: "the machine was restarted",
+		ReasonMaxTurns: "its limit of turns was reached"}[c.Reason]
 	return cmp.Or(r.Error, c.Detail, words, strings.ReplaceAll(string(c.Reason), "_", " "))
 }
 

@@ -123,7 +123,8 @@ func newToken(file string) error {
 
 // Demo gives the tour.
 func (b *backend) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
-	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width, Env: b.env, Program: b.exe, Keeper: b.helper(),
+	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width,
+		Env: b.env, Program: b.exe, Keeper: b.helper(),
 		Version: b.version})
 }
 

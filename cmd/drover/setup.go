@@ -30,7 +30,8 @@ func (b *backend) setUp() *tui.SetUp {
 			return out
 		},
 		Models: func(ctx context.Context, a tui.Access) ([]string, error) {
-			return provider.List(ctx, provider.Access{Provider: a.Provider, BaseURL: a.BaseURL, APIKey: a.APIKey, AuthToken: a.AuthToken})
+			return provider.List(ctx, provider.Access{Provider: a.Provider, BaseURL: a.BaseURL,
+				APIKey: a.APIKey, AuthToken: a.AuthToken})
 		},
 	}
 	for _, v := range subagent.Vendors() {

@@ -53,7 +53,7 @@ func outputs() map[string]struct {
 		"half":         {`{"decision":"block"`, Ask, true},
 		"misspelt":     {`{"hookSpecificOutput":{"permissionDecison":"deny"}}`, Ask, true},
 		"misspelt-out": {`{"hookSpecificOuput":{"permissionDecision":"deny"}}`, Ask, true},
-		"decison":      {`{"decison":"whatever"}`, Ask, true},
+		"decsion":      {`{"decsion":"whatever"}`, Ask, true},
 		"snake":        {`{"permission_decision":"deny"}`, Ask, true},
 		"other-key":    {`{"result":"deny"}`, Ask, true},
 		"deeper":       {`{"output":{"decision":"block"}}`, Ask, true},

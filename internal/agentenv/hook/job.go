@@ -104,7 +104,8 @@ func (j *job) command() result {
 	defer g.Close()
 	flows := j.follow(p)
 	exit, err := g.Wait(j.ctx)
-	report := g.End(context.Background(), process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil})
+	ending := process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil}
+	report := g.End(context.Background(), ending)
 	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // nobody is left who would read it
 	flows.wait(p)
 	g.Reap()

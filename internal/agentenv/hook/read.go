@@ -126,9 +126,11 @@ func spelled(key string, as ...string) bool {
 // contents reports whether the value of a key is no decision, whatever words it has: the texts
 // of a reply, and the parts of a payload that a hook may print as they came.
 func contents(key string) bool {
-	return spelled(key, "reason", "permissionDecisionReason", "systemMessage", "message", "additionalContext", "updatedInput",
+	return spelled(key, "reason", "permissionDecisionReason", "systemMessage", "message",
+		"additionalContext", "updatedInput",
 		"modifiedArgs", "updatedToolOutput", "updatedMCPToolOutput", "modifiedResult") ||
-		spelled(key, "tool_input", "toolInput", "toolArgs", "tool_response", "toolResponse", "toolResult", "prompt", "stopReason")
+		spelled(key, "tool_input", "toolInput", "toolArgs", "tool_response", "toolResponse", "toolResult",
+			"prompt", "stopReason")
 }
 
 // misplaced finds what looks like a decision in an object that has none: a key that is nearly

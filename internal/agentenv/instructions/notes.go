@@ -181,7 +181,8 @@ func (r *reader) add(path, whose, text string) {
 		r.warn(path, "only the first %d of %d bytes are read", cut, len(text))
 		text = fmt.Sprintf("%s\n[… %d more bytes of this file are left out]", text[:cut], len(text)-cut)
 	}
-	text = fmt.Sprintf("\nContents of %s (%s):\n\n%s\n", excerpt.Line(path, 1000), whose, excerpt.Inert(excerpt.Visible(text)))
+	inert := excerpt.Inert(excerpt.Visible(text))
+	text = fmt.Sprintf("\nContents of %s (%s):\n\n%s\n", excerpt.Line(path, 1000), whose, inert)
 	if r.text.Len()+len(text) > MaxText {
 		r.full = true
 		r.warn(path, "the notes are not read: all together have more than %d bytes", MaxText)

@@ -43,7 +43,8 @@ type tour struct {
 }
 
 func newTour(c Config, dir string) *tour {
-	return &tour{out: c.Out, colour: c.Colour, width: c.Width, dir: dir, folder: filepath.Join(dir, "shop"), env: surroundings(c, dir),
+	return &tour{out: c.Out, colour: c.Colour, width: c.Width,
+		dir: dir, folder: filepath.Join(dir, "shop"), env: surroundings(c, dir),
 		keeper: c.Keeper, version: c.Version, begun: time.Now(), turns: make(chan struct{}, 100),
 		known: map[task.ID]task.Record{}, said: map[string]bool{}}
 }

@@ -122,7 +122,8 @@ func (c *running) undo(ctx context.Context) {
 
 // end ends the group and what escaped from it, and adds to the result.
 func (c *running) end(ctx context.Context, grace time.Duration) {
-	note(&c.result, c.id, c.g.End(ctx, process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table, ByItself: c.alone}))
+	ending := process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table, ByItself: c.alone}
+	note(&c.result, c.id, c.g.End(ctx, ending))
 }
 
 func note(res *task.Result, id task.ID, report process.Report) {

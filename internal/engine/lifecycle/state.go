@@ -162,7 +162,8 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		}
 	case task.Rest, task.Wake, task.Ask, task.Answer, task.Pause, task.Thaw, task.Background, task.RequestStop:
 		// Flags only: equal flags mean that nothing changes.
-		if next.Idle == r.Idle && next.WaitsFor == r.WaitsFor && next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
+		if next.Idle == r.Idle && next.WaitsFor == r.WaitsFor &&
+			next.AwaitingApproval == r.AwaitingApproval && next.Paused == r.Paused &&
 			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping && len(next.Questions) == len(r.Questions) {
 			return r, ErrNoChange
 		}

@@ -211,7 +211,8 @@ func (a *app) answerOf(ctx context.Context, s control.API, id task.ID) (string, 
 		return "", err
 	}
 	for _, t := range got.Task.LeftTasks {
-		a.hint(fmt.Sprintf("when agent %s ended, %s %s (%s) was %s: see %s", ref, t.Noun, t.ID, t.About, t.Status, t.OutputFile))
+		a.hint(fmt.Sprintf("when agent %s ended, %s %s (%s) was %s: see %s",
+			ref, t.Noun, t.ID, t.About, t.Status, t.OutputFile))
 	}
 	switch {
 	case got.Task.Status == task.Killed:

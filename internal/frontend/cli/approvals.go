@@ -463,7 +463,9 @@ func (w *watcher) session(ctx context.Context, s Session, f *followed, gone chan
 
 // followQuestions gives each question of a session once, until the session or ctx ends. seen are
 // those that were given before; what it returns are those that were open at last.
-func followQuestions(ctx context.Context, api control.API, seen map[string]bool, put func(task.Question)) map[string]bool {
+func followQuestions(
+	ctx context.Context, api control.API, seen map[string]bool, put func(task.Question),
+) map[string]bool {
 	req := control.ApprovalsRequest{}
 	for {
 		list, err := api.Approvals(ctx, req)

@@ -175,7 +175,8 @@ func (a *app) severalLive(ctx context.Context, sessions []Session, command strin
 		if folder == "." {
 			folder = filepath.Base(i.Project)
 		}
-		rows = append(rows, []string{cell(string(i.Session), 40), cmp.Or(cell(i.Title, 40), "-"), age(a.Now(), i.StartTime) + " ago",
+		rows = append(rows, []string{cell(string(i.Session), 40), cmp.Or(cell(i.Title, 40), "-"),
+			age(a.Now(), i.StartTime) + " ago",
 			cell(folder, 40), cmp.Or(cell(a.running(ctx, s), 30), "-")})
 	}
 	if err := a.table(rows, headed); err != nil {

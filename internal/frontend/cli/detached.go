@@ -187,7 +187,8 @@ func (a *app) resumeCommand() *cobra.Command {
 			}
 			connect := func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) }
 			if there.screened(*plain) {
-				return there.show(ctx, Screen{Connect: connect, Prompt: prompt}, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
+				screen := Screen{Connect: connect, Prompt: prompt}
+				return there.show(ctx, screen, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
 			}
 			return there.converse(ctx, connect)
 		},

@@ -239,7 +239,8 @@ func (b *pageBuilder) models(e control.Environment) {
 		}
 	}
 	for _, o := range offered {
-		text := fmt.Sprintf("%-10s %-12s %-18s", cell(o.Name)+map[bool]string{true: " *"}[o.Current], cell(o.Title), cell(o.Full))
+		mark := map[bool]string{true: " *"}[o.Current]
+		text := fmt.Sprintf("%-10s %-12s %-18s", cell(o.Name)+mark, cell(o.Title), cell(o.Full))
 		if o.Window > 0 {
 			text += fmt.Sprintf(" %5dk", o.Window/1000)
 		}

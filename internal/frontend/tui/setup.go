@@ -127,7 +127,8 @@ func (s *setup) menu(o *SetUp) {
 	}
 	key := func(title, provider string) func(*setup) {
 		return func(s *setup) {
-			s.form(title, Access{Provider: provider}, blank{label: "Key", secret: true, into: func(a *Access) *string { return &a.APIKey }})
+			key := blank{label: "Key", secret: true, into: func(a *Access) *string { return &a.APIKey }}
+			s.form(title, Access{Provider: provider}, key)
 		}
 	}
 	s.o = o
@@ -478,10 +479,13 @@ func (m *Model) setupFrame() frame {
 			lines = append(lines, label+text)
 		}
 		lines = append(lines, "")
-		variable := strings.ToUpper(s.access.Provider) + map[bool]string{true: "_AUTH_TOKEN", false: "_API_KEY"}[s.access.Provider ==
-			"anthropic" && len(s.fields) > 1]
-		lines = append(lines, wrapped(fmt.Sprintf("It is saved in %s, which only you can read. To keep it elsewhere, set %s and start drover again.",
-			s.o.File, variable), m.width-2, t.Dim.Render)...)
+		variable := strings.ToUpper(s.access.Provider) + "_API_KEY"
+		if s.access.Provider == "anthropic" && len(s.fields) > 1 {
+			variable = "ANTHROPIC_AUTH_TOKEN"
+		}
+		where := fmt.Sprintf("It is saved in %s, which only you can read. To keep it elsewhere, set %s and start drover again.",
+			s.o.File, variable)
+		lines = append(lines, wrapped(where, m.width-2, t.Dim.Render)...)
 		keys = "enter checks and saves · esc back"
 		if len(s.fields) > 1 {
 			keys = "tab the next field · " + keys

@@ -778,7 +778,8 @@ func (m *Model) pickerFrame() frame {
 		if s.Live {
 			state = cmp.Or(printable.Line(s.Running, 24), "live")
 		}
-		end := fmt.Sprintf("%s  %s ago  %s  %s", state, ago(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16),
+		end := fmt.Sprintf("%s  %s ago  %s  %s",
+			state, ago(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16),
 			printable.Line(string(s.Session), 20))
 		title := cmp.Or(printable.Line(s.Title, 200), "(no title)")
 		left := max(8, m.width-ansi.StringWidth(end)-4)
@@ -794,7 +795,11 @@ func (m *Model) pickerFrame() frame {
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, t.Dim.Render(ansi.Truncate("↑↓ choose · type to search · enter opens it · esc "+map[bool]string{true: "leaves", false: "back"}[m.epoch == 0 && m.o.Choose], m.width, "…")))
+	keys := "↑↓ choose · type to search · enter opens it · esc back"
+	if m.epoch == 0 && m.o.Choose {
+		keys = "↑↓ choose · type to search · enter opens it · esc leaves"
+	}
+	lines = append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…")))
 	return frame{lines, tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0)}
 }
 

@@ -88,7 +88,8 @@ func New(c Config) (*Model, error) {
 		if !ok && name == "" {
 			continue
 		}
-		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		value = strings.TrimSpace(value)
+		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return nil, fmt.Errorf("a line of ANTHROPIC_CUSTOM_HEADERS is no header (set it to lines such as Name: value)")
 		}
 		more.Set(name, value)

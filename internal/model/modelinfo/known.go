@@ -130,7 +130,8 @@ func Title(name string) string {
 	for _, n := range version(words) {
 		numbers = append(numbers, strconv.Itoa(n))
 	}
-	title := strings.ToUpper(words[family][:1]) + words[family][1:] + " " + strings.TrimSuffix(strings.Join(numbers, "."), ".0")
+	version := strings.TrimSuffix(strings.Join(numbers, "."), ".0")
+	title := strings.ToUpper(words[family][:1]) + words[family][1:] + " " + version
 	return strings.TrimSpace(title)
 }
 

@@ -88,7 +88,7 @@ func TestRefusedImage(t *testing.T) {
 
 		l, file = open()
 		defer file.Close()
-		if res, err = l.Turn(ctx, agent.TextBlock("again")); err != nil || s.Count() != 6 {
+		if _, err = l.Turn(ctx, agent.TextBlock("again")); err != nil || s.Count() != 6 {
 			t.Fatalf("the conversation that is opened again: %v, %d calls; want 6: nothing is refused any more", err, s.Count())
 		}
 		if err := l.Compact(ctx, ""); err != nil || s.Count() != 7 {

@@ -217,7 +217,8 @@ func (a around) turn(begins bool) {
 	}
 }
 
-// mail records whether an agent finds mail between two turns: without any it rests. What it reads in a turn is an event.
+// mail records whether an agent finds mail between two turns: without any it rests. What it reads
+// in a turn is an event.
 type mail struct {
 	around
 	next agent.Mail

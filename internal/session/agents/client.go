@@ -56,7 +56,8 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 		mode = permission.Default
 	}
 	if mode != "" && !slices.Contains(permission.Modes(), mode) {
-		return refuse(fmt.Sprintf("permission mode %.40q is not known", mode), fmt.Sprintf("use one of %v", permission.Modes()))
+		return refuse(fmt.Sprintf("permission mode %.40q is not known", mode),
+			fmt.Sprintf("use one of %v", permission.Modes()))
 	}
 	if mode != "" {
 		me.Rules.Mode = mode
@@ -94,7 +95,9 @@ func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, err
 
 // OpenMain creates the environment of the main agent from a definition, with the given tools
 // and model, if any. The caller closes it, and calls SetMain when the conversation is open.
-func (s *Set) OpenMain(ctx context.Context, def subagent.Definition, tools []string, model string, maxTurns int) (*Environment, error) {
+func (s *Set) OpenMain(
+	ctx context.Context, def subagent.Definition, tools []string, model string, maxTurns int,
+) (*Environment, error) {
 	me := Caller{ID: s.cfg.Session, Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model, Rules: s.cfg.Rules,
 		Tools: tools, MaxTurns: maxTurns}
 	def.Tools, me.Spawns = environment.Spawnable(def.Tools)

@@ -96,7 +96,8 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 		session = acpagent.Earlier(h.Record())
 	}
 	err := c.outside.Open(ctx, acpagent.Options{
-		Name: c.def.Name, Args: args, Dir: me.Cwd, Login: def.Login, Protocol: def.Protocol, Host: h, Model: me.Model, Mode: def.Mode,
+		Name: c.def.Name, Args: args, Dir: me.Cwd, Login: def.Login, Protocol: def.Protocol, Host: h,
+		Model: me.Model, Mode: def.Mode,
 		Instructions: c.def.Prompt, Session: session,
 		Bounds: bounds, Permit: k.permitOutside, Files: outsideFiles{k},
 	})

@@ -87,7 +87,9 @@ func (rt *Runtime) told(events bool) string {
 // rest is called after an answer, and decides whether the agent goes on. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
-func (c *Child) rest(h task.Host, box *mailbox.Box, mail agent.Mail) func(context.Context, agent.TurnResult) (bool, error) {
+func (c *Child) rest(
+	h task.Host, box *mailbox.Box, mail agent.Mail,
+) func(context.Context, agent.TurnResult) (bool, error) {
 	s, replies := c.s, 0
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns

@@ -255,7 +255,8 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
 		return out, nil
 	}
-	out.Note = strings.Join(append([]string{out.Note, environment.Left(out.Task.Worktree)}, mailbox.Left(out.Task)...), "\n")
+	said := append([]string{out.Note, environment.Left(out.Task.Worktree)}, mailbox.Left(out.Task)...)
+	out.Note = strings.Join(said, "\n")
 	out.Note = strings.TrimLeft(out.Note, "\n")
 	for _, t := range out.Task.LeftTasks {
 		rt.know(t.ID)

@@ -325,7 +325,9 @@ func Past(records []agent.Record, events []task.Event) []control.Piece {
 // Running counts the background tasks among the live ones, without those below others.
 func Running(live []task.Record) (n int) {
 	for _, r := range live {
-		below := slices.ContainsFunc(live, func(other task.Record) bool { return other.ID == r.Parent && !other.IsConversation() })
+		below := slices.ContainsFunc(live, func(other task.Record) bool {
+			return other.ID == r.Parent && !other.IsConversation()
+		})
 		if r.Backgrounded && !r.Paused && !r.IsConversation() && !below {
 			n++
 		}
