@@ -91,9 +91,8 @@ func (s *sink) overflow() {
 // nothing. The hook goes on all the same.
 func (s *sink) put(p []byte) {
 	if s.err == nil {
-		var n int
-		n, s.err = s.file.Write(p)
-		s.wrote += int64(n)
+		_, s.err = s.file.Write(p)
+		s.wrote += int64(len(p)) // close takes off what the file has dropped
 	}
 	s.recent = append(s.recent, p[max(0, len(p)-recentBytes):]...)
 	s.recent = slices.Delete(s.recent, 0, max(0, len(s.recent)-recentBytes))
