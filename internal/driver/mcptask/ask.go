@@ -179,7 +179,7 @@ func (r *run) ask(ctx context.Context, q mcpclient.Elicitation) mcpclient.TaskAn
 		answer = mcpclient.TaskAnswer{Action: mcpclient.FormAccepted, Values: reply.Input}
 	case err == nil && reply.Dismissed:
 		answer.Action = mcpclient.FormIgnored
-	case err == nil && time.Now().Before(until):
+	case err == nil:
 		answer.Action = mcpclient.FormDeclined
 	}
 	became := map[mcpclient.TaskAction]string{

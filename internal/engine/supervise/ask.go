@@ -174,7 +174,7 @@ func (d *desk) deadline(o *question) (time.Time, <-chan struct{}) {
 // expire closes a question that nobody has answered as a denial.
 func (s *Supervisor) expire(ctx context.Context, o *question, until time.Time) (task.Reply, error) {
 	waited := cmp.Or(o.Wait, until.Sub(o.At).Round(time.Millisecond))
-	r := task.Reply{Reason: fmt.Sprintf("nobody answered within %s", waited)}
+	r := task.Reply{Dismissed: o.Kind == task.Form, Reason: fmt.Sprintf("nobody answered within %s", waited)}
 	err := s.settle(
 		context.WithoutCancel(ctx),
 		o,

@@ -18,9 +18,11 @@ func TestForeignSandbox(t *testing.T) {
 		`{"sandbox":{"enabled":true,"failIfUnavailable":false,"autoAllowBashIfSandboxed":false,"network":{"allowedDomains":["a.b"]},` +
 			`"filesystem":{"allowWrite":["/x"],"denyRead":["/y"]}}}`: `{"sandbox":{"autoAllow":false,"domains":["a.b"],"hidden":["/y"],` +
 			`"mode":"best","write":["/x"]}}`,
-		`{"sandbox":{"enabled":true,"filesystem":{"denyWrite":["/x"]}}}`:     "refused: sandbox.filesystem.denyWrite",
-		`{"sandbox":{"enabled":true,"network":{"allowUnixSockets":["/x"]}}}`: "refused: sandbox.network.allowUnixSockets",
-		`{"sandbox":{"enabled":true,"allowUnsandboxedCommands":false}}`:      "refused: sandbox.allowUnsandboxedCommands",
+		`{"sandbox":{"enabled":true,"filesystem":{"denyWrite":["/x"]}}}`: "refused: sandbox.filesystem.denyWrite",
+		// What would only widen the sandbox is left out.
+		`{"sandbox":{"enabled":true,"network":{"allowUnixSockets":["/x"]}}}`: `{"sandbox":{"autoAllow":true,"domains":null,` +
+			`"hidden":null,"mode":"required","write":null}}`,
+		`{"sandbox":{"enabled":true,"allowUnsandboxedCommands":false}}`: "refused: sandbox.allowUnsandboxedCommands",
 	} {
 		p := &Prompt{Settings: given}
 		err := p.translateSandbox()
