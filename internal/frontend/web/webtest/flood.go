@@ -78,6 +78,12 @@ func (a api) Attention(ctx context.Context, req control.AttentionRequest) (contr
 	return control.Attention{Version: "1"}, nil
 }
 
+// Approvals has no question, and waits for one.
+func (a api) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
+	<-ctx.Done()
+	return control.Approvals{}, context.Cause(ctx)
+}
+
 func (a api) Events(ctx context.Context, _ task.Seq) iter.Seq2[task.Event, error] {
 	return func(yield func(task.Event, error) bool) {
 		for {
