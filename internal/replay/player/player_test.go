@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,11 +174,11 @@ func TestMailBetweenTurns(t *testing.T) {
 			c.On(agent.Event{Kind: agent.TurnStartEvent})
 			c.On(agent.Event{Kind: agent.TurnDoneEvent})
 			if !found {
-				box.all = []agent.MailMessage{{Seq: 1, Text: "hello"}} // it comes too early
+				box.put("hello") // it comes too early
 			}
 			go func() {
 				time.Sleep(time.Second)
-				box.all = []agent.MailMessage{{Seq: 1, Text: "hello"}}
+				box.put("hello")
 				close(grown)
 			}()
 			got, err := c.Mail.Take(t.Context())
@@ -193,7 +194,17 @@ func TestMailBetweenTurns(t *testing.T) {
 	}
 }
 
-type letters struct{ all []agent.MailMessage }
+// letters is a mailbox with one message at most.
+type letters struct {
+	all atomic.Pointer[[]agent.MailMessage]
+}
 
-func (l *letters) Take(context.Context) ([]agent.MailMessage, error) { return l.all, nil }
-func (*letters) Ack(context.Context, []agent.MailMessage) error      { return nil }
+func (l *letters) put(text string) { l.all.Store(&[]agent.MailMessage{{Seq: 1, Text: text}}) }
+
+func (l *letters) Take(context.Context) ([]agent.MailMessage, error) {
+	if all := l.all.Load(); all != nil {
+		return *all, nil
+	}
+	return nil, nil
+}
+func (*letters) Ack(context.Context, []agent.MailMessage) error { return nil }
