@@ -123,7 +123,10 @@ esac`
 		"daemon": func(t *testing.T, p *place) {
 			p.model(map[string][]step{"main": {calls("Bash", bash("echo on")), says("done")}})
 			p.hooks(map[string]string{"PostToolUse": "setsid sleep 641 & sleep 642 &", "SessionEnd": "sleep 643 &"})
-			p.good("-p", "go", "--trust", anything)
+			r := p.run("-p", "go", "--trust", anything)
+			if r.code != 0 || strings.Count(r.stderr, "ended with the command") != 2 {
+				t.Errorf("what hooks left is not named: %d, %s", r.code, r.stderr)
+			}
 			p.leaves(0, "sleep")
 		},
 		"prompt": func(t *testing.T, p *place) {

@@ -461,7 +461,7 @@ func attachments() cases {
 			s = p.sits("attach", id)
 			s.until("three\n")
 			kill()
-			s.until("host_lost")
+			s.until("its host died")
 			s.leaves(4)
 		},
 		"piped": func(t *testing.T, p *place) {

@@ -82,7 +82,7 @@ func boundsLoop(t *testing.T, p *place) {
 	if r := p.inspected("self"); r.Status != task.Failed || r.Cause == nil || r.Cause.Reason != task.ReasonOutputLoop || !strings.Contains(r.Error, "reads the output") {
 		t.Errorf("%s %+v %q", r.Status, r.Cause, r.Error)
 	}
-	if r := p.run("ps", "-a"); !strings.Contains(r.stdout(), "output_loop") {
+	if r := p.run("ps", "-a"); !strings.Contains(r.stdout(), "reads the output") {
 		t.Errorf("ps: %s", r.stdout())
 	}
 }

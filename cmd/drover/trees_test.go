@@ -132,7 +132,7 @@ func treeSpend(t *testing.T, p *place) {
 		"general-purpose": {using(10_000, 0, calls("Agent", asks("plan", "it"))), using(10_000, 0, says("half"))},
 		"plan":            {using(20_000, 0, says("planned"))},
 	})
-	p.good("-p", "go", "--model=sonnet")
+	p.good("-p", "go", "--model=claude-sonnet-4-5-20250929") // short names change with the table
 	top := p.only1("general-purpose")
 	if top.Usage == nil || top.Usage.CostUSD == nil || *top.Usage.CostUSD < 0.0599 || *top.Usage.CostUSD > 0.0601 {
 		t.Errorf("its own cost %+v", top.Usage)

@@ -20,7 +20,7 @@ func mutants() []mutant {
 		},
 		{
 			name: "no-adoption", says: "the next host treats a running kept command as lost",
-			edits: []edit{{"internal/engine/supervise/adopt.go", " d.Adopts(rec)", " !d.Adopts(rec)"}},
+			edits: []edit{{"internal/engine/supervise/adopt.go", " d.Adopts(r)", " !d.Adopts(r)"}},
 			tests: []string{"internal/engine/supervise:TestAdopter", "cmd/drover/testdata/script/keep_adopt.txtar"},
 		},
 		{

@@ -119,6 +119,7 @@ func TestPassOn(t *testing.T) {
 				return res, err
 			}), task.Spec{Parent: top.ID, Owner: top.ID})
 			child := start(t, s, work(until), task.Spec{Parent: mid.ID, Owner: mid.ID, Command: "make test"})
+			synctest.Wait() // until it runs
 			close(end)
 			<-s.Done(mid.ID)
 			was, _ := s.Get(mid.ID)

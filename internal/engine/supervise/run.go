@@ -419,7 +419,10 @@ func (h *host) back(ctx context.Context) error {
 
 // Rest frees the slot while the task waits for messages.
 func (h *host) Rest(ctx context.Context, wait func(context.Context) error) error {
-	rest := lifecycle.Change{Verb: task.Rest, WaitsFor: waitsFor(h.s.Children(h.e.id))}
+	rest := lifecycle.Change{Verb: task.Rest}
+	if !h.Record().IsConversation() { // that one waits for its user
+		rest.WaitsFor = waitsFor(h.s.Children(h.e.id))
+	}
 	if _, err := h.s.apply(ctx, h.e, rest, nil, ""); err != nil {
 		return fmt.Errorf("rest of %s: %w", h.e.id, err)
 	}

@@ -173,7 +173,7 @@ func TestWatch(t *testing.T) {
 	if id := next(); id != "qaaaa1111" {
 		t.Errorf("open: %s", id)
 	}
-	recv(t, s.waiting, "wait for the next")
+	recv(t, s.heeding, "wait for the next")
 	s.change(func() { s.open = append(s.open, task.Question{ID: "qdddd1111", Tool: "Bash"}) })
 	if id := next(); id != "qdddd1111" {
 		t.Errorf("next: %s", id)

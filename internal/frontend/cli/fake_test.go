@@ -46,7 +46,8 @@ type session struct {
 	calls   int // of Start
 	stops   []control.StopRequest
 	receipt *task.Receipt
-	waiting chan struct{} // gets one value per wait that blocks
+	waiting chan struct{} // gets one value per wait for tasks or output that blocks
+	heeding chan struct{} // the same of waits for questions
 	text    string
 	open    []task.Question
 	decided []control.DecideRequest
@@ -61,6 +62,7 @@ func newSession(id string, live bool, tasks ...task.Record) *session {
 		output:  map[task.ID][]byte{},
 		changed: make(chan struct{}),
 		waiting: make(chan struct{}, 10),
+		heeding: make(chan struct{}, 10),
 	}
 	for i := range s.tasks {
 		s.tasks[i].Session = s.info.Session
@@ -339,7 +341,7 @@ func (s *session) Approvals(ctx context.Context, req control.ApprovalsRequest) (
 		if err != nil || req.Wait == 0 || now.Version != req.After {
 			return now, err
 		}
-		s.waiting <- struct{}{}
+		s.heeding <- struct{}{}
 		select {
 		case <-changed:
 		case <-ctx.Done():

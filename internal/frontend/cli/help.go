@@ -178,7 +178,7 @@ func examples() map[string][]string {
 // helpCommand is `drover help`, which refuses words that name no command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "Show the help of a command",
+		Use: "help [COMMAND]", Short: "Show the help of a command", GroupID: "setup",
 		RunE: func(_ *cobra.Command, words []string) error {
 			cmd, rest, err := root.Find(words)
 			switch {

@@ -59,7 +59,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 		return refuse(fmt.Sprintf("permission mode %.40q is not known", mode),
 			fmt.Sprintf("use one of %v", permission.Modes()))
 	}
-	if mode != "" {
+	if mode != "" && mode != permission.Plan { // an approved plan gives back the mode that plan mode narrows
 		me.Rules.Mode = mode
 	}
 	def, err := s.catalog(*me).Find(r.Type)
