@@ -461,7 +461,8 @@ func attachments() cases {
 			s = p.sits("attach", id)
 			s.until("three\n")
 			kill()
-			s.until("its host died")
+			s.until("killed after")
+			s.until("its host ")
 			s.leaves(4)
 		},
 		"piped": func(t *testing.T, p *place) {

@@ -240,7 +240,10 @@ func mcpServerCases() cases {
 		},
 		"late": func(t *testing.T, p *place) { // M2
 			m := p.model(map[string][]step{"main": {says("I am here")}})
-			r := p.good("-p", "go", "--output-format=stream-json", set(t, object{"mcp": object{"firstWait": "1ms"}}), config(t, object{"g": p.greeter("hang")}))
+			r := p.run("-p", "go", "--output-format=stream-json", set(t, object{"mcp": object{"firstWait": "1ms"}}), config(t, object{"g": p.greeter("hang")}))
+			if r.code != 0 || !strings.Contains(r.stderr, "MCP servers that have not answered within 1ms: g;") {
+				t.Errorf("%d: %s", r.code, r.stderr)
+			}
 			if got := serverTools(t, m.Requests()[0]); len(got) != 0 {
 				t.Errorf("tools %q", got)
 			}
