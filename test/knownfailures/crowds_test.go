@@ -189,7 +189,7 @@ func nested(r *place) string {
 		a.Usage.InputTokens = 10_000
 		return a
 	})
-	r.Good("agent", "run", "-d", "--model=sonnet", "general-purpose", "go", "--name", "top")
+	r.Good("agent", "run", "-d", "--model=claude-sonnet-4-5-20250929", "general-purpose", "go", "--name", "top")
 	r.some(1, "sleep 4481")
 	var tree string
 	if !waittest.Until(harness.Patience, func() bool {

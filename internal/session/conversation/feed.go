@@ -12,13 +12,15 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
 )
 
 // Limits of the part of a conversation that is kept for viewers. The transcript has all of it.
 const (
 	feedPieces = 2000
-	feedBytes  = 1 << 20
+	feedBytes  = 2 << 20
+	feedEvent  = 2 << 10  // about what an event takes beside its texts
 	feedText   = 64 << 10 // of one piece of the agent's text
 	feedPart   = 2 << 10  // of a result or a message
 	feedInput  = 16 << 10 // of an input, since an edit is shown as a diff
@@ -29,7 +31,7 @@ const (
 type Feed struct {
 	mu     sync.Mutex      // guards the fields below
 	pieces []control.Piece // oldest first; their numbers are consecutive
-	bytes  int             // total size of the texts
+	bytes  int             // about what they take
 	last   int64           // number of the newest
 	said   bool            // the agent has written something in this turn
 
@@ -55,7 +57,7 @@ func (f *Feed) push(p control.Piece) {
 		p.At = time.Now().UTC()
 	}
 	p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
-	f.pieces, f.bytes = append(f.pieces, p), f.bytes+len(p.Text)
+	f.pieces, f.bytes = append(f.pieces, p), f.bytes+weight(p)
 	f.trim()
 	f.wake()
 }
@@ -98,11 +100,20 @@ func (f *Feed) grow(kind control.PieceKind, text string) {
 func (f *Feed) trim() {
 	gone := 0
 	for gone < len(f.pieces)-1 && (len(f.pieces)-gone > feedPieces || f.bytes > feedBytes) {
-		f.bytes -= len(f.pieces[gone].Text)
+		f.bytes -= weight(f.pieces[gone])
 		gone++
 	}
 	clear(f.pieces[:gone]) // the array stays until append allocates a new one
 	f.pieces = f.pieces[gone:]
+}
+
+// weight is about what a piece takes.
+func weight(p control.Piece) int {
+	n := len(p.Text)
+	if p.Event != nil {
+		n += feedEvent + lifecycle.Weight(&p.Event.Task)
+	}
+	return n
 }
 
 // wake wakes waiting readers. The caller holds mu.

@@ -180,3 +180,15 @@ func TestRunning(t *testing.T) {
 		t.Errorf("%d tasks, want b1 and a1", n)
 	}
 }
+
+// Notices of tasks count in what is kept: a conversation with thousands of tasks stays small.
+func TestFeedNotices(t *testing.T) {
+	var f Feed
+	for i := range 1000 {
+		f.Notice(task.Event{Verb: task.Create, Task: task.Record{ID: task.ID(fmt.Sprintf("a%08d", i)), Kind: task.LocalAgent,
+			Status: task.Running, Backgrounded: true, Prompt: strings.Repeat("x", 16<<10)}})
+	}
+	if n := len(f.pieces); n == 0 || n > feedBytes/(16<<10) {
+		t.Errorf("%d notices of 16 KiB are kept, in a bound of %d bytes", n, feedBytes)
+	}
+}
