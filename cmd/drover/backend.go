@@ -122,7 +122,8 @@ func (b *backend) note(text string) {
 
 // Repositories are the worktrees below the state folder.
 func (b *backend) Repositories() cli.Repositories {
-	return cli.Repositories{Worktrees: worktree.Open(b.root.Worktrees()), Merges: merge.Open(b.root.Merges())}
+	trees := worktree.Open(b.root.Worktrees())
+	return cli.Repositories{Worktrees: trees, Merges: merge.Open(b.root.Merges(), trees)}
 }
 
 func (b *backend) Background(ctx context.Context) (control.API, func(), error) {

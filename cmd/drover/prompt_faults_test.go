@@ -123,6 +123,16 @@ func (p *place) noHalf() {
 	}
 }
 
+// heldRun is run with a command in the background that ends once stderr says a text.
+func (p *place) heldRun(until string, args ...string) result {
+	p.t.Helper()
+	fifo := p.fifo("held")
+	r := p.start(args...)
+	r.says(until)
+	p.free(fifo)
+	return r.wait()
+}
+
 // survived checks that the command in the background came to its own end.
 func (p *place) survived() {
 	p.t.Helper()
@@ -131,7 +141,12 @@ func (p *place) survived() {
 	}
 }
 
-const behind = "sleep 1.5; echo to the end > background"
+// Commands in the background: behind takes its time, and heldBack ends when [place.heldRun] lets it.
+const (
+	toTheEnd = "echo to the end > background"
+	behind   = "sleep 1.5; " + toTheEnd
+	heldBack = "cat held; " + toTheEnd
+)
 
 func faultsInText(t *testing.T, p *place, faults []modeltest.Fault) {
 	faults = faultsNamed(t, faults)
@@ -235,8 +250,8 @@ func faultsBesideAgent(t *testing.T, p *place, faults []modeltest.Fault) {
 // fatalFault ends the turn at once, and not what runs beside it.
 func fatalFault(t *testing.T, p *place, f modeltest.Fault) {
 	f = faultsNamed(t, []modeltest.Fault{f})[0]
-	m := p.model(map[string][]step{"main": {calls("Bash", later(behind)), func(*modeltest.Request) modeltest.Answer { return f.Answer }, says("never")}})
-	r := p.run("-p", "go", anything, "--output-format=stream-json")
+	m := p.model(map[string][]step{"main": {calls("Bash", later(heldBack)), func(*modeltest.Request) modeltest.Answer { return f.Answer }, says("never")}})
+	r := p.heldRun("the turn has failed", "-p", "go", anything, "--output-format=stream-json")
 	all := r.objects(t)
 	last := only(all, "result")
 	if r.code != 1 || m.Count() != 2 || len(only(all, "api_retry")) > 0 || len(last) != 1 || last[0]["is_error"] != true || last[0]["terminal_reason"] != "model_error" {
@@ -264,8 +279,8 @@ func faultEnds() cases {
 	}
 	return cases{
 		"exhausted": func(t *testing.T, p *place) {
-			m := p.model(map[string][]step{"main": slices.Concat([]step{calls("Bash", later(behind))}, slices.Repeat([]step{broken}, 10), []step{says("goes on")})})
-			r := p.run("-p", "go", anything, "--output-format=stream-json", "--include-partial-messages")
+			m := p.model(map[string][]step{"main": slices.Concat([]step{calls("Bash", later(heldBack))}, slices.Repeat([]step{broken}, 10), []step{says("goes on")})})
+			r := p.heldRun("background work is waited for", "-p", "go", anything, "--output-format=stream-json", "--include-partial-messages")
 			all := r.objects(t)
 			if r.code != 1 || m.Count() != 11 || len(only(all, "api_retry")) != 9 || len(only(all, "partial_message_discarded")) != 10 {
 				t.Errorf("exit code %d after %d calls, %d retries, %d taken back", r.code, m.Count(), len(only(all, "api_retry")), len(only(all, "partial_message_discarded")))

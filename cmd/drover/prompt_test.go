@@ -195,7 +195,7 @@ func (p *place) free(fifo string) {
 type running struct {
 	p      *place
 	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	stderr printed
 
 	mu    sync.Mutex
 	lines []string      // of stdout
@@ -296,6 +296,32 @@ func (r *running) wait() result {
 		res.code = 128 + int(r.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	}
 	return res
+}
+
+// says waits for a text on stderr.
+func (r *running) says(text string) {
+	r.p.t.Helper()
+	if !within(patience, func() bool { return strings.Contains(r.stderr.String(), text) }) {
+		r.p.t.Fatalf("no %q on stderr:\n%s", text, r.stderr.String())
+	}
+}
+
+// printed is what a program has printed so far.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 // result is a run of the program that has ended.

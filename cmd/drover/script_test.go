@@ -372,7 +372,9 @@ func noHost(ts *testscript.TestScript, neg bool, args []string) {
 
 func alive(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, !neg && len(args) == 1, "alive TEXT")
-	if !within(5*time.Second, func() bool { return len(ofScript(ts, args[0])) > 0 }) {
+	if !within(patience, func() bool { // a shell that has yet to start the command has its words too
+		return slices.ContainsFunc(marked(ts.Getenv("WORK")), func(p proc) bool { return strings.HasPrefix(p.line, args[0]) })
+	}) {
 		ts.Fatalf("no process %q", args[0])
 	}
 }

@@ -28,7 +28,8 @@ const (
 
 // Store is the folder of the journals and scratch checkouts of all repositories.
 type Store struct {
-	root string
+	root  string
+	trees *worktree.Store // says whose turn it is to change which checkouts a repository has
 
 	// after is called behind each step, for tests that end there. nil: nobody is.
 	after func(step string)
@@ -36,7 +37,9 @@ type Store struct {
 
 // Open names the store at an absolute path. The folder that holds it is trusted, and the
 // store is made with the first merge.
-func Open(root string) *Store { return &Store{root: filepath.Clean(root)} }
+func Open(root string, trees *worktree.Store) *Store {
+	return &Store{root: filepath.Clean(root), trees: trees}
+}
 
 func (s *Store) step(name string) {
 	if s.after != nil {
@@ -150,6 +153,11 @@ func (s *Store) begin(ctx context.Context, q Request) (_ *Train, err error) {
 	if t.Recovered, err = s.recover(ctx, t.dir, t.lock); err != nil {
 		return nil, err
 	}
+	turn, err := s.trees.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = turn.Close() }()
 	if t.at.admin, t.at.top, err = whereIs(ctx, t.at); err != nil {
 		return nil, err
 	}
@@ -294,12 +302,17 @@ func unscratch(below saferoot.Dir, common, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	return root.RemoveAll(filepath.Join("worktrees", scratchBase(dir)))
+	return worktree.Unlist(root, scratchBase(dir))
 }
 
 // Close removes the scratch checkout and lets the next train begin.
 func (t *Train) Close() error {
-	err := unscratch(t.s.below(), t.at.common, t.dir)
+	ctx, done := context.WithTimeout(context.Background(), lockWait)
+	defer done()
+	turn, err := t.s.trees.Turn(ctx)
+	if err == nil {
+		err = errors.Join(unscratch(t.s.below(), t.at.common, t.dir), turn.Close())
+	}
 	return errors.Join(err, t.lock.Close())
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -48,7 +49,7 @@ const worker = task.ID("a0000000a")
 
 // play is a merge of the worker's change that dies behind a step.
 func play(dir, at, what string) {
-	s := Open(filepath.Join(dir, "state", "merges"))
+	s := Open(filepath.Join(dir, "state", "merges"), worktree.Open(filepath.Join(dir, "state", "worktrees")))
 	s.after = func(step string) {
 		fmt.Println(step)
 		if step == at {
@@ -126,7 +127,8 @@ func newWorld(t testing.TB) *world {
 	must(t, err)
 	w := &world{dir: dir, repo: filepath.Join(dir, "repo")}
 	must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
-	w.store, w.trees = Open(filepath.Join(dir, "state", "merges")), worktree.Open(filepath.Join(dir, "state", "worktrees"))
+	w.trees = worktree.Open(filepath.Join(dir, "state", "worktrees"))
+	w.store = Open(filepath.Join(dir, "state", "merges"), w.trees)
 	must(t, os.MkdirAll(w.repo, 0o755))
 	git(t, w.repo, "init", "-q")
 	save(t, w.repo, "a", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "dir/old", "old\n", "gone/x", "x\n", "same", "same\n")
@@ -165,6 +167,26 @@ func (w *world) state(t testing.TB) string {
 	head, _ := os.ReadFile(filepath.Join(w.repo, ".git", "HEAD"))
 	return git(t, w.repo, "rev-parse", "HEAD^{tree}") + "\n" + git(t, w.repo, "status", "--porcelain", "--untracked-files=all") +
 		"\n" + string(head)
+}
+
+// A merge reads and makes checkouts of a repository in its turn: a git that reads what another has half
+// made or half removed fails.
+func TestBeginTakesATurn(t *testing.T) {
+	w := newWorld(t)
+	turn, err := w.trees.Turn(t.Context())
+	must(t, err)
+	enough := errors.New("enough")
+	ctx, done := context.WithTimeoutCause(t.Context(), time.Second, enough)
+	defer done()
+	w.store.after = func(step string) { t.Errorf("%s in the turn of another", step) }
+	if _, err := w.store.Begin(ctx, Request{Folder: w.repo}); !errors.Is(err, enough) {
+		t.Errorf("Begin = %v", err)
+	}
+	w.store.after = nil
+	must(t, turn.Close())
+	train, err := w.store.Begin(t.Context(), Request{Folder: w.repo})
+	must(t, err)
+	must(t, train.Close())
 }
 
 func TestMerge(t *testing.T) {

@@ -96,8 +96,7 @@ func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	}
 	s.step("receipt")
 	g := r.repository(lock)
-	// A git that reads what another has half made of its checkout fails.
-	turn, err := s.turn(ctx)
+	turn, err := s.Turn(ctx)
 	if err != nil {
 		return err
 	}

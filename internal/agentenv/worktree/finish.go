@@ -122,7 +122,7 @@ func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string
 		return err
 	}
 	s.step("wiped")
-	if err := r.forget(ctx, lock, tip); err != nil {
+	if err := s.forget(ctx, r, lock, tip); err != nil {
 		return err
 	}
 	s.step("forgotten")
@@ -144,7 +144,7 @@ func (s *Store) drop(id task.ID) error {
 }
 
 // forget removes what the repository knows of a checkout.
-func (r receipt) forget(ctx context.Context, lock *os.File, tip string) error {
+func (s *Store) forget(ctx context.Context, r receipt, lock *os.File, tip string) error {
 	common, err := os.OpenRoot(r.Common)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -156,8 +156,7 @@ func (r receipt) forget(ctx context.Context, lock *os.File, tip string) error {
 	if at, err := r.known(); err == nil && at != "" && at != r.Path {
 		return fmt.Errorf("the repository %s knows it at another place", r.Repo)
 	}
-	// The name holds the ID of the task: it is nobody else's.
-	if err := common.RemoveAll(filepath.Join("worktrees", r.base())); err != nil {
+	if err := s.unlist(ctx, common, r); err != nil {
 		return err
 	}
 	g := r.repository(lock)
@@ -168,6 +167,29 @@ func (r receipt) forget(ctx context.Context, lock *os.File, tip string) error {
 	}
 	_, err = g.Run(ctx, "update-ref", "-d", ref, tip)
 	return err
+}
+
+// unlist waits for its turn to remove a checkout from those that git lists.
+func (s *Store) unlist(ctx context.Context, common *os.Root, r receipt) error {
+	if _, err := common.Lstat(filepath.Join("worktrees", r.base())); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	turn, err := s.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = turn.Close() }()
+	return Unlist(common, r.base()) // the name holds the ID of the task: it is nobody else's
+}
+
+// Unlist removes what a repository knows of a checkout. Who calls it has the turn.
+func Unlist(common *os.Root, name string) error {
+	admin := filepath.Join("worktrees", name)
+	// Without this file no git lists the checkout, and none fails because the rest is half removed.
+	if err := common.Remove(filepath.Join(admin, "gitdir")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return common.RemoveAll(admin)
 }
 
 // fold removes the folder of a task, in which only what a crash left half written

@@ -323,12 +323,17 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
 }
 
-// turn waits until nobody else makes a checkout, by the lock of the folder of all.
-// Closing the file ends the turn.
-func (s *Store) turn(ctx context.Context) (*os.File, error) {
-	f, err := s.await(ctx, s.root)
+// Turn waits until nobody else makes or removes a checkout, by the lock of the folder of all:
+// a git that reads what another has half made or half removed fails. Closing the file ends
+// the turn.
+func (s *Store) Turn(ctx context.Context) (*os.File, error) {
+	err := s.open()
+	var f *os.File
+	if err == nil {
+		f, err = s.await(ctx, s.root)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("wait to make a checkout: %w", err)
+		return nil, fmt.Errorf("wait to make or remove a checkout: %w", err)
 	}
 	return f, nil
 }

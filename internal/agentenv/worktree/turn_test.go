@@ -57,3 +57,33 @@ func TestStoppedInTheQueue(t *testing.T) {
 		})
 	}
 }
+
+// A checkout is removed in a turn too: a git that reads it half removed fails.
+func TestRemovalTakesATurn(t *testing.T) {
+	repo := repository(t, filepath.Join(t.TempDir(), "r"))
+	s := Open(filepath.Join(t.TempDir(), "w"))
+	tree := create(t, s, repo)
+	enough := errors.New("enough")
+	ctx, stop := context.WithCancelCause(t.Context())
+	s.after = func(step string) {
+		if step == "wiped" {
+			stop(enough)
+		}
+	}
+	turn, err := s.Turn(ctx)
+	must(t, err)
+	if _, err := s.Finish(ctx, tree); !errors.Is(err, enough) {
+		t.Errorf("Finish = %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(tree.receipt.admin(), "commondir")); err != nil {
+		t.Errorf("it was removed in the turn of another: %v", err)
+	}
+	must(t, turn.Close())
+	s.after = nil
+	if list, err := s.Sweep(t.Context(), nil); err != nil {
+		t.Errorf("Sweep = %+v, %v", list, err)
+	}
+	if left := traces(t, s, repo); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}

@@ -1,6 +1,7 @@
 package mcptask_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -178,6 +179,49 @@ func TestExtensionStop(t *testing.T) {
 				t.Errorf("left %+v", res.Left)
 			}
 		})
+	}
+}
+
+// silent is a server that says once where a task is that is to end, and then nothing.
+type silent struct {
+	mcptask.Dialect
+	cancelled bool
+	looks     int
+}
+
+func (s *silent) Cancel(ctx context.Context, id string) (mcpclient.TaskState, error) {
+	s.cancelled = true
+	return s.Dialect.Cancel(ctx, id)
+}
+
+func (s *silent) Get(ctx context.Context, id string) (mcpclient.TaskState, error) {
+	if s.cancelled {
+		s.looks++
+	}
+	if s.looks > 1 {
+		<-ctx.Done()
+		return mcpclient.TaskState{}, context.Cause(ctx)
+	}
+	return s.Dialect.Get(ctx, id)
+}
+
+// A server that falls silent after a cancel leaves the task where it was seen last.
+func TestExtensionStopSilent(t *testing.T) {
+	w := extendedHTTP(t)
+	_, in := w.made(mcptest.Work{Hold: true, IgnoreCancel: true})
+	h := newHost(t, in)
+	r := start(t, w.driver(func(c *mcptask.Config) {
+		open := c.Open
+		c.Open = func(ctx context.Context, server, digest, kind string) (mcptask.Dialect, func(), error) {
+			to, release, err := open(ctx, server, digest, kind)
+			return &silent{Dialect: to}, release, err
+		}
+	}), h)
+	r.until("working", func() bool { return h.state().Status == "working" })
+	grace := 2 * time.Second
+	r.end(&task.StopError{Cause: task.Cause{Actor: task.ByModel, Reason: task.ReasonStopped}, Grace: &grace})
+	if res, _ := r.wait(); len(res.Left) != 1 || !strings.Contains(res.Left[0].Why, "it is working 2s after the cancel") {
+		t.Errorf("left %+v", res.Left)
 	}
 }
 

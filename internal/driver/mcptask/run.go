@@ -506,13 +506,18 @@ func (r *run) cancel(ctx context.Context) string {
 	defer done()
 	s, err := r.to.Cancel(last, r.at.Task)
 	for err == nil && !s.Phase.Over() { // it may take its time
+		known := cmp.Or(s.Word, "not known to be over")
 		timer := time.NewTimer(leastPoll)
 		select {
 		case <-timer.C:
 			s, err = r.to.Get(last, r.at.Task)
 		case <-last.Done():
 			timer.Stop()
-			return fmt.Sprintf("it is %s %v after the cancel", cmp.Or(s.Word, "not known to be over"), patience)
+			err = last.Err()
+		}
+		// The time may be over while the server is asked.
+		if err != nil && last.Err() != nil && !errors.Is(err, mcpclient.ErrTaskUnknown) {
+			return fmt.Sprintf("it is %s %v after the cancel", known, patience)
 		}
 	}
 	if err != nil && !errors.Is(err, mcpclient.ErrTaskUnknown) {

@@ -65,12 +65,6 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.pool, h.held = q.pool, true
 	}
-	if _, launches := d.(task.Launcher); !adopted && !launches {
-		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Begin}, nil, ""); err != nil {
-			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
-			return
-		}
-	}
 	if s.cfg.Output != nil {
 		e.mu.Lock()
 		again := e.again
@@ -90,6 +84,13 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.out = out
 		_ = failpoint.Hit("task/spooled")
+	}
+	// The output exists before the task is seen to run: readers rely on this order.
+	if _, launches := d.(task.Launcher); !adopted && !launches {
+		if _, err := s.apply(ctx, e, lifecycle.Change{Verb: task.Begin}, nil, ""); err != nil {
+			s.conclude(ctx, e, h, task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("begin: %w", err)})
+			return
+		}
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -479,3 +479,25 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+// unprinted is the output file of a task that prints nothing.
+type unprinted struct{ noOutput }
+
+func (unprinted) Close() error { return nil }
+func (unprinted) Lost() string { return "" }
+
+// Who reads the output of a task that runs finds its file.
+func TestOutputBeforeBegin(t *testing.T) {
+	var s *Supervisor
+	opened := make(chan task.Record, 1)
+	s = New(Config{Log: &memLog{}, Output: func(r task.Record, _ bool) (OutputFile, error) {
+		now, _ := s.Get(r.ID)
+		opened <- now
+		return unprinted{}, nil
+	}})
+	defer s.Close()
+	start(t, s, work(instant), task.Spec{})
+	if r := <-opened; r.Status != task.Pending || r.StartTime != nil {
+		t.Errorf("the output is opened of a task that is %s since %v", r.Status, r.StartTime)
+	}
+}
