@@ -401,20 +401,41 @@ func TestChildOutOfMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := cgroup(t, "memory", "memory.limit_in_bytes", "33554432")
-			p := newPlace(t)
 			line := strings.NewReplacer("GROUP", dir, "EATS", "x=$(head -c 300000000 /dev/zero | tr '\\0' x)").Replace(c.line)
-			p.Good("run", "-d", "--name", "detached", "--", "bash", "-c", line)
-			for x, s := range map[string]*harness.Call{"shown": p.Run("run", "--name", "shown", "--", "bash", "-c", line), "detached": p.Run("wait", "detached")} {
-				if s.Code() != 128+9 || x == "shown" && !strings.Contains(s.Stderr(), c.says) {
-					t.Error(s)
+			for range 20 {
+				before := memoryKills(t)
+				p := newPlace(t)
+				p.Good("run", "-d", "--name", "detached", "--", "bash", "-c", line)
+				calls := map[string]*harness.Call{"shown": p.Run("run", "--name", "shown", "--", "bash", "-c", line), "detached": p.Run("wait", "detached")}
+				if c.says == "" && memoryKills(t) != before {
+					continue // of somebody else on this machine, for which a command without a group may be blamed
 				}
-				p.is(x, c.want)
-				if got := p.task(x); strings.TrimPrefix(got.Cause.Detail, "probably ") != c.says || !strings.HasSuffix(got.Error, c.says) {
-					t.Errorf("%s: %+v, %q", x, got.Cause, got.Error)
+				for x, s := range calls {
+					if s.Code() != 128+9 || x == "shown" && !strings.Contains(s.Stderr(), c.says) {
+						t.Error(s)
+					}
+					p.is(x, c.want)
+					if got := p.task(x); strings.TrimPrefix(got.Cause.Detail, "probably ") != c.says || !strings.HasSuffix(got.Error, c.says) {
+						t.Errorf("%s: %+v, %q", x, got.Cause, got.Error)
+					}
 				}
+				return
 			}
+			t.Skip("NOT TRIED: the kernel ends processes of others for want of memory all the time")
 		})
 	}
+}
+
+// memoryKills counts the processes that the kernel of this machine has ended for want of memory.
+func memoryKills(t *testing.T) string {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, count, _ := strings.Cut(string(stat), "\noom_kill ")
+	count, _, _ = strings.Cut(count, "\n")
+	return count
 }
 
 // A command ends all that has its words in its command line, and no host and no

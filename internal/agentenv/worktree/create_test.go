@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -356,7 +357,9 @@ func TestResume(t *testing.T) {
 	repo := repository(t, filepath.Join(t.TempDir(), "r"))
 	s := Open(filepath.Join(t.TempDir(), "w"))
 	tree := create(t, s, filepath.Join(repo, "sub"))
-	if _, err := s.Resume(tree.Task); !errors.Is(err, ErrBusy) {
+	soon, stop := context.WithCancelCause(t.Context())
+	stop(ErrBusy)
+	if _, err := s.Resume(soon, tree.Task); !errors.Is(err, ErrBusy) {
 		t.Errorf("one that is in use: %v", err)
 	}
 	put(t, tree.Path, "new", "1")
@@ -366,7 +369,7 @@ func TestResume(t *testing.T) {
 	if _, err := s.Finish(t.Context(), tree); err == nil {
 		t.Error("finished twice")
 	}
-	again, err := s.Resume(tree.Task)
+	again, err := s.Resume(t.Context(), tree.Task)
 	must(t, err)
 	if again.Path != tree.Path || again.Dir != tree.Dir || again.Base != tree.Base || again.Repo != repo {
 		t.Errorf("resumed %+v, was %+v", again, tree)
@@ -387,17 +390,17 @@ func TestResume(t *testing.T) {
 		t.Fatalf("Finish = %+v, %v", o, err)
 	}
 	for _, id := range []task.ID{tree.Task, "a0000000a"} {
-		if _, err := s.Resume(id); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), string(id)) {
+		if _, err := s.Resume(t.Context(), id); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), string(id)) {
 			t.Errorf("one that is gone: %v", err)
 		}
 	}
 	other := create(t, s, repo)
 	other.Release()
 	sh(t, repo, "worktree", "remove", "-f", "-f", other.Path)
-	if _, err := s.Resume(other.Task); !errors.Is(err, ErrGone) {
+	if _, err := s.Resume(t.Context(), other.Task); !errors.Is(err, ErrGone) {
 		t.Errorf("one that the user has removed: %v", err)
 	}
-	if _, err := s.Resume("../x"); err == nil {
+	if _, err := s.Resume(t.Context(), "../x"); err == nil {
 		t.Error("a path was taken for a task")
 	}
 }

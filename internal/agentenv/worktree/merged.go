@@ -27,7 +27,7 @@ func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) 
 	if _, err := task.ParseID(string(c.Task)); err != nil {
 		return false, err
 	}
-	lock, err := s.hold(c.Task)
+	lock, err := s.holdSoon(ctx, c.Task)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return false, nil

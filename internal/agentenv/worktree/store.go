@@ -267,6 +267,16 @@ func (s *Store) hold(id task.ID) (*os.File, error) {
 	return f, err
 }
 
+// sweepWait is longer than a sweep holds a checkout that it looks at.
+const sweepWait = 5 * time.Second
+
+// holdSoon is hold for who waits until the sweep of another process has looked.
+func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
+	ctx, done := context.WithTimeoutCause(ctx, sweepWait, ErrBusy)
+	defer done()
+	return s.await(ctx, s.dir(id))
+}
+
 // flock opens a folder and locks it, or says [home.ErrLocked].
 func (s *Store) flock(dir string) (*os.File, error) {
 	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -339,9 +349,9 @@ func (s *Store) Turn(ctx context.Context) (*os.File, error) {
 }
 
 // Resume takes a checkout that was kept, for a further run of its task. It returns
-// [ErrGone] when there is none, and [ErrBusy] when somebody holds it.
-func (s *Store) Resume(id task.ID) (*Tree, error) {
-	t, err := s.resume(id)
+// [ErrGone] when there is none, and [ErrBusy] when somebody holds it for longer than a sweep.
+func (s *Store) Resume(ctx context.Context, id task.ID) (*Tree, error) {
+	t, err := s.resume(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrGone
 	}
@@ -351,11 +361,11 @@ func (s *Store) Resume(id task.ID) (*Tree, error) {
 	return t, nil
 }
 
-func (s *Store) resume(id task.ID) (*Tree, error) {
+func (s *Store) resume(ctx context.Context, id task.ID) (*Tree, error) {
 	if _, err := task.ParseID(string(id)); err != nil {
 		return nil, err
 	}
-	lock, err := s.hold(id)
+	lock, err := s.holdSoon(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ kill -9 $chain
 	if got := traces(t, s, repo); !strings.Contains(got, "w/a0000000a") || !strings.Contains(got, "worktrees/r-a0000000a") {
 		t.Fatalf("half made: %s", got)
 	}
-	if _, err := s.Resume("a0000000a"); !errors.Is(err, ErrGone) {
+	if _, err := s.Resume(t.Context(), "a0000000a"); !errors.Is(err, ErrGone) {
 		t.Errorf("half made, and resumed: %v", err)
 	}
 	if list, err := s.Sweep(t.Context(), nil); err != nil || len(list) != 0 || traces(t, s, repo) != "" {

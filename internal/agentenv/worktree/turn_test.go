@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -86,4 +87,20 @@ func TestRemovalTakesATurn(t *testing.T) {
 	if left := traces(t, s, repo); left != "" {
 		t.Errorf("left: %s", left)
 	}
+}
+
+// A further run waits for the sweep of another process, which holds what it looks at.
+func TestResumeWaitsForASweep(t *testing.T) {
+	repo := repository(t, filepath.Join(t.TempDir(), "r"))
+	s := Open(filepath.Join(t.TempDir(), "w"))
+	tree := create(t, s, repo)
+	put(t, tree.Path, "new", "1")
+	_, err := s.Finish(t.Context(), tree)
+	must(t, err)
+	sweep, err := Open(s.root).hold(tree.Task)
+	must(t, err)
+	time.AfterFunc(100*time.Millisecond, func() { _ = sweep.Close() })
+	again, err := s.Resume(t.Context(), tree.Task)
+	must(t, err)
+	again.Release()
 }

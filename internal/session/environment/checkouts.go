@@ -184,11 +184,11 @@ func (c *Checkouts) tree(
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
-		case <-c.swept: // the cleanup locks what it examines for a moment
+		case <-c.swept: // what a crash has left is then gone
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
-		t, err := c.store.Resume(rec.ID)
+		t, err := c.store.Resume(ctx, rec.ID)
 		switch w := rec.Worktree; {
 		case err == nil:
 			return t, false, nil
