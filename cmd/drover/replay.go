@@ -123,6 +123,17 @@ func (t *tape) Command(run func(agent.Call), expand func() (*string, []agent.Cal
 	return text, err
 }
 
+// Works implements [assemble.Tape].
+func (t *tape) Works(id task.ID, works bool) bool {
+	if t.play != nil {
+		works = t.play.Works(id, works)
+	}
+	if t.rec != nil {
+		t.rec.Works(id, works)
+	}
+	return works
+}
+
 // Checkout implements [assemble.Tape].
 func (t *tape) Checkout(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
 ) (*worktree.Tree, error) {
@@ -195,7 +206,7 @@ func (t taped) Open(s *assemble.Session) {
 		t.rec.Open(s)
 	}
 	if t.play != nil {
-		t.play.Open(s.Grown)
+		t.play.Open(s)
 	}
 }
 

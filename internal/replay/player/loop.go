@@ -164,6 +164,9 @@ func (g gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
 		err := g.p.diverge("agent %s calls %s (%s), and that was not recorded", g.p.called(g.id), c.Name, c.ID)
 		return agent.Decision{Reason: err.Error()}, nil
 	}
+	if err := g.p.let(ctx, g.p.placed[e.N]); err != nil {
+		return agent.Decision{Reason: err.Error()}, err
+	}
 	d := *e.Decision
 	if string(d.Input) == "null" { // the input was not replaced
 		d.Input = nil
@@ -261,7 +264,8 @@ type mail struct {
 func (m *mail) wanted() (all []string, due int) {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
-	found, known := m.a.found[m.a.begun]
+	entry, known := m.a.found[m.a.begun]
+	found := len(entry.Texts) > 0
 	for _, e := range m.a.mail {
 		switch {
 		case e.Call <= m.a.called && e.Turn <= m.a.begun:
@@ -277,6 +281,16 @@ func (m *mail) wanted() (all []string, due int) {
 	return all, due
 }
 
+// looked is the place where the agent has looked for mail; nil: in a turn.
+func (m *mail) looked() *turn {
+	m.p.mu.Lock()
+	defer m.p.mu.Unlock()
+	if e, known := m.a.found[m.a.begun]; known && !m.a.inTurn {
+		return m.p.placed[e.N]
+	}
+	return nil
+}
+
 func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 	for {
 		m.p.mu.Lock()
@@ -285,12 +299,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 		if behind {
 			return m.next.Take(ctx)
 		}
-		m.p.mu.Lock()
-		var grown <-chan struct{}
-		if m.p.grown != nil {
-			grown = m.p.grown()
-		}
-		m.p.mu.Unlock()
+		grown := m.p.grown()
 		have, err := m.next.Take(ctx)
 		if err != nil {
 			return nil, err
@@ -298,7 +307,7 @@ func (m *mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 		wanted, due := m.wanted()
 		out, missing := m.match(have, wanted, due)
 		if missing == "" {
-			return out, nil
+			return out, m.p.let(ctx, m.looked())
 		}
 		if err := m.come(ctx, grown, missing, m.others(have)); err != nil {
 			return nil, err
@@ -372,6 +381,21 @@ func (m *mail) others(have []agent.MailMessage) string {
 		}
 	}
 	return strings.Join(texts, " ")
+}
+
+// Works reports whether a task of an agent was at work after its turn; works is what is so now: in a run that goes on
+// live, and where nothing was recorded.
+func (p *Player) Works(id task.ID, works bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.byAgent[p.main(id)]
+	if a == nil {
+		return works
+	}
+	if e, known := a.found[a.begun]; known {
+		return e.Works
+	}
+	return works
 }
 
 func (m *mail) Ack(ctx context.Context, messages []agent.MailMessage) error {

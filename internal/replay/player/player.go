@@ -4,13 +4,15 @@
 //
 // The session around it is a real one. What was answered by models, and what ended by itself, is
 // let through in the recorded order, so that the events of the session come as in the original.
-// What does not come, or comes otherwise, is a [Divergence].
+// What does not come, or comes otherwise, is a [Divergence]. It is let through when the log has what
+// it had then, so that a slow start of a task or end of an agent changes nothing.
 //
 // With [Config.Until] only the begin of a recording is played, up to the end of a call of a tool, and the run
 // goes on live from there: what was not recorded by then is asked of the real models, tools and rules.
 package player
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,22 +63,45 @@ type Player struct {
 
 	commands []recording.Entry // never changes
 
+	placed map[int]*turn // of entries by their numbers; never changes
+
 	mu       sync.Mutex
 	command  int     // of commands, that is next
-	order    []*turn // what is let through, in this order
+	order    []*turn // what is let through or comes by itself, in this order
 	next     int     // of order
 	passed   chan struct{}
-	runs     map[task.ID]int // that have begun
+	came     map[step]int     // steps of the log that have come before their place
+	astray   map[task.ID]bool // tasks and agents of which something did not come
+	runs     map[task.ID]int  // that have begun
 	starts   map[string]int
 	diverged error
-	grown    func() <-chan struct{} // of the log; nil: the session is not open yet
+	log      Log // nil: the session is not open yet
+
+	reading sync.Mutex
+	read    task.Seq // of the log; guarded by reading
 }
 
-// Open tells how to learn that the log of the session has grown.
-func (p *Player) Open(grown func() <-chan struct{}) {
+// Log is the log of the session.
+type Log interface {
+	Grown() <-chan struct{} // closed when it has more
+	Since(ctx context.Context, after task.Seq) ([]task.Event, error)
+}
+
+// Open gives the player the log of the session.
+func (p *Player) Open(log Log) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.grown = grown
+	p.log = log
+}
+
+// grown returns a channel that is closed when the log has more; nil: the session is not open yet.
+func (p *Player) grown() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.log == nil {
+		return nil
+	}
+	return p.log.Grown()
 }
 
 // part is what one agent is given.
@@ -89,7 +114,7 @@ type part struct {
 	gates     byCall            // decisions
 	results   byCall            // of tools
 	mail      []recording.Entry
-	found     map[int]bool // by turn: whether there was mail after it; without an entry in recordings of earlier versions
+	found     map[int]recording.Entry // by turn: what there was after it; not in recordings of earlier versions
 	reminders []recording.Entry
 	stops     []recording.Entry
 	batches   []recording.Entry
@@ -126,11 +151,30 @@ func (s speaker) first(r byCall, id string, done bool) (recording.Entry, bool) {
 	return all[0], true
 }
 
-// turn is something that is let through when everything before it was.
+// turn is something that is let through when everything before it was, or a step of the log.
 type turn struct {
 	n    int // in the order
 	ms   int64
 	what string
+	of   task.ID // of what only keeps the order: its task or agent. It is passed over if it does not come
+	step step    // that comes by itself; zero: it is let through
+	gone bool    // it has come, or its agent was interrupted before; guarded by the player's mu
+}
+
+// step is a change of a task, as it comes by itself in a replay.
+type step struct {
+	task task.ID
+	verb task.Verb
+}
+
+// stepOf returns the step that an event is; zero: a replay has it at another time, or not at all.
+func (p *Player) stepOf(e *task.Event) step {
+	switch e.Verb {
+	case task.Create, task.Begin, task.Rest, task.Wake, task.Background, task.RequestStop, task.Complete, task.Fail,
+		task.Stop, task.Resume, task.Reparent:
+		return step{cmp.Or(p.main(e.Task.ID), "main"), e.Verb}
+	}
+	return step{}
 }
 
 // said is what a task tells its owner.
@@ -161,8 +205,8 @@ type end struct {
 func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
-		told: map[task.ID][]said{}, sent: map[letter][]*turn{}, begun: map[task.ID]bool{},
-		passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
+		told: map[task.ID][]said{}, sent: map[letter][]*turn{}, begun: map[task.ID]bool{}, placed: map[int]*turn{},
+		came: map[step]int{}, astray: map[task.ID]bool{}, passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
 	type placed struct {
 		after task.Seq
 		late  bool // behind what else has the same number
@@ -176,6 +220,11 @@ func New(c Config) *Player {
 		}
 	}
 	begun := c.Recording.Head.Created
+	orders := func(e recording.Entry, format string, v ...any) {
+		t := &turn{ms: e.MS, what: fmt.Sprintf(format, v...), of: cmp.Or(p.main(e.Agent), "main")}
+		p.placed[e.N] = t
+		all = append(all, placed{e.After, true, t})
+	}
 	for _, e := range c.Recording.Until(c.Until) {
 		a := p.part(e.Agent)
 		switch e.Kind {
@@ -193,12 +242,17 @@ func New(c Config) *Player {
 			}
 		case recording.Gate:
 			a.gates.add(e)
+			orders(e, "the decision on call %s of agent %s", e.Tool.ID, p.called(e.Agent))
 		case recording.Tool:
 			a.results.add(e)
 		case recording.Mail:
 			a.mail = append(a.mail, e)
 		case recording.Found:
-			a.found[e.Turn] = len(e.Texts) > 0
+			if was, again := a.found[e.Turn]; again {
+				p.placed[was.N].gone = true
+			}
+			a.found[e.Turn] = e
+			orders(e, "the end of turn %d of agent %s", e.Turn, p.called(e.Agent))
 		case recording.Reminder:
 			a.reminders = append(a.reminders, e)
 		case recording.Stop:
@@ -216,6 +270,9 @@ func New(c Config) *Player {
 			t := &turn{ms: e.MS, what: fmt.Sprintf("a message of %s to %s", e.Message.From, p.called(e.Message.To))}
 			k := p.letter(*e.Message)
 			p.sent[k] = append(p.sent[k], t)
+			if e.Message.Seq > 0 { // what it causes may come before it is noted
+				e.After = min(e.After, e.Message.Seq-1)
+			}
 			all = append(all, placed{e.After, true, t})
 		case recording.Text:
 			a.texts[e.What] = append(a.texts[e.What], e)
@@ -237,15 +294,18 @@ func New(c Config) *Player {
 			if e.Event.Verb == task.Begin {
 				p.begun[r.ID] = true
 			}
-			if !r.Status.Terminal() || !played(r.Kind) || e.Event.Verb == task.MarkSeen {
-				continue
+			t := &turn{ms: e.Event.At.Sub(begun).Milliseconds(), step: p.stepOf(e.Event)}
+			if r.Status.Terminal() && played(r.Kind) && e.Event.Verb != task.MarkSeen {
+				x := &end{rec: r, text: strings.Join(e.Texts, "")}
+				if endsItself(r.Cause) {
+					t.what, t.step = fmt.Sprintf("the end of task %s", r.ID), step{}
+					x.turn = t
+				}
+				p.ends[r.ID] = append(p.ends[r.ID], x)
 			}
-			x := &end{rec: r, text: strings.Join(e.Texts, "")}
-			if endsItself(r.Cause) {
-				x.turn = &turn{ms: e.Event.At.Sub(begun).Milliseconds(), what: fmt.Sprintf("the end of task %s", r.ID)}
-				all = append(all, placed{e.Event.Seq, false, x.turn})
+			if t.of = t.step.task; t.what != "" || t.of != "" {
+				all = append(all, placed{e.Event.Seq, false, t})
 			}
-			p.ends[r.ID] = append(p.ends[r.ID], x)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b placed) int {
@@ -270,7 +330,7 @@ func (p *Player) part(id task.ID) *part {
 	id = p.main(id)
 	a := p.byAgent[id]
 	if a == nil {
-		a = &part{sure: map[int64]int{}, found: map[int]bool{}, gates: byCall{}, results: byCall{},
+		a = &part{sure: map[int64]int{}, found: map[int]recording.Entry{}, gates: byCall{}, results: byCall{},
 			texts: map[string][]recording.Entry{}, read: map[string]int{}}
 		p.byAgent[id] = a
 	}
@@ -341,28 +401,36 @@ func (p *Player) Err() error {
 func (p *Player) Missing() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next < len(p.order) {
-		return p.order[p.next].what
+	for _, t := range p.order[p.next:] {
+		if t.of == "" {
+			return t.what
+		}
 	}
 	return ""
 }
 
 // await waits until it is the turn of t, and for its time.
 func (p *Player) await(ctx context.Context, t *turn) error {
-	for {
+	for last, since := -1, time.Now(); ; {
+		grown := p.grown()
+		p.follow(ctx)
 		p.mu.Lock()
 		next, passed, err := p.next, p.passed, p.diverged
 		p.mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case next > t.n && t.of != "":
+			return nil // it was passed over
+		case next > t.n:
+			return p.diverge("%s came twice", t.what)
+		case next != last:
+			last, since = next, time.Now()
 		}
 		if next == t.n {
 			break
 		}
-		if next > t.n {
-			return p.diverge("%s came twice", t.what)
-		}
-		if err := p.pause(ctx, passed, next, t.what); err != nil {
+		if err := p.pause(ctx, passed, grown, since, next, t.what); err != nil {
 			return err
 		}
 	}
@@ -379,22 +447,88 @@ func (p *Player) await(ctx context.Context, t *turn) error {
 	}
 }
 
-// pause waits until something is let through. Where nothing is for long, the next is missing.
-func (p *Player) pause(ctx context.Context, passed <-chan struct{}, next int, what string) error {
-	timer := time.NewTimer(p.patience())
+// let waits until it is the turn of t, and lets through what comes behind it.
+func (p *Player) let(ctx context.Context, t *turn) error {
+	if t == nil {
+		return nil
+	}
+	err := p.await(ctx, t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.gone = true
+	p.goOn(p.next)
+	return err
+}
+
+// follow reads the log, and lets through what waits for its steps. A log that cannot be read has none: they are
+// passed over.
+func (p *Player) follow(ctx context.Context) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	p.mu.Lock()
+	log := p.log
+	p.mu.Unlock()
+	if log == nil {
+		return
+	}
+	events, _ := log.Since(context.WithoutCancel(ctx), p.read)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range events {
+		p.read = e.Seq
+		if s := p.stepOf(&e); s.verb != "" {
+			p.came[s]++
+		}
+	}
+	p.goOn(p.next)
+}
+
+// goOn lets through what comes at n of the order, behind the steps that have come and what is astray. The caller
+// holds mu.
+func (p *Player) goOn(n int) {
+	for ; n < len(p.order); n++ {
+		t := p.order[n]
+		if t.step.verb != "" && p.came[t.step] > 0 {
+			p.came[t.step]--
+		} else if !t.gone && !p.astray[t.of] {
+			break
+		}
+	}
+	if n != p.next {
+		p.next = n
+		close(p.passed)
+		p.passed = make(chan struct{})
+	}
+}
+
+// pause waits until something is let through or the log has grown. Where nothing was let through since long, the next
+// is missing.
+func (p *Player) pause(ctx context.Context, passed, grown <-chan struct{}, since time.Time, next int, what string) error {
+	patience, missing, of := p.patience(), "nothing", task.ID("")
+	if next < len(p.order) {
+		if missing, of = p.order[next].what, p.order[next].of; of != "" {
+			patience -= p.c.Patience * 7 / 8 // those who wait for messages give up at the half
+		}
+	}
+	timer := time.NewTimer(time.Until(since.Add(patience)))
 	defer timer.Stop()
 	select {
 	case <-passed:
 		return nil
+	case <-grown:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		missing := "nothing"
-		if next < len(p.order) {
-			missing = p.order[next].what
-		}
+	}
+	if of == "" {
 		return p.diverge("%s was recorded next, and has not come; %s waits", missing, what)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.astray[of] = true
+	p.goOn(p.next)
+	return nil
 }
 
 // patience is how long something is waited for: until the next is due, and then some time.
@@ -417,9 +551,7 @@ func (p *Player) pass(t *turn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == t.n {
-		p.next++
-		close(p.passed)
-		p.passed = make(chan struct{})
+		p.goOn(t.n + 1)
 	}
 }
 

@@ -3,6 +3,7 @@ package player
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -161,14 +162,14 @@ func TestMailOrder(t *testing.T) {
 func TestMailBetweenTurns(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			e := recording.Entry{Kind: recording.Found, Agent: "a1", Turn: 1}
+			e := recording.Entry{N: 1, Kind: recording.Found, Agent: "a1", Turn: 1}
 			if found {
 				e.Texts = []string{"hello"}
 			}
 			p := New(Config{Session: "s2", Patience: time.Minute, Recording: &recording.Recording{Head: recording.Head{Session: "s1"}, Entries: []recording.Entry{
-				e, {Kind: recording.Mail, Agent: "a1", Turn: 2, Texts: []string{"hello"}}}}})
+				e, {N: 2, Kind: recording.Mail, Agent: "a1", Turn: 2, Texts: []string{"hello"}}}}})
 			box, grown := &letters{}, make(chan struct{})
-			p.Open(func() <-chan struct{} { return grown })
+			p.Open(eventLog{grown: grown})
 			c := &agent.Config{Mail: box}
 			p.Loop("a1", c)
 			c.On(agent.Event{Kind: agent.TurnStartEvent})
@@ -192,6 +193,18 @@ func TestMailBetweenTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eventLog is a log that does not change.
+type eventLog struct {
+	grown  chan struct{}
+	events []task.Event
+}
+
+func (l eventLog) Grown() <-chan struct{} { return l.grown }
+
+func (l eventLog) Since(_ context.Context, after task.Seq) ([]task.Event, error) {
+	return slices.DeleteFunc(slices.Clone(l.events), func(e task.Event) bool { return e.Seq <= after }), nil
 }
 
 // letters is a mailbox with one message at most.

@@ -45,6 +45,7 @@ type speaker struct {
 	calls    int
 	turns    int
 	inTurn   bool // the last of them has not ended
+	works    bool // a task of the agent was at work after it
 	messages int  // of the last request that was no summary
 }
 
@@ -229,9 +230,17 @@ func (m mail) Take(ctx context.Context) ([]agent.MailMessage, error) {
 	m.r.mu.Lock()
 	defer m.r.mu.Unlock()
 	if s := m.r.speaker(m.id); err == nil && !s.inTurn {
-		m.r.add(recording.Entry{Kind: recording.Found, Agent: m.id, Turn: s.turns, Texts: texts(found)})
+		m.r.add(recording.Entry{Kind: recording.Found, Agent: m.id, Turn: s.turns, Works: s.works,
+			Texts: texts(found)})
 	}
 	return found, err
+}
+
+// Works keeps whether a task of an agent is at work after its turn. It is noted with the mail that the agent finds.
+func (r *Recorder) Works(id task.ID, works bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.speaker(id).works = works
 }
 
 func (m mail) Ack(ctx context.Context, messages []agent.MailMessage) error {

@@ -61,7 +61,7 @@ const (
 	Gate     Kind = "gate"     // a call of a tool was decided: Tool, Decision
 	Tool     Kind = "tool"     // a call of a tool has ended: Tool, Output
 	Mail     Kind = "mail"     // an agent has read Texts, before its model call Call
-	Found    Kind = "found"    // an agent has looked for mail after its turn Turn; Texts is empty: there was none
+	Found    Kind = "found"    // an agent has looked for mail after its turn Turn: Works; Texts is empty: there was none
 	Reminder Kind = "reminder" // an agent was reminded of Texts
 	Stop     Kind = "stop"     // hooks were asked whether a turn may end; Texts has their objection
 	Batch    Kind = "batch"    // hooks were told of all calls of a reply; Texts has what they said
@@ -102,6 +102,7 @@ type Entry struct {
 	Cut      bool             `json:"cut,omitempty"` // the end of an output was not kept
 	What     string           `json:"what,omitempty"`
 	Calls    []agent.Call     `json:"calls,omitempty"`
+	Works    bool             `json:"works,omitempty"` // a task of the agent was at work
 	Tree     *Tree            `json:"tree,omitempty"`
 	Left     *task.Worktree   `json:"left,omitempty"`
 }

@@ -94,6 +94,9 @@ func (c *Child) rest(
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
 		works := s.works(h.Record().ID) // read before the mail, which has the end of one that ends now
+		if s.cfg.Tape != nil {
+			works = s.cfg.Tape.Works(h.Record().ID, works)
+		}
 		unread, err := mail.Take(ctx)
 		if err != nil {
 			return false, err

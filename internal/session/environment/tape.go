@@ -16,6 +16,8 @@ type Tape interface {
 	// Command returns the prompt that a command becomes; nil: it is no command. expand also returns the shell
 	// lines that it has run, as calls; run runs one.
 	Command(run func(agent.Call), expand func() (*string, []agent.Call, error)) (*string, error)
+	// Works reports whether a task of an agent is at work after an answer of it; works: one is.
+	Works(id task.ID, works bool) bool
 	// Checkout returns the worktree of an isolated agent, and Left what is left of it behind its run.
 	Checkout(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error)) (*worktree.Tree, error)
 	Left(id task.ID, leave func() *task.Worktree) *task.Worktree
