@@ -228,7 +228,7 @@ func TestIsolatedGone(t *testing.T) {
 		}
 		return r.wait(string(rec.ID))[0]
 	}
-	tree, err := store.Resume(rec.ID)
+	tree, err := store.Resume(t.Context(), rec.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
