@@ -303,7 +303,7 @@ func TestIsolatedClose(t *testing.T) {
 	if _, err := os.Lstat(rec.Worktree.Path); !os.IsNotExist(err) {
 		t.Errorf("a checkout with nothing in it is still there: %v", err)
 	}
-	if _, err := store.Resume(rec.ID); err == nil {
+	if _, err := store.Resume(t.Context(), rec.ID); err == nil {
 		t.Error("and can be had")
 	}
 }
