@@ -206,7 +206,8 @@ func New(c Config) *Player {
 	p := &Player{c: c, names: recording.NamesOf(c.Recording.Head), begin: time.Now(), byAgent: map[task.ID]*part{},
 		ends: map[task.ID][]*end{}, made: map[string]task.ID{}, outputs: map[task.ID]recording.Entry{},
 		told: map[task.ID][]said{}, sent: map[letter][]*turn{}, begun: map[task.ID]bool{}, placed: map[int]*turn{},
-		came: map[step]int{}, astray: map[task.ID]bool{}, passed: make(chan struct{}), runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
+		came: map[step]int{}, astray: map[task.ID]bool{}, passed: make(chan struct{}),
+		runs: map[task.ID]int{}, starts: map[string]int{}, live: c.Until > 0}
 	type placed struct {
 		after task.Seq
 		late  bool // behind what else has the same number
@@ -503,7 +504,9 @@ func (p *Player) goOn(n int) {
 
 // pause waits until something is let through or the log has grown. Where nothing was let through since long, the next
 // is missing.
-func (p *Player) pause(ctx context.Context, passed, grown <-chan struct{}, since time.Time, next int, what string) error {
+func (p *Player) pause(
+	ctx context.Context, passed, grown <-chan struct{}, since time.Time, next int, what string,
+) error {
 	patience, missing, of := p.patience(), "nothing", task.ID("")
 	if next < len(p.order) {
 		if missing, of = p.order[next].what, p.order[next].of; of != "" {
