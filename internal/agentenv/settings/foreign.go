@@ -93,10 +93,11 @@ func texts(v any) (list []string, whole bool) {
 func forbidden(data []byte) map[string]any {
 	text := strings.ReplaceAll(string(jsonc.Plain(data)), "\x00", "") // of UTF-16
 	found := map[string]any{}
+	quoted := regexp.MustCompile(`"((?:[^"\\\n]|\\.)*)(?:"|$|\n)`) // here: a start without such a file does not pay for it
 	for _, name := range []string{"deny", "ask"} {
 		var list []any
 		for _, m := range listOf(name).FindAllStringSubmatch(text, -1) {
-			for _, rule := range quotedText.FindAllStringSubmatch(m[1], -1) {
+			for _, rule := range quoted.FindAllStringSubmatch(m[1], -1) {
 				var s string
 				if json.Unmarshal([]byte(`"`+rule[1]+`"`), &s) != nil {
 					s = rule[1]
@@ -108,8 +109,6 @@ func forbidden(data []byte) map[string]any {
 	}
 	return found
 }
-
-var quotedText = regexp.MustCompile(`"((?:[^"\\\n]|\\.)*)(?:"|$|\n)`)
 
 func listOf(name string) *regexp.Regexp {
 	return regexp.MustCompile(`"` + name + `"\s*:\s*\[((?:\s|,|"(?:[^"\\\n]|\\.)*(?:"|$|\n))*)`)

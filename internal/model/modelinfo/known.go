@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/spelling"
 )
 
 //go:embed models.txt
@@ -251,33 +253,9 @@ func Nearest(name string, others ...string) string {
 	}
 	name = strings.ToLower(name)
 	for _, short := range others {
-		if d := edits(name, strings.ToLower(short)); d < distance && d < len(short) {
+		if d := spelling.Distance(name, strings.ToLower(short)); d < distance && d < len(short) {
 			best, distance = short, d
 		}
 	}
 	return best
-}
-
-// edits is how many letters have to be added, taken away or changed.
-func edits(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
