@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -221,3 +222,67 @@ func (l *letters) Take(context.Context) ([]agent.MailMessage, error) {
 	return nil, nil
 }
 func (*letters) Ack(context.Context, []agent.MailMessage) error { return nil }
+
+// What was done behind a step of the log waits for this step, and is done all the same if the step does not come.
+func TestStepFirst(t *testing.T) {
+	for name, tt := range map[string]struct{ comes, after time.Duration }{
+		"comes": {comes: time.Second, after: time.Second},
+		"lost":  {after: time.Minute / 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				create := task.Event{Seq: 1, Verb: task.Create, Task: task.Record{ID: "b7", Kind: task.LocalBash, Parent: "a1"}}
+				p := New(Config{Session: "s2", Patience: time.Minute, Recording: &recording.Recording{
+					Head: recording.Head{Session: "s1"}, Entries: []recording.Entry{
+						{N: 1, Kind: recording.Event, Event: &create},
+						{N: 2, Kind: recording.Found, Agent: "a1", Turn: 1, After: 1, Works: true}}}})
+				log := &growing{grown: make(chan struct{})}
+				p.Open(log)
+				c := &agent.Config{Mail: &letters{}}
+				p.Loop("a1", c)
+				c.On(agent.Event{Kind: agent.TurnStartEvent})
+				c.On(agent.Event{Kind: agent.TurnDoneEvent})
+				if !p.Works("a1", false) {
+					t.Error("nothing is at work, and the recording has a task")
+				}
+				if tt.comes > 0 {
+					time.AfterFunc(tt.comes, func() { log.add(create) })
+				}
+				began := time.Now()
+				if got, err := c.Mail.Take(t.Context()); err != nil || len(got) > 0 {
+					t.Errorf("found %v, %v", got, err)
+				}
+				if took := time.Since(began); took != tt.after {
+					t.Errorf("it went on after %v, want %v", took, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// growing is a log to which events are added.
+type growing struct {
+	mu     sync.Mutex
+	events []task.Event
+	grown  chan struct{}
+}
+
+func (l *growing) add(e task.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+func (l *growing) Grown() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.grown
+}
+
+func (l *growing) Since(_ context.Context, after task.Seq) ([]task.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.events), func(e task.Event) bool { return e.Seq <= after }), nil
+}
