@@ -146,7 +146,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	m.transcript, k.Config.Transcript, k.Resumed = t, t, len(history.Messages) > 0
 	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Past: past, Box: box, Post: s.sup.Post,
+		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Past: past, Newest: newest, Log: s.log, Box: box, Post: s.sup.Post,
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
@@ -156,7 +156,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
-	s.jobs.Go(func() { s.tellViewers(newest) })
+	s.jobs.Go(s.tellViewers)
 	return nil
 }
 
@@ -181,12 +181,17 @@ func (s *Session) past(ctx context.Context, messages int) (past []control.Piece,
 }
 
 // tellViewers tells viewers of the conversation what happens to tasks, until the session ends.
-func (s *Session) tellViewers(after task.Seq) {
-	for e, err := range s.log.Events(s.life, after) {
-		if err != nil {
+func (s *Session) tellViewers() {
+	for {
+		grown := s.log.Grown()
+		if s.audience.Feed.CatchUp(s.life, s.log) != nil {
 			return // the session ends, or says itself what is wrong with its log
 		}
-		s.audience.Feed.Notice(e)
+		select {
+		case <-grown:
+		case <-s.life.Done():
+			return
+		}
 	}
 }
 

@@ -93,6 +93,8 @@ type Config struct {
 	Agent   agent.Config
 	History []agent.Message
 	Past    []control.Piece // what viewers see of earlier hosts
+	Newest  task.Seq        // the newest event of the log that Past takes in
+	Log     Log
 	Box     *mailbox.Box
 	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
 	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of; nil: nothing
@@ -162,7 +164,7 @@ func Open(cfg Config) (*Conversation, error) {
 	if c.loop, err = agent.NewLoop(c.agent, cfg.History); err != nil {
 		return nil, err
 	}
-	cfg.Feed.seed(cfg.Past)
+	cfg.Feed.seed(cfg.Past, cfg.Newest)
 	c.state = State{Phase: Idle, Most: cfg.Autopilot.reminders(cfg.Driven)}
 	for _, x := range mail {
 		if isPrompt(x) {
@@ -400,6 +402,9 @@ func (c *Conversation) driving() *Autopilot {
 	return c.driver
 }
 
+// catchUp shows viewers what has happened to tasks. The session says itself what is wrong with its log.
+func (c *Conversation) catchUp() { _ = c.cfg.Feed.CatchUp(context.Background(), c.cfg.Log) }
+
 // on handles events of the agent in the order in which other readers get them: a call that
 // completes the work is reported as a call first.
 func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
@@ -413,6 +418,9 @@ func (c *Conversation) on(e agent.Event, next func(agent.Event)) {
 	}
 	if next != nil {
 		next(e)
+	}
+	if e.Kind == agent.MailEvent || e.Kind == agent.ToolDoneEvent { // what they speak of has happened before
+		c.catchUp()
 	}
 	c.cfg.Feed.take(e)
 	done, ok := driver.takeIn(e)

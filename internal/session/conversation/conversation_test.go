@@ -30,6 +30,7 @@ const session = task.ID("s00000000")
 // place is a session in memory, a host of its conversation, and a model whose replies
 // a test lets go one by one.
 type place struct {
+	log events // of the session
 	box *mailbox.Box
 
 	mu       sync.Mutex // guards what follows
@@ -237,6 +238,32 @@ func (r reader) Ack(ctx context.Context, letters []agent.MailMessage) error {
 
 func (p *place) Running() int { return 0 }
 
+// events is a log.
+type events []task.Event
+
+func (l *events) Since(_ context.Context, after task.Seq) ([]task.Event, error) {
+	return slices.DeleteFunc(slices.Clone(*l), func(e task.Event) bool { return e.Seq <= after }), nil
+}
+
+// What has happened to tasks is shown before what is said of it, also where nothing else reads the log.
+func TestNoticesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace()
+		p.log = events{{Seq: 1, Verb: task.Complete, Task: task.Record{ID: "a1", Kind: task.LocalAgent, Status: task.Completed}}}
+		c := p.open(t)
+		defer p.close(c)
+		if err := c.Submit(t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c.cfg.Feed.mu.Lock()
+		defer c.cfg.Feed.mu.Unlock()
+		if first := c.cfg.Feed.pieces[0]; first.Kind != control.TaskPiece || first.Event.Task.ID != "a1" {
+			t.Errorf("viewers see %s first", first.Kind)
+		}
+	})
+}
+
 // run0 is the host of a run.
 type run0 struct{ task.Host }
 
@@ -247,7 +274,7 @@ func (run0) Rest(ctx context.Context, wait func(context.Context) error) error { 
 // open opens a conversation that is a task.
 func (p *place) open(t testing.TB) *Conversation {
 	c, err := Open(Config{ID: session, Agent: agent.Config{Model: agenttest.ModelFunc(p.reply), WaitWhilePaused: p.hold}, Box: p.box, Post: p.Post, Session: p, Hooks: p, Feed: &Feed{},
-		Mail: func(withheld func(mailbox.Mail) bool) agent.Mail { return reader{p.box, withheld} }})
+		Log: &p.log, Mail: func(withheld func(mailbox.Mail) bool) agent.Mail { return reader{p.box, withheld} }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -40,6 +41,14 @@ type Feed struct {
 	calls  map[string]bool // by ID: started calls without a result
 
 	grown chan struct{} // closed when there is more; nil: nobody waits
+
+	telling sync.Mutex // held while notices are added, in the order of the log; taken before mu
+	told    task.Seq   // the newest event that was looked at; guarded by telling
+}
+
+// Log is the log of the session, of which viewers see what happens to tasks.
+type Log interface {
+	Since(ctx context.Context, after task.Seq) ([]task.Event, error)
 }
 
 // add appends a piece.
@@ -277,10 +286,21 @@ func short(text string, most int) (string, int) {
 	return text[:cut], len(text) - cut
 }
 
-// Notice tells viewers what has happened to a task, where that is told to people.
-func (f *Feed) Notice(e task.Event) {
-	if visible(e) {
-		f.add(notice(e))
+// CatchUp adds what has happened to tasks until now. It is called when the log has grown, and before what the agent
+// says next, so that viewers see both in the order in which they happened.
+func (f *Feed) CatchUp(ctx context.Context, log Log) error {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	for {
+		events, err := log.Since(ctx, f.told)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		for _, e := range events {
+			if f.told = e.Seq; visible(e) {
+				f.add(notice(e))
+			}
+		}
 	}
 }
 
@@ -417,8 +437,11 @@ func pastOf(records []agent.Record) (out []control.Piece) {
 	return out
 }
 
-// seed adds what was there under earlier hosts.
-func (f *Feed) seed(past []control.Piece) {
+// seed adds what was there under earlier hosts, until an event of the log.
+func (f *Feed) seed(past []control.Piece, newest task.Seq) {
+	f.telling.Lock()
+	f.told = newest
+	f.telling.Unlock()
 	for _, p := range past {
 		f.add(p)
 	}

@@ -150,7 +150,7 @@ func TestPast(t *testing.T) {
 	events := []task.Event{{Verb: task.Create, At: at(1), Task: task1}, {Verb: task.Create, At: at(13), Task: task.Record{ID: "b2", Kind: task.LocalBash}},
 		{Verb: task.Complete, At: at(19), Task: ended}, {Verb: task.Create, At: at(31), Task: task.Record{ID: "a1", Kind: task.LocalAgent}}}
 	f := &Feed{}
-	f.seed(Past(records, events))
+	f.seed(Past(records, events), 0)
 	var got []string
 	for _, p := range f.pieces {
 		line := fmt.Sprintf("%d %s %s%s", p.At.Unix(), p.Kind, p.Tool, strings.TrimSpace(p.Text))
@@ -184,9 +184,13 @@ func TestRunning(t *testing.T) {
 // Notices of tasks count in what is kept: a conversation with thousands of tasks stays small.
 func TestFeedNotices(t *testing.T) {
 	var f Feed
+	var log events
 	for i := range 1000 {
-		f.Notice(task.Event{Verb: task.Create, Task: task.Record{ID: task.ID(fmt.Sprintf("a%08d", i)), Kind: task.LocalAgent,
-			Status: task.Running, Backgrounded: true, Prompt: strings.Repeat("x", 16<<10)}})
+		log = append(log, task.Event{Seq: task.Seq(i + 1), Verb: task.Create, Task: task.Record{ID: task.ID(fmt.Sprintf("a%08d", i)),
+			Kind: task.LocalAgent, Status: task.Running, Backgrounded: true, Prompt: strings.Repeat("x", 16<<10)}})
+	}
+	if err := f.CatchUp(t.Context(), &log); err != nil {
+		t.Fatal(err)
 	}
 	if n := len(f.pieces); n == 0 || n > feedBytes/(16<<10) {
 		t.Errorf("%d notices of 16 KiB are kept, in a bound of %d bytes", n, feedBytes)

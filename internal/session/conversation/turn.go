@@ -103,6 +103,7 @@ func (c *Conversation) turn(r *turning) {
 		prompt = texts("<system-reminder>\n" + strings.TrimSpace(autopilotReminder) + "\n</system-reminder>")
 	}
 	c.beside = false
+	c.catchUp()
 	c.cfg.Feed.begin(prompt, r.Origin)
 	go func() { // waited for here, or by its [MovedTurn]
 		defer close(r.done)
@@ -133,6 +134,7 @@ func (c *Conversation) over(r *turning) {
 	if err == nil {
 		res, err = c.cfg.Structured.ended(c.driving().answered(res), nil)
 	}
+	c.catchUp()
 	c.cfg.Feed.end(res, err, c.session.Running())
 	turn := Turn{Origin: r.Origin, Result: res, Err: err, Beside: c.beside}
 	if c.cfg.Done != nil {
