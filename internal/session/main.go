@@ -146,7 +146,8 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 	m.transcript, k.Config.Transcript, k.Resumed = t, t, len(history.Messages) > 0
 	s.activity.Begin(k.Me.ID, "", false).Follow(&k.Config)
 	m.Conversation, err = conversation.Open(conversation.Config{
-		ID: k.Me.ID, Agent: k.Config, History: history.Messages, Past: past, Newest: newest, Log: s.log, Box: box, Post: s.sup.Post,
+		ID: k.Me.ID, Agent: k.Config, History: history.Messages,
+		Past: past, Newest: newest, Log: s.log, Box: box, Post: s.sup.Post,
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
