@@ -84,10 +84,10 @@ race: $(TESTS) ## all tests with the race detector, but for the suites that driv
 	@$(TESTS) --format standard-quiet --hide-summary skipped \
 		--packages "$$(go list ./... | grep -vE '/test/($(BINARY))$$')" -- -race -p 3 -timeout 20m -parallel $(PARALLEL)
 
-# Where repetitions are fewer with the race detector; see internal/platform/racetest.
+# Where repetitions are fewer with the race detector; see test/racetest.
 .PHONY: repeat
 repeat: ## the tests that repeat something many times, in full, without the race detector
-	go test -run '^(TestProcesses|TestGoroutines|TestCircles|TestSwapped|TestCut)$$' ./internal/agentenv/todo ./internal/engine/spool ./internal/model/wire
+	go test -run '^(TestProcesses|TestGoroutines|TestCircles|TestSwapped|TestCut)$$' ./internal/project/todo ./internal/engine/spool ./internal/model/modelwire
 
 .PHONY: darwin
 darwin: ## build and vet for macOS

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/acpagent"
+	"github.com/drover-dev/drover/internal/frontend/acpserver"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
@@ -21,7 +21,7 @@ import (
 
 // ServeACP serves as an agent to one ACP client on stdin and stdout.
 func (b *backend) ServeACP(ctx context.Context, o cli.ACP) error {
-	return acpagent.Serve(ctx, acpagent.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
+	return acpserver.Serve(ctx, acpserver.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
 		Host: &acpHost{b: b, o: o, signalled: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}})
 }
 
@@ -69,7 +69,7 @@ func (h *acpHost) found(ctx context.Context, folder string, id task.ID) (control
 		Fix: "see `drover sessions --all-sessions`"}
 }
 
-// Sessions implements [acpagent.Host].
+// Sessions implements [acpserver.Host].
 func (h *acpHost) Sessions(ctx context.Context, folder string) ([]control.Info, error) {
 	b := *h.b
 	if folder != "" {
@@ -88,7 +88,7 @@ func (h *acpHost) Sessions(ctx context.Context, folder string) ([]control.Info, 
 	return out, nil
 }
 
-// Fork implements [acpagent.Host].
+// Fork implements [acpserver.Host].
 func (h *acpHost) Fork(ctx context.Context, folder string, from task.ID) (task.ID, error) {
 	b, err := h.at(folder)
 	if err != nil {
@@ -101,7 +101,7 @@ func (h *acpHost) Fork(ctx context.Context, folder string, from task.ID) (task.I
 	return forked.Session, err
 }
 
-// Remove implements [acpagent.Host].
+// Remove implements [acpserver.Host].
 func (h *acpHost) Remove(ctx context.Context, id task.ID) error {
 	info, err := h.found(ctx, "", id)
 	if err != nil {
@@ -111,7 +111,7 @@ func (h *acpHost) Remove(ctx context.Context, id task.ID) error {
 }
 
 // Open opens a session with its main agent.
-func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Session, error) {
+func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Session, error) {
 	b, err := h.at(o.Folder)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Sessio
 		}
 	}
 	p := &cli.Prompt{Agent: h.o.Agent, Model: h.o.Model, Mode: h.o.Mode, Settings: h.o.Settings,
-		AskTimeout: acpagent.AskWait, Dirs: o.Dirs}
+		AskTimeout: acpserver.AskWait, Dirs: o.Dirs}
 	if o.MCP != "" {
 		p.MCP = []string{o.MCP}
 	}
@@ -146,10 +146,10 @@ func (h *acpHost) Open(ctx context.Context, o acpagent.Opening) (acpagent.Sessio
 	mine.Begin = func(origin string) {
 		<-ready
 		now, _ := one.main.State()
-		o.Begin(acpagent.Trigger{Origin: origin, Prompt: now.Trigger.Prompt.Text, Seq: now.Trigger.Prompt.Seq})
+		o.Begin(acpserver.Trigger{Origin: origin, Prompt: now.Trigger.Prompt.Text, Seq: now.Trigger.Prompt.Seq})
 	}
 	mine.Done = func(t conversation.Turn) {
-		o.Done(acpagent.Turn{Result: t.Result, Err: t.Err, Beside: t.Beside})
+		o.Done(acpserver.Turn{Result: t.Result, Err: t.Err, Beside: t.Beside})
 	}
 	one.main, err = s.OpenMain(ctx, mine)
 	close(ready)
@@ -184,32 +184,32 @@ type acpSession struct {
 	close  sync.Once
 }
 
-// ID implements [acpagent.Session].
+// ID implements [acpserver.Session].
 func (s *acpSession) ID() task.ID { return s.Place.ID() }
 
-// History implements [acpagent.Session].
+// History implements [acpserver.Session].
 func (s *acpSession) History(each func(agent.Record) error) error {
 	return (&agent.Reading{Path: s.Place.Transcript()}).Next(each)
 }
 
-// Todos implements [acpagent.Session].
-func (s *acpSession) Todos(ctx context.Context) ([]acpagent.Todo, error) {
+// Todos implements [acpserver.Session].
+func (s *acpSession) Todos(ctx context.Context) ([]acpserver.Todo, error) {
 	list, err := s.b.todos(ctx, s.ID())
-	out := make([]acpagent.Todo, len(list))
+	out := make([]acpserver.Todo, len(list))
 	for i, one := range list {
-		out[i] = acpagent.Todo{Text: one.Text, Status: one.Status}
+		out[i] = acpserver.Todo{Text: one.Text, Status: one.Status}
 	}
 	return out, err
 }
 
-// Usage implements [acpagent.Session].
-func (s *acpSession) Usage() acpagent.Usage {
-	u := acpagent.Usage{Tokens: s.main.Totals().Context, Window: s.main.ModelSettings().Window}
+// Usage implements [acpserver.Session].
+func (s *acpSession) Usage() acpserver.Usage {
+	u := acpserver.Usage{Tokens: s.main.Totals().Context, Window: s.main.ModelSettings().Window}
 	u.USD, u.CostKnown = s.Cost()
 	return u
 }
 
-// Entitle implements [acpagent.Session].
+// Entitle implements [acpserver.Session].
 func (s *acpSession) Entitle(prompt string) string {
 	if title := cli.Title(prompt); s.Session.Entitle(title) {
 		return title
@@ -217,7 +217,7 @@ func (s *acpSession) Entitle(prompt string) string {
 	return ""
 }
 
-// Run implements [acpagent.Session].
+// Run implements [acpserver.Session].
 func (s *acpSession) Run() {
 	s.turns.Go(func() {
 		defer close(s.ended)
@@ -225,10 +225,10 @@ func (s *acpSession) Run() {
 	})
 }
 
-// Ended implements [acpagent.Session].
+// Ended implements [acpserver.Session].
 func (s *acpSession) Ended() <-chan struct{} { return s.ended }
 
-// Close implements [acpagent.Session].
+// Close implements [acpserver.Session].
 func (s *acpSession) Close() (err error) {
 	s.close.Do(func() {
 		s.unlost()

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
-	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/engine/stall"
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/mcp/mcpauth"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/catalog"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/internal/session/steps"
 )
 
@@ -87,7 +87,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	link := keeper.Helper("mcp-list", b.helper())
 	defer func() { _ = link.Close() }()
 	pool := mcpclient.NewPool(
-		mcpclient.Config{Version: b.version, Env: shell.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
+		mcpclient.Config{Version: b.version, Env: process.ChildEnv(b.env), Cwd: b.cwd, Ready: link.Ready,
 			Roots: []string{b.cwd}, Samples: true, Token: mcpauth.At(b.root.Dir()).Token,
 			FrameBytes: set.MCP.FrameBytes},
 	)

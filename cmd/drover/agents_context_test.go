@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // transcript is that of the main agent of a session.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // log is where the hooks of a test write down what they were told: outside of

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // detached starts a prompt in a host of its own and returns its session.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestAttach takes part in conversations as people do, at terminals of their own.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
+	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
 // Agents of a server, and of plugins, from outside.

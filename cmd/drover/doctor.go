@@ -10,12 +10,12 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
-	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // dot is a PNG of one point.

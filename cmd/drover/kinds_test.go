@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/mcptest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestAllKinds has one main agent use every kind of task at once, kills its host with

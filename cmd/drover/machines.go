@@ -14,10 +14,10 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/fleet/worker"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -111,7 +111,7 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 			s.Problems = append(s.Problems, why)
 			defer func() { err = nil }()
 		}
-		for name, n := range map[string]*uint64{wire.Offers: &s.Waiting, wire.Events: &s.Untaken, wire.Commands: nil} {
+		for name, n := range map[string]*uint64{fleetwire.Offers: &s.Waiting, fleetwire.Events: &s.Untaken, fleetwire.Commands: nil} {
 			stream, err := l.JS.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				s.Problems = append(s.Problems, "the stream "+name+" is missing: the next session makes it")
@@ -133,7 +133,7 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 }
 
 // Workers are those that the hub knows.
-func (b *backend) Workers(ctx context.Context) (all []wire.Worker, err error) {
+func (b *backend) Workers(ctx context.Context) (all []fleetwire.Worker, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) (err error) {
 		all, err = placement.List(ctx, l.JS)
 		return err
@@ -159,11 +159,11 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 				Fix:     "`drover workers` lists them",
 			}
 		}
-		msg, err := wire.Encode(wire.Command{Kind: wire.Drain}, nil)
+		msg, err := fleetwire.Encode(fleetwire.Command{Kind: fleetwire.Drain}, nil)
 		if err != nil {
 			return err
 		}
-		return l.Publish(ctx, wire.CommandTo(name, "-", "-"), "", msg)
+		return l.Publish(ctx, fleetwire.CommandTo(name, "-", "-"), "", msg)
 	})
 }
 
@@ -192,11 +192,11 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) error {
 }
 
 func checkWorker(o cli.Worker) error {
-	if err := wire.CheckName("worker", o.Name); err != nil {
+	if err := fleetwire.CheckName("worker", o.Name); err != nil {
 		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
 	}
 	for _, l := range o.Labels {
-		if err := wire.CheckName("label", l); err != nil {
+		if err := fleetwire.CheckName("label", l); err != nil {
 			return &control.Error{Code: control.Invalid, Message: err.Error()}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpauth/authtest"
+	"github.com/drover-dev/drover/test/authtest"
 )
 
 // TestMCPForeign has agents use a server of the official SDK, in the newest revision and

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/mcptest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestMCPTasks has tools of MCP servers that run as tasks, from outside: what a

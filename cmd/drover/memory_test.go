@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/host"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/dreams"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestMemory shows from outside what is remembered from session to session.

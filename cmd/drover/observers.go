@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/frontend/cli"
@@ -19,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/telemetry"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/session/ended"
+	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders

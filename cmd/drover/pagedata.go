@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/todo"
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/frontend/web"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/project/todo"
 )
 
 // pageUsed yields the calls of models that the sessions of all projects have kept. A call whose

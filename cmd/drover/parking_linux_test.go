@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // soon waits until something holds.

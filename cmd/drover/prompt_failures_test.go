@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // promptFailures are tests of models that cannot be reached or do not answer.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 func promptOutputs() cases {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // anything lets every call through.

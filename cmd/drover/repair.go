@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/api/repair"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/drover-dev/drover/internal/engine/sandbox"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // TestScript runs the built program as users do. Every script has a state
@@ -119,7 +119,7 @@ func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, !neg && len(args) == 0, "acpagent")
 	at := filepath.Join(built.dir, "acp-agent")
 	built.acp.Do(func() {
-		cmd := exec.Command("go", "build", "-o", at, "../../internal/driver/acpagent/testdata/agent")
+		cmd := exec.Command("go", "build", "-o", at, "../../internal/driver/acpclient/testdata/agent")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.acpErr = fmt.Errorf("build the agent: %w\n%s", err, out)
 		}

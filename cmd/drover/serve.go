@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/assemble/demo"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/frontend/remoteserver"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -28,7 +28,7 @@ import (
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
 func (b *backend) ServeMCP(ctx context.Context) error {
-	return mcpserver.Serve(ctx, b.mcpConfig(), &wire.Lines{In: os.Stdin, Out: os.Stdout})
+	return mcpserver.Serve(ctx, b.mcpConfig(), &mcpwire.Lines{In: os.Stdin, Out: os.Stdout})
 }
 
 func (b *backend) mcpConfig() mcpserver.Config {
@@ -67,7 +67,7 @@ func (b *backend) ServeMCPOverHTTP(ctx context.Context, o cli.MCPOverHTTP) error
 	if err != nil {
 		return fmt.Errorf("serve mcp: %w", err)
 	}
-	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), wire.Path, file); err != nil {
+	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), mcpwire.Path, file); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return mcpserver.ServeHTTP(ctx, b.mcpConfig(), l, host, token)

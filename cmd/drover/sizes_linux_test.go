@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestSizes: what a host needs does not grow with the length of what it is given.

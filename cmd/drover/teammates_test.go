@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestTeammates plays teams on the built program.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/usage"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // usualBytes are those of a token of English text and JSON, for estimates.

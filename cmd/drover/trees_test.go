@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestTrees shows from outside what holds for whole trees of agents: what they may

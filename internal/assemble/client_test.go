@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/session"
 )
 

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
-	"github.com/drover-dev/drover/internal/agentenv/mcpauth"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
-	"github.com/drover-dev/drover/internal/agentenv/trust"
+	"github.com/drover-dev/drover/internal/mcp/mcpauth"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/catalog"
+	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )

@@ -3,8 +3,8 @@ package assemble
 import (
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/session"
 )
 

@@ -3,8 +3,8 @@ package assemble
 import (
 	"context"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
 // AgentServer is the server of agents that the settings name; its URL is empty if

@@ -3,14 +3,14 @@ package assemble
 import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 )
 
 // WorkspaceTools are the file tools of an agent whose session is on another machine: they use files below
 // top only, and none that a rule of the session speaks of. dir is where relative paths begin.
-func WorkspaceTools(ws wire.Workspace, dir, top string) []agent.Tool {
+func WorkspaceTools(ws fleetwire.Workspace, dir, top string) []agent.Tool {
 	rules := permission.Rules{Deny: ws.Deny, Ask: ws.Ask, Cwd: dir, Dirs: []string{top}, Base: ws.Base, Home: ws.Home,
 		Copies: permission.CopiesOf(ws.Of, dir, top), Filtered: true}
 	for _, c := range ws.Copies {

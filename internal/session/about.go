@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/hook"
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/session/agents"
 )
 

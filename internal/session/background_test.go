@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // slowBuild is a main agent whose first prompt keeps its model waiting until hold is closed,

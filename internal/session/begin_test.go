@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // Mail for an agent that waits for a place is there when it begins.

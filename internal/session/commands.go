@@ -11,11 +11,11 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/command"
-	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
 	"github.com/drover-dev/drover/internal/tool/mcptool"

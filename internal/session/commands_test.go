@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/skill"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/expansion"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // withCommands is a session in a folder with files of commands.

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // sayings is what the user is told.

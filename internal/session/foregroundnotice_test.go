@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // The result of a foreground call is the word of its end: no notification goes with it.

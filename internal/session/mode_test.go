@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // The session mode changes while the session lives: from the next prompt on the agent

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // Fifty commands that end while a prompt waits do not keep it waiting: the next

@@ -10,8 +10,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // An agent whose provider names a reset in hours is parked: its record says until when and why, it

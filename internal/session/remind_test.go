@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // The main agent is reminded of what runs beside it: heading, one line a task, how to read the result and to end it.

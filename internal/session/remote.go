@@ -3,7 +3,7 @@ package session
 import (
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
-	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
 )
@@ -14,7 +14,7 @@ func (s *Session) useRemote() {
 	s.services = services.New(cfg)
 	checkers := &remoteapi.Checkers{}
 	for t, line := range cfg.Checkers {
-		cmd := &remoteapi.Command{Line: line, Dir: s.cfg.Info.Project, Env: shell.ChildEnv(s.cfg.Agents.Env)}
+		cmd := &remoteapi.Command{Line: line, Dir: s.cfg.Info.Project, Env: process.ChildEnv(s.cfg.Agents.Env)}
 		if s.cfg.Keeper != nil {
 			cmd.Ready = s.cfg.Keeper.Ready
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/session/snapshot"
+	"github.com/drover-dev/drover/internal/engine/snapshot"
 	"github.com/drover-dev/drover/task"
 )
 

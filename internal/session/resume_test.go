@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // An agent goes on in another host under its own ID: its file is appended to,

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // The owner of an agent whose provider holds its answer is told once; the record says

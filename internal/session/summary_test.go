@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // While an agent runs its summary is renewed from what it reports. Its progress and its

@@ -16,8 +16,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // relaying is a model that passes on what it is told to: "pass N to NAME" makes a

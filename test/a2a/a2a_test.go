@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // patience is how long one program may take.

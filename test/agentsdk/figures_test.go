@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestFigures measures one prompt through the SDK with this binary, and with another

@@ -14,8 +14,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/script"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // loopsVariable makes this program run many agents and nothing else: their

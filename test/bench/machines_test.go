@@ -20,9 +20,9 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // floorVariable makes this program a worker that does nothing but answer, see [floorWorker]. It has

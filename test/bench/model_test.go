@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/model/anthropic"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/openai"
+	"github.com/drover-dev/drover/internal/project/todo"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // closing is a model that keeps connections open.

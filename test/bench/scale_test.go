@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/fleet/worker"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -204,21 +204,21 @@ func (c *crowd) used(hub int) [2]time.Duration {
 // answer plays a session that grants what is claimed and renews all leases.
 func (c *crowd) answer() {
 	reply := func(m *nats.Msg, v any) {
-		if data, err := wire.Encode(v, nil); err == nil {
+		if data, err := fleetwire.Encode(v, nil); err == nil {
 			_ = m.Respond(data) // who asks does so again
 		}
 	}
-	_, err := c.asks.Conn.Subscribe(wire.Ask(scaleSession, wire.AskClaim, "*"), func(m *nats.Msg) {
-		var ask wire.Claim
-		if _, err := wire.Decode(m.Data, &ask); err == nil {
+	_, err := c.asks.Conn.Subscribe(fleetwire.Ask(scaleSession, fleetwire.AskClaim, "*"), func(m *nats.Msg) {
+		var ask fleetwire.Claim
+		if _, err := fleetwire.Decode(m.Data, &ask); err == nil {
 			c.granted.Add(1)
 			reply(m, scaleGrant())
 		}
 	})
 	c.must(err)
-	_, err = c.asks.Conn.Subscribe(wire.Ask(scaleSession, wire.AskRenew, "*"), func(m *nats.Msg) {
-		var ask wire.Renewal
-		if _, err := wire.Decode(m.Data, &ask); err == nil {
+	_, err = c.asks.Conn.Subscribe(fleetwire.Ask(scaleSession, fleetwire.AskRenew, "*"), func(m *nats.Msg) {
+		var ask fleetwire.Renewal
+		if _, err := fleetwire.Decode(m.Data, &ask); err == nil {
 			c.renewed.Add(1)
 			reply(m, renewedAll(len(ask.Tasks)))
 		}
@@ -226,13 +226,13 @@ func (c *crowd) answer() {
 	c.must(err)
 }
 
-func scaleGrant() wire.Grant {
-	return wire.Grant{Epoch: 1, Lease: placement.DefaultLease,
-		Job: wire.Job{Name: "build", Args: []string{"make", "test"}}}
+func scaleGrant() fleetwire.Grant {
+	return fleetwire.Grant{Epoch: 1, Lease: placement.DefaultLease,
+		Job: fleetwire.Job{Name: "build", Args: []string{"make", "test"}}}
 }
 
-func renewedAll(n int) wire.Renewed {
-	out := wire.Renewed{Tasks: make([]wire.Lease, n)}
+func renewedAll(n int) fleetwire.Renewed {
+	out := fleetwire.Renewed{Tasks: make([]fleetwire.Lease, n)}
 	for i := range out.Tasks {
 		out.Tasks[i].Valid = true
 	}
@@ -317,7 +317,7 @@ func (c *crowd) offer(subject string, n int) time.Duration {
 	for first := range publishers {
 		running.Go(func() {
 			for i := first; i < n; i += publishers {
-				data, err := wire.Encode(scaleOffer(i), nil)
+				data, err := fleetwire.Encode(scaleOffer(i), nil)
 				if err == nil {
 					err = c.asks.Publish(context.Background(), subject, "", data)
 				}
@@ -331,8 +331,8 @@ func (c *crowd) offer(subject string, n int) time.Duration {
 	return time.Since(began)
 }
 
-func scaleOffer(i int) wire.Offer {
-	return wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: scaleSession, Task: scaleTask(i),
+func scaleOffer(i int) fleetwire.Offer {
+	return fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version, Session: scaleSession, Task: scaleTask(i),
 		Offer: fmt.Sprintf("OFFEROFFEROFFEROF%09d", i)}
 }
 
@@ -342,7 +342,7 @@ func scaleTask(i int) task.ID { return task.ID(fmt.Sprintf("b%08d", i)) }
 func (c *crowd) claim(hub int) {
 	const n = scaleWorkers * scaleTasks
 	spent, began := cpuTime(c.bench, hub), time.Now()
-	c.offer(wire.OfferAny, n)
+	c.offer(fleetwire.OfferAny, n)
 	for last, at := int64(0), time.Now(); c.granted.Load() < n; <-time.After(10 * time.Millisecond) {
 		if now := c.granted.Load(); now != last {
 			last, at = now, time.Now()
@@ -359,7 +359,7 @@ func (c *crowd) claim(hub int) {
 // waiting are offers that nobody takes.
 func (c *crowd) waiting(hub int) {
 	memory, disk := private(c.bench, hub), c.disk()
-	took := c.offer(wire.OfferLabel("nobody"), scaleOffers)
+	took := c.offer(fleetwire.OfferLabel("nobody"), scaleOffers)
 	c.add(row{name: fmt.Sprintf("%d offers that wait", scaleOffers), unit: "offers/s", ours: scaleOffers / took.Seconds(),
 		note: fmt.Sprintf("for each %.2f KiB of memory of the hub, %.2f KiB on disk",
 			1024*(private(c.bench, hub)-memory)/scaleOffers, 1024*(c.disk()-disk)/scaleOffers)})
@@ -380,13 +380,13 @@ func (c *crowd) disk() (all float64) {
 
 // sizes are those of messages.
 func (c *crowd) sizes() {
-	renewal := wire.Renewal{Worker: "w999", Instance: strings.Repeat("A", 26)}
-	about := wire.Worker{Name: "w999", Instance: renewal.Instance, Oldest: 1, Newest: 1, Version: "v1.0.0",
+	renewal := fleetwire.Renewal{Worker: "w999", Instance: strings.Repeat("A", 26)}
+	about := fleetwire.Worker{Name: "w999", Instance: renewal.Instance, Oldest: 1, Newest: 1, Version: "v1.0.0",
 		System: "linux/amd64", Capacity: scaleTasks, Load: 0.5}
 	idle := c.bytes(about)
 	for i := range scaleTasks {
-		renewal.Tasks = append(renewal.Tasks, wire.Held{Task: scaleTask(i), Epoch: 1})
-		about.Tasks = append(about.Tasks, wire.Doing{Session: scaleSession, Task: scaleTask(i), Name: "build",
+		renewal.Tasks = append(renewal.Tasks, fleetwire.Held{Task: scaleTask(i), Epoch: 1})
+		about.Tasks = append(about.Tasks, fleetwire.Doing{Session: scaleSession, Task: scaleTask(i), Name: "build",
 			Epoch: 1, Since: 123456})
 	}
 	for _, one := range []struct {
@@ -395,9 +395,9 @@ func (c *crowd) sizes() {
 	}{
 		{"renewal of 100 tasks", renewal}, {"its answer", renewedAll(scaleTasks)}, {"heartbeat with 100 tasks", about},
 		{"offer", scaleOffer(1)}, {"grant", scaleGrant()},
-		{"claim", wire.Claim{Oldest: 1, Newest: 1, Task: scaleTask(1), Offer: scaleOffer(1).Offer, Worker: "w999",
+		{"claim", fleetwire.Claim{Oldest: 1, Newest: 1, Task: scaleTask(1), Offer: scaleOffer(1).Offer, Worker: "w999",
 			Instance: renewal.Instance}},
-		{"event: output, without the data", wire.Event{Kind: wire.Output, Epoch: 1, Instance: renewal.Instance,
+		{"event: output, without the data", fleetwire.Event{Kind: fleetwire.Output, Epoch: 1, Instance: renewal.Instance,
 			Offset: 123456}},
 	} {
 		c.add(row{name: one.name, unit: "bytes", ours: c.bytes(one.v)})
@@ -406,7 +406,7 @@ func (c *crowd) sizes() {
 }
 
 func (c *crowd) bytes(v any) float64 {
-	data, err := wire.Encode(v, nil)
+	data, err := fleetwire.Encode(v, nil)
 	c.must(err)
 	return float64(len(data))
 }

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // spent is what one program has used.

@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 var program, chromium string

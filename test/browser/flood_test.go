@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/drover-dev/drover/internal/frontend/web"
-	"github.com/drover-dev/drover/internal/frontend/web/webtest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/webtest"
 )
 
 // TestFlood has 2,000 tasks change without pause on a page that is looked at: it draws all of them, its memory

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // TestCharts shows what is used while it is used, without a request of the page.

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // fullRun is the variable that makes the tests run the whole suite, as `make conformance` does.
@@ -139,14 +139,14 @@ func serve(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: wire.HTTP{Server: m}.Handler(), ReadHeaderTimeout: time.Minute}}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: mcpwire.HTTP{Server: m}.Handler(), ReadHeaderTimeout: time.Minute}}
 	s.Start()
 	t.Cleanup(func() {
 		s.CloseClientConnections()
-		wire.CloseSessions(m)
+		mcpwire.CloseSessions(m)
 		s.Close()
 	})
-	return s.URL + wire.Path
+	return s.URL + mcpwire.Path
 }
 
 // expected are the scenarios of a run that may fail, with the reason. Docs have it too.

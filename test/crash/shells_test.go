@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // way is how a step is come to, and what is looked at afterwards.

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // What a sweep is asked for. SWEEP=1: each call of each scene; N: those whose

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // leaveLimit is how long what a dead host has left may stay. 2 s are promised; the

@@ -17,9 +17,9 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // held makes a pipe at which commands wait, each for a line, until they are let go: 4,096

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // Patience bounds every wait. On an idle machine none comes near it.

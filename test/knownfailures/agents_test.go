@@ -14,10 +14,10 @@ import (
 	"syscall"
 
 	drover "github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // ofAgents are the failures of one conversation.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // ofCrowds are the failures of many agents.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // place is a place of the tests of this package.

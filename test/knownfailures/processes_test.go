@@ -14,10 +14,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // ofProcesses are the failures of commands and of what they leave.

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/test/harness"
 )
 
@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 	id := w.Good("run", "--on", "far", "-d", "--name", "cluster", "--", fmt.Sprintf(
 		`i=0; while [ ! -e %s/go-cluster ]; do i=$((i+1)); echo "cluster $i"; sleep 0.02; done; echo two >made; echo last $i`, w.Dir))
 	w.Until("output", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "cluster 3") })
-	dies := c.leads(t, wire.Events)
+	dies := c.leads(t, fleetwire.Events)
 	dies.Shutdown()
 	dies.WaitForShutdown()
 	w.letGo("cluster")

@@ -76,7 +76,7 @@ func (o *other) build() (string, error) {
 
 // speaking is a program that speaks the protocols that the variable of protocols names, such as 1-2.
 var speaking = &other{name: "speaking", edits: func() (map[string]edit, error) {
-	dir, err := filepath.Abs("../../internal/fleet/wire")
+	dir, err := filepath.Abs("../../internal/fleet/fleetwire")
 	if err != nil {
 		return nil, err
 	}

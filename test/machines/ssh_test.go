@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // sshWorld is a session and a hub, and a server of ssh behind which is another machine.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -32,8 +32,8 @@ func versions(t *testing.T, hub, session, worker string) func(*world) {
 // and all who are asked say who must be updated.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	if wire.Version != 1 || wire.Oldest != 1 {
-		t.Fatalf("this program speaks %d to %d: say which protocols are the next ones", wire.Oldest, wire.Version)
+	if fleetwire.Version != 1 || fleetwire.Oldest != 1 {
+		t.Fatalf("this program speaks %d to %d: say which protocols are the next ones", fleetwire.Oldest, fleetwire.Version)
 	}
 	for _, c := range []struct {
 		name, hub, session, worker string

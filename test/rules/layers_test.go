@@ -1,14 +1,10 @@
 package rules
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"go/ast"
-	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,72 +15,50 @@ import (
 
 const root = "../.."
 
-// readPackages reads the tables of ARCHITECTURE.md, "Packages": for each package the
-// packages of ours that it may import. A pattern that ends in * stands for every
-// package below it.
-func readPackages() (map[string][]string, error) {
-	page, err := os.ReadFile(root + "/ARCHITECTURE.md")
+// readRooms reads imports.txt: for each room, and for each package with a line of its
+// own, the rooms and packages that it may import beside its own room.
+func readRooms() (map[string][]string, error) {
+	text, err := os.ReadFile("imports.txt")
 	if err != nil {
 		return nil, err
 	}
-	_, page, found := bytes.Cut(page, []byte("\n## Packages\n"))
-	if !found {
-		return nil, errors.New("ARCHITECTURE.md has no section Packages")
-	}
-	page, _, _ = bytes.Cut(page, []byte("\n## "))
 	out := map[string][]string{}
-	for line := range strings.SplitSeq(string(page), "\n") {
-		row := packageRow.FindStringSubmatch(line)
-		if row == nil {
+	for n, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		name := fullName(row[1])
-		if _, twice := out[name]; twice {
-			return nil, fmt.Errorf("ARCHITECTURE.md has two rows for %s", row[1])
+		name, allowed, ok := strings.Cut(line, ":")
+		if _, twice := out[name]; !ok || twice {
+			return nil, fmt.Errorf("imports.txt:%d: want one line of the form \"name: names\" for each name", n+1)
 		}
-		out[name] = []string{}
-		if row[2] == "–" {
-			continue
-		}
-		for allowed := range strings.SplitSeq(row[2], ", ") {
-			out[name] = append(out[name], fullName(allowed))
-		}
-	}
-	if len(out) < 50 {
-		return nil, fmt.Errorf("ARCHITECTURE.md has rows for %d packages only", len(out))
+		out[name] = strings.Fields(allowed)
 	}
 	return out, nil
 }
 
-var packageRow = regexp.MustCompile("^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]+) \\|$")
+var openRooms = sync.OnceValues(readRooms) //rules:constant a memoised function
 
-// fullName turns a name of the tables into a folder of the module.
-func fullName(short string) string {
-	switch first, _, _ := strings.Cut(short, "/"); {
-	case short == "drover":
-		return "."
-	case short == "everything":
-		return "*"
-	case slices.Contains([]string{"task", "agent", "subagent", "cmd", "test"}, first):
-		return short
-	default:
-		return "internal/" + short
-	}
-}
-
-var openPackages = sync.OnceValues(readPackages) //rules:constant a memoised function
-
-func packageTable(t *testing.T) map[string][]string {
+func roomTable(t *testing.T) map[string][]string {
 	t.Helper()
-	table, err := openPackages()
+	table, err := openRooms()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return table
 }
 
-// A rule is a sentence that every row of the table must keep, so that a row
-// cannot be widened past it. The patterns are those of rooms.
+// short is the name of a folder in imports.txt, and room its room there.
+func short(folder string) (name, room string) {
+	if folder == "." {
+		return "drover", "drover"
+	}
+	name = strings.TrimPrefix(folder, "internal/")
+	room, _, _ = strings.Cut(name, "/")
+	return name, room
+}
+
+// A rule is a sentence about imports that a line of imports.txt cannot widen.
 var rules = []struct {
 	name, says string
 	from, to   []string
@@ -102,9 +76,9 @@ var rules = []struct {
 	{"picking", "only cmd/drover chooses a frontend", []string{".", "*"}, faces, []string{"cmd/drover", "internal/frontend/cli/manual"}},
 	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
-		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/agentenv/permission"}), nil},
+		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/policy*"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},
-		[]string{"internal/session", "internal/session/agents", "internal/session/work", "internal/session/ended", "cmd/drover"}},
+		[]string{"internal/session", "internal/session/agents", "internal/session/work", "internal/api/ended", "cmd/drover"}},
 }
 
 var (
@@ -114,12 +88,6 @@ var (
 	}
 	drivers = []string{"internal/driver/*", "subagent"}
 	faces   = []string{"internal/frontend/cli", "internal/frontend/mcpserver", "internal/frontend/agentsdk"}
-
-	// Everybody above the bottom may import these: a thing of test builds, and the way to open a file.
-	everywhere = []string{"internal/platform/failpoint", "internal/platform/saferoot"}
-
-	// For tests, ours and other people's; production code does without.
-	forTests = []string{"agent/agenttest", "internal/model/modeltest", "internal/agentenv/mcpclient/mcptest", "internal/platform/racetest", "internal/platform/waittest", "test/harness"}
 )
 
 // matches reports whether the patterns cover a folder. "*" covers every folder
@@ -134,58 +102,58 @@ func matches(patterns []string, name string) bool {
 }
 
 func TestLayers(t *testing.T) {
-	h, packages := theTree(t), packageTable(t)
-	for name, p := range h.folders {
-		if len(p.prod) == 0 {
-			continue
+	h, rooms := theTree(t), roomTable(t)
+	used := map[string]bool{}
+	for folder, p := range h.folders {
+		name, room := short(folder)
+		line := name
+		if _, own := rooms[name]; !own {
+			line = room
 		}
-		allowed, known := packages[name]
-		if !known {
-			t.Errorf("package %s has no row in ARCHITECTURE.md: say what it owns and what it may import", name)
+		allowed, known := rooms[line]
+		if used[line] = true; !known && len(p.prod) > 0 {
+			t.Errorf("package %s: imports.txt has no line for its room %s", name, room)
 			continue
 		}
 		for _, s := range p.prod {
 			for _, path := range imports(s.file) {
-				to, own := ours(path)
-				if own && matches(everywhere, to) && !matches([]string{"task", "agent"}, name) {
+				folder, own := ours(path)
+				if !own {
 					continue
 				}
-				if own && (!matches(allowed, to) || slices.Contains(forTests, to) && !slices.Contains(forTests, name)) {
+				to, toRoom := short(folder)
+				if toRoom != room && !slices.Contains(allowed, "*") && !slices.Contains(allowed, toRoom) && !slices.Contains(allowed, to) {
 					t.Errorf("%s: %s may not import %s", s.path, name, to)
 				}
+				if toRoom == "test" && room != "test" {
+					t.Errorf("%s: the product imports %s, which is for tests", s.path, to)
+				}
 			}
+		}
+	}
+	for line := range rooms {
+		if !used[line] {
+			t.Errorf("imports.txt has a line for %s, which holds no package", line)
 		}
 	}
 }
 
-// A row for a package that is not there would allow imports that nobody meant.
-func TestPackageTable(t *testing.T) {
-	h, packages := theTree(t), packageTable(t)
-	for name, allowed := range packages {
-		if p := h.folders[name]; p == nil || len(p.prod) == 0 {
-			t.Errorf("ARCHITECTURE.md has a row for %s, and there is no such package", name)
-		}
-		for _, a := range allowed {
-			if !slices.ContainsFunc(slices.Collect(maps.Keys(packages)), func(r string) bool { return matches([]string{a}, r) }) {
-				t.Errorf("%s may import %s, which has no row itself", name, a)
-			}
-		}
-	}
-}
-
+// Each sentence holds for every import of the product.
 func TestRules(t *testing.T) {
-	packages := packageTable(t)
-	sorted := slices.Sorted(maps.Keys(packages))
+	h := theTree(t)
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			for _, from := range sorted {
-				if !matches(r.from, from) || matches(r.but, from) {
+			for from, p := range h.folders {
+				if !matches(r.from, from) || matches(r.but, from) || matches([]string{"test/*"}, from) {
 					continue
 				}
-				for _, to := range sorted {
-					below := strings.HasPrefix(to, from+"/") // a part of the package itself
-					if from != to && !below && matches(packages[from], to) && matches(r.to, to) {
-						t.Errorf("the row of %s allows %s, but %s", from, to, r.says)
+				for _, s := range p.prod {
+					for _, path := range imports(s.file) {
+						to, own := ours(path)
+						below := strings.HasPrefix(to, from+"/") // a part of the package itself
+						if own && !below && matches(r.to, to) {
+							t.Errorf("%s imports %s, but %s", s.path, to, r.says)
+						}
 					}
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // model plays every agent of both hosts.

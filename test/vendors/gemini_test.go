@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 // gemini is a model server on loopback that speaks generateContent of the Gemini API (v1beta),

@@ -18,9 +18,9 @@ import (
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // patience is how long one task may take.

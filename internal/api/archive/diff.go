@@ -3,9 +3,9 @@ package archive
 import (
 	"context"
 
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/change"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/gitrun"
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -7,7 +7,7 @@ package builtin
 import (
 	"encoding/json"
 
-	"github.com/drover-dev/drover/internal/driver/acpagent"
+	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/remote"
@@ -26,7 +26,7 @@ type Kinds struct {
 	remote *remote.Driver   // nil: no work is done elsewhere
 	agents *subagent.Driver // of agents that an earlier host has left; nil: none go on
 	mcp    *mcptask.Driver
-	others acpagent.Config
+	others acpclient.Config
 	fleet  *placement.Fleet // nil: no task is done by workers
 }
 

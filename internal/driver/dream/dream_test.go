@@ -16,9 +16,9 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/agent/agenttest"
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/mcptest"
 )
 
 // A question is put to somebody outside and told to the agent; what comes of each

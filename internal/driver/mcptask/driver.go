@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/task"
 )
 

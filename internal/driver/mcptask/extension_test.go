@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/mcptest"
 )
 
 func extendedHTTP(t *testing.T) *world {

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
+	"github.com/drover-dev/drover/test/mcptest"
 )
 
 // asServer makes the test binary a server on its stdin and stdout.

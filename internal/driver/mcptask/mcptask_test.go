@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient/mcptest"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/mcptest"
 )
 
 // patience bounds every wait; none comes near it.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
 )

@@ -156,7 +156,7 @@ func (t *terminal) attend(leader process.Identity, marks []string) error {
 			append([]string{}, t.d.Copier...),
 			tty.Args(leader)...),
 		Dir:     "/",
-		Env:     append(marks, ChildEnv(os.Environ())...),
+		Env:     append(marks, process.ChildEnv(os.Environ())...),
 		Stdout:  t.out,
 		Extra:   tty.Files(t.master, t.slave, t.pipe),
 		Session: true,
@@ -321,7 +321,7 @@ func (t *terminal) resize(ctx context.Context) {
 // environ is the environment of a command, whose terminal draws nothing where
 // nobody looks at it.
 func (c Client) environ(terminal bool) []string {
-	env := ChildEnv(c.Env)
+	env := process.ChildEnv(c.Env)
 	if !terminal || c.Sizes != nil {
 		return env
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // apart makes drivers whose terminals are held by the test binary.

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
 )
 

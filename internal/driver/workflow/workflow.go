@@ -21,7 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 )

@@ -23,7 +23,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // With a first signal the group is asked by it as a terminal would, and by TERM when

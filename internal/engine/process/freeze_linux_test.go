@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/racetest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/racetest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // A shell that does nothing but fork is stopped and continued, and comes to its end.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func start(t testing.TB, c process.Command) *process.Group {

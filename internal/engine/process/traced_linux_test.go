@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // How a child ended is known also if somebody traces it, to whom the kernel shows

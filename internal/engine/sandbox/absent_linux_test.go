@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // left are the placeholders of a place.

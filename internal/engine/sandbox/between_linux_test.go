@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/platform/racetest"
+	"github.com/drover-dev/drover/test/racetest"
 )
 
 // sequence is an attempt that needs several starts, or somebody outside between them.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/platform/racetest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/racetest"
 )
 
 // An attempt is made by this test binary inside the sandbox: `escape NAME TARGET…`. What it has

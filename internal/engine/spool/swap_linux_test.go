@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/platform/racetest"
+	"github.com/drover-dev/drover/test/racetest"
 )
 
 // While a folder and a link to another are swapped for each other all the time,

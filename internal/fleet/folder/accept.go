@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 

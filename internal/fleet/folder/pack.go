@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/drover-dev/drover/internal/agentenv/gitrun"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/platform/untrusted"

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // Rooms on the disk of a hub. A server whose write has failed takes nothing more until it is opened again, so it is
@@ -118,7 +118,7 @@ func (h *Hub) set(problem string) {
 	}
 }
 
-// attend answers [wire.HubState] in each project that somebody has entered, and makes its streams.
+// attend answers [fleetwire.HubState] in each project that somebody has entered, and makes its streams.
 func (h *Hub) attend(ctx context.Context) {
 	h.mu.Lock()
 	var fresh []string
@@ -134,7 +134,7 @@ func (h *Hub) attend(ctx context.Context) {
 			h.log(err.Error())
 			continue
 		}
-		if _, err := conn.Subscribe(wire.AskHub, h.answer); err != nil {
+		if _, err := conn.Subscribe(fleetwire.AskHub, h.answer); err != nil {
 			h.log(fmt.Sprintf("open project %s: %v", project, err))
 			conn.Close()
 			continue
@@ -152,7 +152,7 @@ func (h *Hub) attend(ctx context.Context) {
 
 func (h *Hub) answer(m *nats.Msg) {
 	h.mu.Lock()
-	state := wire.HubState{Problem: h.problem}
+	state := fleetwire.HubState{Problem: h.problem}
 	h.mu.Unlock()
 	if data, err := json.Marshal(state); err == nil {
 		_ = m.Respond(append(data, '\n'))

@@ -26,8 +26,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -113,11 +113,11 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		StoreDir:                   storeDir(c.Dir),
 		JetStreamMaxStore:          allStore,
 		JetStreamMaxMemory:         maxMemory,
-		MaxPayload:                 wire.MaxMessage + 64<<10,
+		MaxPayload:                 fleetwire.MaxMessage + 64<<10,
 		MaxPending:                 64 << 20,
 		MaxConn:                    maxMembers,
 		MaxControlLine:             8 << 10,
-		PingInterval:               wire.HeartBeat,
+		PingInterval:               fleetwire.HeartBeat,
 		MaxPingsOut:                2,
 		WriteDeadline:              10 * time.Second,
 		AlwaysEnableNonce:          true,

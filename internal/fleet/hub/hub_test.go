@@ -12,9 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -91,7 +91,7 @@ func TestLost(t *testing.T) {
 	}
 	asked := make(chan error, 1)
 	go func() {
-		_, err := l.Ask(t.Context(), wire.Ask("s1", wire.AskClaim, "w"), 1, new(int))
+		_, err := l.Ask(t.Context(), fleetwire.Ask("s1", fleetwire.AskClaim, "w"), 1, new(int))
 		asked <- err
 	}()
 	<-heard
@@ -100,7 +100,7 @@ func TestLost(t *testing.T) {
 	if err := <-asked; err == nil || time.Since(begin) > 5*time.Second {
 		t.Errorf("the question ended after %s: %v", time.Since(begin), err)
 	}
-	if err := l.Publish(t.Context(), wire.EventOf("s1", "w", "b1"), "", []byte("{}\n")); err != nil {
+	if err := l.Publish(t.Context(), fleetwire.EventOf("s1", "w", "b1"), "", []byte("{}\n")); err != nil {
 		t.Error(err)
 	}
 }
@@ -270,7 +270,7 @@ func TestInvite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.JS.KeyValue(t.Context(), wire.Workers); err != nil {
+	if _, err := w.JS.KeyValue(t.Context(), fleetwire.Workers); err != nil {
 		t.Errorf("the project of an invited worker has no bucket of workers: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestParts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	all := []byte(`{"subjects_filter":">"}`)
-	if m, err := w.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+wire.Parts, all); err == nil {
+	if m, err := w.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+fleetwire.Parts, all); err == nil {
 		t.Errorf("the worker lists the parts of all: %s", m.Data)
 	}
 }
@@ -333,7 +333,7 @@ func TestStorm(t *testing.T) {
 		}
 		back = append(back, time.Since(begin))
 	}
-	if err := links[n-1].Publish(t.Context(), wire.EventOf("s", fmt.Sprint("w", n-1), "t"), "", []byte("x")); err != nil {
+	if err := links[n-1].Publish(t.Context(), fleetwire.EventOf("s", fmt.Sprint("w", n-1), "t"), "", []byte("x")); err != nil {
 		t.Errorf("the hub does not take a message: %v", err)
 	}
 	t.Logf("all are back after %s", back[n-1])

@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -58,7 +58,7 @@ func openMembers(root home.Root, dir string) (*members, error) {
 
 // admit makes a token, which is kept as its sum only.
 func (m *members) admit(project, role string) (string, error) {
-	if err := wire.CheckName("project", project); err != nil {
+	if err := fleetwire.CheckName("project", project); err != nil {
 		return "", err
 	}
 	if role != link.RoleWorker && role != link.RoleSession {
@@ -111,7 +111,7 @@ func (m *members) recognize(secret, name, key, signature string, nonce []byte) (
 	if t.Role != link.RoleWorker {
 		return t, worker, nil
 	}
-	if err := wire.CheckName("worker", worker); err != nil {
+	if err := fleetwire.CheckName("worker", worker); err != nil {
 		return t, "", err
 	}
 	if err := signed(key, signature, nonce); err != nil {
@@ -191,22 +191,22 @@ func ofWorker(name string) *server.Permissions {
 	consumer := link.ConsumerOf(name)
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			wire.AskHub,
+			fleetwire.AskHub,
 			"drover.session.*.*." + name,
 			"drover.event.*." + name + ".*",
-			"$KV." + wire.Workers + "." + name,
-			"$KV." + wire.Parts + ".*",
-			"$JS.API.DIRECT.GET.KV_" + wire.Parts + ".>",
-			"$JS.API.STREAM.INFO.KV_" + wire.Workers,
-			"$JS.API.DIRECT.GET.KV_" + wire.Workers + ".$KV." + wire.Workers + "." + name,
-			"$JS.API.CONSUMER.*." + wire.Offers + ".>", "$JS.API.CONSUMER.MSG.NEXT." + wire.Offers + ".*",
-			"$JS.ACK." + wire.Offers + ".>",
-			"$JS.API.CONSUMER.CREATE." + wire.Commands + "." + consumer + ".drover.worker." + name + ".>",
-			"$JS.API.CONSUMER.INFO." + wire.Commands + "." + consumer,
-			"$JS.API.CONSUMER.MSG.NEXT." + wire.Commands + "." + consumer,
-			"$JS.ACK." + wire.Commands + "." + consumer + ".>",
+			"$KV." + fleetwire.Workers + "." + name,
+			"$KV." + fleetwire.Parts + ".*",
+			"$JS.API.DIRECT.GET.KV_" + fleetwire.Parts + ".>",
+			"$JS.API.STREAM.INFO.KV_" + fleetwire.Workers,
+			"$JS.API.DIRECT.GET.KV_" + fleetwire.Workers + ".$KV." + fleetwire.Workers + "." + name,
+			"$JS.API.CONSUMER.*." + fleetwire.Offers + ".>", "$JS.API.CONSUMER.MSG.NEXT." + fleetwire.Offers + ".*",
+			"$JS.ACK." + fleetwire.Offers + ".>",
+			"$JS.API.CONSUMER.CREATE." + fleetwire.Commands + "." + consumer + ".drover.worker." + name + ".>",
+			"$JS.API.CONSUMER.INFO." + fleetwire.Commands + "." + consumer,
+			"$JS.API.CONSUMER.MSG.NEXT." + fleetwire.Commands + "." + consumer,
+			"$JS.ACK." + fleetwire.Commands + "." + consumer + ".>",
 		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{inbox, wire.CallTo(name, "*")}},
+		Subscribe: &server.SubjectPermission{Allow: []string{inbox, fleetwire.CallTo(name, "*")}},
 		Response:  &server.ResponsePermission{MaxMsgs: 1, Expires: callTime}, // to a call
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // What a program of a later protocol has configured is not taken back by one of this protocol.
@@ -18,17 +18,17 @@ func TestConfiguredByLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := map[string]string{"drover_protocol": "2"}
-	if wire.Version >= 2 {
-		t.Fatalf("the later protocol is not later than %d", wire.Version)
+	if fleetwire.Version >= 2 {
+		t.Fatalf("the later protocol is not later than %d", fleetwire.Version)
 	}
 	if _, err := l.JS.UpdateStream(t.Context(), jetstream.StreamConfig{
-		Name: wire.Offers, Subjects: []string{"drover.offer.>", "drover.later.>"}, MaxBytes: 1 << 20,
+		Name: fleetwire.Offers, Subjects: []string{"drover.offer.>", "drover.later.>"}, MaxBytes: 1 << 20,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Metadata: later,
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.JS.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
-		Bucket: wire.Workers, TTL: time.Hour, History: 1, MaxBytes: 1 << 20, Metadata: later,
+		Bucket: fleetwire.Workers, TTL: time.Hour, History: 1, MaxBytes: 1 << 20, Metadata: later,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func TestConfiguredByLater(t *testing.T) {
 	if l, err = connect(t, join(t, again, "main", link.RoleSession), link.RoleSession, "s", nil); err != nil {
 		t.Fatal(err)
 	}
-	s, err := l.JS.Stream(t.Context(), wire.Offers)
+	s, err := l.JS.Stream(t.Context(), fleetwire.Offers)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.CachedInfo().Config; len(got.Subjects) != 2 || got.MaxBytes != 1<<20 {
 		t.Errorf("the stream was configured anew: %v, %d bytes", got.Subjects, got.MaxBytes)
 	}
-	kv, err := l.JS.KeyValue(t.Context(), wire.Workers)
+	kv, err := l.JS.KeyValue(t.Context(), fleetwire.Workers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestConsumerOfLater(t *testing.T) {
 	theirs := mine
 	theirs.MaxDeliver = 9
 	for range 2 { // the second finds what the first has made
-		if _, err := l.Consumer(t.Context(), wire.Offers, theirs); err != nil {
+		if _, err := l.Consumer(t.Context(), fleetwire.Offers, theirs); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c, err := l.Consumer(t.Context(), wire.Offers, mine)
+	c, err := l.Consumer(t.Context(), fleetwire.Offers, mine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // Join says where a hub is and what lets one in: the line that `drover hub` prints.
@@ -50,7 +50,7 @@ func ParseJoin(line string) (Join, error) {
 		return bad("it is not one: drover://TOKEN@HOST:PORT/PROJECT")
 	}
 	j := Join{Address: u.Host, Project: strings.TrimPrefix(u.Path, "/"), Token: u.User.Username(), Pin: u.Fragment}
-	if err := wire.CheckName("project", j.Project); err != nil {
+	if err := fleetwire.CheckName("project", j.Project); err != nil {
 		return bad(err.Error())
 	}
 	if j.Pin != "" {

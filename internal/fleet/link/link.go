@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
@@ -70,7 +70,7 @@ const (
 )
 
 // maxPayload is what a server must take in one message, with its headers.
-const maxPayload = wire.MaxMessage + 8<<10
+const maxPayload = fleetwire.MaxMessage + 8<<10
 
 // askWait limits a question whose context has no limit.
 const askWait = time.Minute
@@ -91,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 			pause := min(firstPause<<min(tries, 10), lastPause)
 			return pause/2 + rand.N(pause) //nolint:gosec // no secret: so that all do not come at once
 		}),
-		nats.PingInterval(wire.HeartBeat), nats.MaxPingsOutstanding(2),
+		nats.PingInterval(fleetwire.HeartBeat), nats.MaxPingsOutstanding(2),
 		nats.IgnoreAuthErrorAbort(), nats.PermissionErrOnSubscribe(true),
 		nats.ReconnectBufSize(-1), // nothing is said to be sent that waits in this process
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // each call gets its own error
@@ -261,14 +261,14 @@ const (
 )
 
 func ensure(ctx context.Context, js jetstream.JetStream, most int64, replicas int) error {
-	configured := map[string]string{protocolKey: strconv.Itoa(wire.Version)}
+	configured := map[string]string{protocolKey: strconv.Itoa(fleetwire.Version)}
 	streams := []jetstream.StreamConfig{
-		{Name: wire.Offers, Subjects: []string{"drover.offer.>"}, MaxBytes: 64 << 20},
-		{Name: wire.Events, Subjects: []string{"drover.event.>"}, MaxBytes: most},
-		{Name: wire.Commands, Subjects: []string{"drover.worker.>"}, MaxBytes: 64 << 20},
+		{Name: fleetwire.Offers, Subjects: []string{"drover.offer.>"}, MaxBytes: 64 << 20},
+		{Name: fleetwire.Events, Subjects: []string{"drover.event.>"}, MaxBytes: most},
+		{Name: fleetwire.Commands, Subjects: []string{"drover.worker.>"}, MaxBytes: 64 << 20},
 	}
 	for _, c := range streams {
-		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, wire.MessagesAge, maxPayload
+		c.Retention, c.MaxAge, c.MaxMsgSize = jetstream.WorkQueuePolicy, fleetwire.MessagesAge, maxPayload
 		c.Discard, c.Duplicates, c.Metadata, c.Replicas = jetstream.DiscardNew, 2*time.Minute, configured, replicas
 		later, err := ofLater(ctx, js, c.Name)
 		if err == nil && !later {
@@ -279,8 +279,8 @@ func ensure(ctx context.Context, js jetstream.JetStream, most int64, replicas in
 		}
 	}
 	buckets := []jetstream.KeyValueConfig{
-		{Bucket: wire.Workers, TTL: wire.WorkerGone, History: 1, MaxBytes: 64 << 20},
-		{Bucket: wire.Parts, TTL: wire.MessagesAge, History: 1, MaxBytes: most},
+		{Bucket: fleetwire.Workers, TTL: fleetwire.WorkerGone, History: 1, MaxBytes: 64 << 20},
+		{Bucket: fleetwire.Parts, TTL: fleetwire.MessagesAge, History: 1, MaxBytes: most},
 	}
 	for _, c := range buckets {
 		c.Metadata, c.Replicas = configured, replicas
@@ -308,7 +308,7 @@ func ofLater(ctx context.Context, js jetstream.JetStream, stream string) (bool, 
 		return false, err
 	}
 	v, err := strconv.Atoi(s.CachedInfo().Config.Metadata[protocolKey])
-	return err == nil && v > wire.Version, nil // one without a number is older than the numbers
+	return err == nil && v > fleetwire.Version, nil // one without a number is older than the numbers
 }
 
 // Consumer is a durable consumer of a stream, made if it is missing. One that another version has made in another way
@@ -367,10 +367,10 @@ const (
 func (l *Link) Problem(ctx context.Context) string {
 	one, cancel := l.During(ctx, whyTime)
 	defer cancel()
-	var state wire.HubState
-	m, err := l.Conn.RequestWithContext(one, wire.AskHub, nil)
+	var state fleetwire.HubState
+	m, err := l.Conn.RequestWithContext(one, fleetwire.AskHub, nil)
 	if err == nil {
-		_, err = wire.Decode(m.Data, &state)
+		_, err = fleetwire.Decode(m.Data, &state)
 	}
 	if err != nil {
 		return ""
@@ -415,7 +415,7 @@ func (l *Link) troubled(why string) {
 
 // Ask asks once and waits for the answer, which it reads into out.
 func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, error) {
-	msg, err := wire.Encode(in, nil)
+	msg, err := fleetwire.Encode(in, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -425,7 +425,7 @@ func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return wire.Decode(reply.Data, out)
+	return fleetwire.Decode(reply.Data, out)
 }
 
 // ConsumerOf is the name of the consumer by which a worker is told what to do.

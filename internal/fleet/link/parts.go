@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // parts are those of folders in the bucket of a project. A part is found by its digest only, and
@@ -25,7 +25,7 @@ type parts struct {
 // Parts is the store of folders.
 func (l *Link) Parts() folder.Store { return &parts{link: l, put: map[string]bool{}} }
 
-func partSubject(digest string) string { return "$KV." + wire.Parts + "." + digest }
+func partSubject(digest string) string { return "$KV." + fleetwire.Parts + "." + digest }
 
 // Has asks the hub, if this is the link of a session: a worker must not, since who may ask for one part may list all.
 // Without an answer the part is put again, which is no error.
@@ -40,7 +40,7 @@ func (p *parts) Has(ctx context.Context, digest string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+wire.Parts, filter)
+	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_"+fleetwire.Parts, filter)
 	var info struct {
 		State struct {
 			Subjects map[string]uint64 `json:"subjects"`
@@ -65,7 +65,7 @@ func (p *parts) Put(ctx context.Context, digest string, part []byte) error {
 
 // Get reads a part by a direct get of JetStream.
 func (p *parts) Get(ctx context.Context, digest string) ([]byte, error) {
-	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET.KV_"+wire.Parts+"."+partSubject(digest), nil)
+	m, err := p.link.Conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET.KV_"+fleetwire.Parts+"."+partSubject(digest), nil)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, folder.ErrMissing
 	}

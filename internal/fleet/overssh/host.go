@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // Host is another machine, as ssh knows it.
@@ -77,7 +77,7 @@ func (h Host) WorkerName() string {
 	}, name)
 	name = strings.Trim(name, "-")
 	name = name[:min(len(name), 63)]
-	if wire.CheckName("worker", name) != nil {
+	if fleetwire.CheckName("worker", name) != nil {
 		return "worker"
 	}
 	return name

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // Only the newest grant of a task counts: a report with another epoch, of another worker, of another start of its
@@ -41,14 +41,14 @@ func TestStaleReport(t *testing.T) {
 	var refused []Evidence
 	w := &work{id: "b1", f: New(Config{Refused: func(e Evidence) { refused = append(refused, e) }}),
 		book: Book{Epoch: 7, Worker: "w", Instance: "i", Offer: "o"}}
-	report := told{Event: wire.Event{Kind: wire.Ended, Instance: "i", Epoch: 6}, worker: "w", msg: acked{}}
+	report := told{Event: fleetwire.Event{Kind: fleetwire.Ended, Instance: "i", Epoch: 6}, worker: "w", msg: acked{}}
 	if _, ended, err := w.take(t.Context(), nil, report); ended || err != nil {
 		t.Errorf("ended %v, %v", ended, err)
 	}
 	if len(refused) != 1 || refused[0].Why != errStale.Error() || refused[0].Epoch != 6 || w.book.Over {
 		t.Errorf("refused %+v, %+v", refused, w.book)
 	}
-	r := wire.Renewal{Worker: "w", Instance: "i"}
+	r := fleetwire.Renewal{Worker: "w", Instance: "i"}
 	if w.renew(r, 6).Valid || !w.renew(r, 7).Valid {
 		t.Error("the lease of the older claim is renewed, or not that of the newest")
 	}

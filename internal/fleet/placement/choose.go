@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
 // choose returns the worker to which a task is offered before all that fit: one that has commits of its repository,
 // and of several the one of which the smallest part is in use. busy is how many places of a worker are. A worker
 // without a free place is not chosen. The answer is empty if there is nothing to choose from.
-func choose(all []wire.Worker, busy func(wire.Worker) int, on, repo string) string {
+func choose(all []fleetwire.Worker, busy func(fleetwire.Worker) int, on, repo string) string {
 	shared := map[string]bool{} // labels: what is offered to a worker of that name alone reaches others too
 	for _, w := range all {
 		for _, l := range w.Labels {
@@ -19,7 +19,7 @@ func choose(all []wire.Worker, busy func(wire.Worker) int, on, repo string) stri
 		}
 	}
 	type place struct {
-		wire.Worker
+		fleetwire.Worker
 		busy int
 		far  int // 1: it has nothing of the repository
 	}
@@ -28,7 +28,7 @@ func choose(all []wire.Worker, busy func(wire.Worker) int, on, repo string) stri
 		if on != Auto && w.Name != on && !slices.Contains(w.Labels, on) || shared[w.Name] || w.Draining || w.Problem != "" {
 			continue
 		}
-		if _, err := wire.Speaks(w.Name, w.Oldest, w.Newest); err != nil {
+		if _, err := fleetwire.Speaks(w.Name, w.Oldest, w.Newest); err != nil {
 			continue
 		}
 		p := place{Worker: w, busy: busy(w), far: 1}
@@ -54,10 +54,10 @@ func choose(all []wire.Worker, busy func(wire.Worker) int, on, repo string) stri
 }
 
 // aim chooses the worker to which a task is offered first, and counts the task there; empty: none.
-func (f *Fleet) aim(w *work, all []wire.Worker) string {
+func (f *Fleet) aim(w *work, all []fleetwire.Worker) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first := choose(all, func(one wire.Worker) int { // of its own tasks the session knows more than the worker has told
+	first := choose(all, func(one fleetwire.Worker) int { // of its own tasks the session knows more than the worker has told
 		n := len(f.at[one.Name])
 		for _, d := range one.Tasks {
 			if d.Session != f.cfg.Session {

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
 // Want is a task that is to run elsewhere. Its [task.Spec] says where.
 type Want struct {
-	Job wire.Job
+	Job fleetwire.Job
 	Tee io.Writer // gets the output too; nil: nobody does
 
 	// Folder is the folder of the task, absolute, whose checkout travels with it. Empty, or not in a checkout:
@@ -93,17 +93,17 @@ func (d *Driver) Suspend(id task.ID, paused bool) error {
 	if w == nil {
 		return nil
 	}
-	kind := wire.Resume
+	kind := fleetwire.Resume
 	if paused {
-		kind = wire.Pause
+		kind = fleetwire.Pause
 	}
-	return w.command(wire.Command{Kind: kind})
+	return w.command(fleetwire.Command{Kind: kind})
 }
 
 // Steer types into the terminal of a task at a worker.
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	if w := d.fleet.find(id); w != nil {
-		return w.command(wire.Command{Kind: wire.Type, Text: text})
+		return w.command(fleetwire.Command{Kind: fleetwire.Type, Text: text})
 	}
 	s, ok := d.here.(task.Steerer)
 	if !ok {

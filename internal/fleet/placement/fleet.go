@@ -23,8 +23,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -49,14 +49,14 @@ type Config struct {
 
 // Evidence is something that was refused.
 type Evidence struct {
-	At     time.Time      `json:"at"`
-	Task   task.ID        `json:"task_id"`
-	Worker string         `json:"worker"`
-	Epoch  uint64         `json:"epoch"`
-	Kind   wire.EventKind `json:"kind"`
-	Why    string         `json:"why"`
-	Bytes  int            `json:"bytes,omitempty"` // of output
-	End    *wire.End      `json:"end,omitempty"`
+	At     time.Time           `json:"at"`
+	Task   task.ID             `json:"task_id"`
+	Worker string              `json:"worker"`
+	Epoch  uint64              `json:"epoch"`
+	Kind   fleetwire.EventKind `json:"kind"`
+	Why    string              `json:"why"`
+	Bytes  int                 `json:"bytes,omitempty"` // of output
+	End    *fleetwire.End      `json:"end,omitempty"`
 }
 
 // Fleet is that of one session. Its methods may be called by several goroutines.
@@ -121,8 +121,8 @@ func (f *Fleet) open(ctx context.Context) (*link.Link, error) {
 
 func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 	sid := f.cfg.Session
-	for what, answer := range map[string]nats.MsgHandler{wire.AskClaim: f.claimed, wire.AskRenew: f.renewed} {
-		if _, err := l.Conn.Subscribe(wire.Ask(sid, what, "*"), answer); err != nil {
+	for what, answer := range map[string]nats.MsgHandler{fleetwire.AskClaim: f.claimed, fleetwire.AskRenew: f.renewed} {
+		if _, err := l.Conn.Subscribe(fleetwire.Ask(sid, what, "*"), answer); err != nil {
 			return fmt.Errorf("listen to workers: %w", err)
 		}
 	}
@@ -147,18 +147,18 @@ func (f *Fleet) listen(ctx context.Context, l *link.Link) error {
 // consumer finds the consumer of the session, or makes it.
 func (f *Fleet) consumer(ctx context.Context, l *link.Link) (jetstream.Consumer, error) {
 	want := jetstream.ConsumerConfig{
-		Durable: "session-" + string(f.cfg.Session), FilterSubject: wire.EventOf(f.cfg.Session, "*", "*"),
+		Durable: "session-" + string(f.cfg.Session), FilterSubject: fleetwire.EventOf(f.cfg.Session, "*", "*"),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pendingEvents,
 		InactiveThreshold: eventsIdle,
 	}
-	c, err := l.Consumer(ctx, wire.Events, want)
+	c, err := l.Consumer(ctx, fleetwire.Events, want)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return c, err
 	}
 	if err := l.Ensure(ctx); err != nil { // a cluster that nobody has used yet
 		return nil, err
 	}
-	return l.Consumer(ctx, wire.Events, want)
+	return l.Consumer(ctx, fleetwire.Events, want)
 }
 
 // hearAgain is the pause after an error of the consumer.
@@ -184,7 +184,7 @@ func (f *Fleet) hear(ctx context.Context, l *link.Link, c jetstream.Consumer) {
 
 // hearFrom returns when nothing more is heard from the consumer.
 func (f *Fleet) hearFrom(ctx context.Context, c jetstream.Consumer) {
-	msgs, err := c.Messages(jetstream.PullMaxMessages(pendingEvents), jetstream.PullHeartbeat(wire.HeartBeat))
+	msgs, err := c.Messages(jetstream.PullMaxMessages(pendingEvents), jetstream.PullHeartbeat(fleetwire.HeartBeat))
 	if err != nil {
 		return
 	}
@@ -236,41 +236,41 @@ func (f *Fleet) remove(w *work) {
 
 // claimed passes the claim of a worker to the task.
 func (f *Fleet) claimed(m *nats.Msg) {
-	var c wire.Claim
-	_, err := wire.Decode(m.Data, &c)
-	if err == nil && c.Worker != wire.Token(m.Subject, 4) {
+	var c fleetwire.Claim
+	_, err := fleetwire.Decode(m.Data, &c)
+	if err == nil && c.Worker != fleetwire.Token(m.Subject, 4) {
 		err = errors.New("the claim is in the name of another worker")
 	}
 	if err == nil {
-		_, err = wire.Speaks("worker "+c.Worker, c.Oldest, c.Newest)
+		_, err = fleetwire.Speaks("worker "+c.Worker, c.Oldest, c.Newest)
 	}
 	w := f.find(c.Task)
 	if err == nil && w == nil {
 		err = errors.New("the task waits for nobody any more")
 	}
 	if err != nil {
-		answer(m, wire.Grant{Refused: err.Error()})
+		answer(m, fleetwire.Grant{Refused: err.Error()})
 		return
 	}
 	if w.inbox.put(asked{c, m}) == tooLate { // full: the worker asks again
-		answer(m, wire.Grant{Refused: errOver.Error()})
+		answer(m, fleetwire.Grant{Refused: errOver.Error()})
 	}
 }
 
 // answer replies, if the connection lets it: who asks does so again.
 func answer(m *nats.Msg, v any) {
-	if data, err := wire.Encode(v, nil); err == nil {
+	if data, err := fleetwire.Encode(v, nil); err == nil {
 		_ = m.Respond(data)
 	}
 }
 
 // renewed answers whether the claims of a worker still count.
 func (f *Fleet) renewed(m *nats.Msg) {
-	var r wire.Renewal
-	if _, err := wire.Decode(m.Data, &r); err != nil || r.Worker != wire.Token(m.Subject, 4) {
+	var r fleetwire.Renewal
+	if _, err := fleetwire.Decode(m.Data, &r); err != nil || r.Worker != fleetwire.Token(m.Subject, 4) {
 		return
 	}
-	out := wire.Renewed{Tasks: make([]wire.Lease, len(r.Tasks))}
+	out := fleetwire.Renewed{Tasks: make([]fleetwire.Lease, len(r.Tasks))}
 	for i, h := range r.Tasks {
 		if w := f.find(h.Task); w != nil {
 			out.Tasks[i] = w.renew(r, h.Epoch)
@@ -290,14 +290,14 @@ const unknownTries = 5
 
 // told passes an event to its task.
 func (f *Fleet) told(m jetstream.Msg) {
-	id, worker := task.ID(wire.Token(m.Subject(), 4)), wire.Token(m.Subject(), 3)
-	var e wire.Event
-	data, err := wire.Decode(m.Data(), &e)
+	id, worker := task.ID(fleetwire.Token(m.Subject(), 4)), fleetwire.Token(m.Subject(), 3)
+	var e fleetwire.Event
+	data, err := fleetwire.Decode(m.Data(), &e)
 	if err != nil {
 		f.refuse(m, Evidence{Task: id, Worker: worker, Why: err.Error()})
 		return
 	}
-	if e.Kind == wire.Left {
+	if e.Kind == fleetwire.Left {
 		f.leftOver(m, id, worker, e)
 		return
 	}
@@ -316,8 +316,8 @@ func (f *Fleet) told(m jetstream.Msg) {
 }
 
 // late refuses what does not count, and keeps what an end that comes too late has brought back.
-func (f *Fleet) late(m jetstream.Msg, why Evidence, e wire.Event) {
-	if e.Kind == wire.Ended && e.End != nil && len(e.End.Return) > 0 {
+func (f *Fleet) late(m jetstream.Msg, why Evidence, e fleetwire.Event) {
+	if e.Kind == fleetwire.Ended && e.End != nil && len(e.End.Return) > 0 {
 		f.leftOver(m, why.Task, why.Worker, e)
 		return
 	}
@@ -334,8 +334,8 @@ func (f *Fleet) refuse(m jetstream.Msg, e Evidence) {
 }
 
 // List reads what each worker says of itself, by name.
-func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
-	kv, err := js.KeyValue(ctx, wire.Workers)
+func List(ctx context.Context, js jetstream.JetStream) ([]fleetwire.Worker, error) {
+	kv, err := js.KeyValue(ctx, fleetwire.Workers)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil // a cluster that nobody has used yet
 	}
@@ -347,7 +347,7 @@ func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
 	defer func() { _ = all.Stop() }()
-	found := map[string]wire.Worker{} // one that speaks meanwhile comes twice
+	found := map[string]fleetwire.Worker{} // one that speaks meanwhile comes twice
 	for more := true; more; {
 		select {
 		case entry, open := <-all.Updates():
@@ -357,8 +357,8 @@ func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 			if more = entry != nil; !more {
 				break
 			}
-			var w wire.Worker
-			if _, err := wire.Decode(entry.Value(), &w); err == nil && w.Name == entry.Key() { // else it is a stranger's
+			var w fleetwire.Worker
+			if _, err := fleetwire.Decode(entry.Value(), &w); err == nil && w.Name == entry.Key() { // else it is a stranger's
 				found[w.Name] = w
 			}
 		case <-ctx.Done():
@@ -366,6 +366,6 @@ func List(ctx context.Context, js jetstream.JetStream) ([]wire.Worker, error) {
 		}
 	}
 	out := slices.Collect(maps.Values(found))
-	slices.SortFunc(out, func(a, b wire.Worker) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b fleetwire.Worker) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }

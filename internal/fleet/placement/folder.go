@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -41,7 +41,7 @@ func (w *work) identify(ctx context.Context) error {
 }
 
 // job is what the worker is granted.
-func (w *work) job() wire.Job {
+func (w *work) job() fleetwire.Job {
 	j := w.want.Job
 	j.Folder, j.Plain = w.repo != "" || w.plain, w.plain
 	return j
@@ -58,9 +58,9 @@ func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	if err != nil {
 		return err
 	}
-	msg, err := wire.Encode(wire.Command{Kind: wire.FolderReady, Epoch: b.Epoch}, data)
+	msg, err := fleetwire.Encode(fleetwire.Command{Kind: fleetwire.FolderReady, Epoch: b.Epoch}, data)
 	if err == nil {
-		err = l.Publish(ctx, wire.CommandTo(b.Worker, w.rec.Session, w.id), "", msg)
+		err = l.Publish(ctx, fleetwire.CommandTo(b.Worker, w.rec.Session, w.id), "", msg)
 	}
 	var state []byte
 	if err == nil {
@@ -125,7 +125,7 @@ func (w *work) pack(ctx context.Context, l *link.Link, b *Book) ([]byte, error) 
 
 // abandon ends a task whose folder cannot be sent.
 func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Result, error) {
-	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime})
+	w.send(l, fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime})
 	w.set(w.book.End())
 	if ctx.Err() != nil {
 		return task.Result{}, context.Cause(ctx)
@@ -134,7 +134,7 @@ func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Resul
 }
 
 // leave takes in what the task has changed, and never into its folder.
-func (w *work) leave(l *link.Link, e wire.End) func(context.Context) *task.Worktree {
+func (w *work) leave(l *link.Link, e fleetwire.End) func(context.Context) *task.Worktree {
 	b := w.book
 	if b.Sent == nil && !b.Plain {
 		return nil

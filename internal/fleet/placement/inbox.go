@@ -3,7 +3,7 @@ package placement
 import (
 	"sync"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // inbox is what waits for the goroutine of a task, in the order in which it came. It needs no
@@ -12,7 +12,7 @@ type inbox struct {
 	wake chan struct{} // capacity 1: something is there
 
 	mu     sync.Mutex
-	items  []any      // each an [asked], a [told] or a [wire.Command]; guarded by mu
+	items  []any      // each an [asked], a [told] or a [fleetwire.Command]; guarded by mu
 	count  [kinds]int // of each kind; guarded by mu
 	closed bool       // guarded by mu
 }
@@ -40,7 +40,7 @@ func kindOf(x any) (kind, most int) {
 	switch x.(type) {
 	case asked:
 		return 0, pendingClaims
-	case wire.Command:
+	case fleetwire.Command:
 		return 1, pendingCommands
 	}
 	return 2, pendingEvents

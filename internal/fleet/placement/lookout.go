@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // How soon and how often tasks that wait are told who is there. Most tasks wait for less than the first.
@@ -31,7 +31,7 @@ type lookout struct {
 }
 
 type heard struct {
-	wire.Worker
+	fleetwire.Worker
 	at time.Time
 }
 
@@ -80,12 +80,12 @@ func (o *lookout) over() bool {
 }
 
 // all are the workers that have told something lately.
-func (o *lookout) all() []wire.Worker {
+func (o *lookout) all() []fleetwire.Worker {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out := make([]wire.Worker, 0, len(o.workers))
+	out := make([]fleetwire.Worker, 0, len(o.workers))
 	for name, w := range o.workers {
-		if time.Since(w.at) > wire.WorkerGone {
+		if time.Since(w.at) > fleetwire.WorkerGone {
 			delete(o.workers, name)
 			continue
 		}
@@ -127,7 +127,7 @@ func (o *lookout) look(ctx context.Context, js jetstream.JetStream) {
 func (o *lookout) listen(ctx context.Context, js jetstream.JetStream) (<-chan jetstream.KeyValueEntry, func()) {
 	short, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
-	kv, err := js.KeyValue(short, wire.Workers)
+	kv, err := js.KeyValue(short, fleetwire.Workers)
 	if err != nil {
 		return nil, func() {}
 	}
@@ -150,8 +150,8 @@ func (o *lookout) hear(e jetstream.KeyValueEntry) {
 		}
 		return
 	}
-	var w wire.Worker
-	if _, err := wire.Decode(e.Value(), &w); err != nil || w.Name != e.Key() || e.Operation() != jetstream.KeyValuePut {
+	var w fleetwire.Worker
+	if _, err := fleetwire.Decode(e.Value(), &w); err != nil || w.Name != e.Key() || e.Operation() != jetstream.KeyValuePut {
 		delete(o.workers, e.Key()) // it has gone, or is a stranger's
 		return
 	}
@@ -159,7 +159,7 @@ func (o *lookout) hear(e jetstream.KeyValueEntry) {
 }
 
 // tell tells each task that waits which of the workers may take it.
-func (o *lookout) tell(workers []wire.Worker) {
+func (o *lookout) tell(workers []fleetwire.Worker) {
 	there := map[string]candidates{}
 	for _, one := range workers {
 		for _, name := range append(slices.Clone(one.Labels), one.Name, Auto) {
@@ -185,13 +185,13 @@ type candidates struct {
 	problem string // why one of them takes nothing; empty: all do
 }
 
-func (c candidates) with(one wire.Worker) candidates {
-	if _, err := wire.Speaks("worker "+one.Name, one.Oldest, one.Newest); err != nil {
+func (c candidates) with(one fleetwire.Worker) candidates {
+	if _, err := fleetwire.Speaks("worker "+one.Name, one.Oldest, one.Newest); err != nil {
 		c.foreign = err.Error()
 		return c
 	}
-	c.some, c.ready = true, c.ready || one.State() == wire.StateReady
-	if one.State() == wire.StateUnfit {
+	c.some, c.ready = true, c.ready || one.State() == fleetwire.StateReady
+	if one.State() == fleetwire.StateUnfit {
 		c.problem = fmt.Sprintf("worker %s takes nothing: %s", one.Name, one.Problem)
 	} else {
 		c.fit = true

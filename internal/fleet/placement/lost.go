@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -21,7 +21,7 @@ const maxLeft = 16
 type left struct {
 	id    task.ID
 	claim Former
-	end   wire.End
+	end   fleetwire.End
 	msg   jetstream.Msg
 }
 
@@ -49,7 +49,7 @@ func (w *work) ofLost() *task.Worktree {
 
 // leftOver takes what a worker has sent of a lost claim. The record of the task says who had that claim, so that nobody
 // else can send anything in its place.
-func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e wire.Event) {
+func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e fleetwire.Event) {
 	refuse := func(why string) {
 		f.refuse(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: why})
 	}
@@ -69,7 +69,7 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e wire.Even
 		came = cameBack(rec)
 	}
 	claim, ok := b.Lost(worker, e.Instance, e.Epoch)
-	if e.Kind == wire.Ended && (came || e.Epoch != b.Epoch) {
+	if e.Kind == fleetwire.Ended && (came || e.Epoch != b.Epoch) {
 		refuse(errOver.Error()) // it is told again, or is of an attempt that has failed in order
 		return
 	}
@@ -107,7 +107,7 @@ func (f *Fleet) takeLeft(ctx context.Context, l *link.Link) {
 					x.id, x.claim.Worker, err)
 			}
 			had[name] = true
-			f.refuse(x.msg, Evidence{Task: x.id, Worker: x.claim.Worker, Epoch: x.claim.Epoch, Kind: wire.Left, Why: text})
+			f.refuse(x.msg, Evidence{Task: x.id, Worker: x.claim.Worker, Epoch: x.claim.Epoch, Kind: fleetwire.Left, Why: text})
 			if f.cfg.Say != nil {
 				f.cfg.Say(x.id, text)
 			}
@@ -148,7 +148,7 @@ func Misses(r task.Record, now time.Time) bool {
 	if _, had := b.Lost(b.Worker, b.Instance, b.Epoch); err != nil || !had && len(b.Earlier) == 0 {
 		return false
 	}
-	return !cameBack(r) && (r.EndTime == nil || now.Sub(*r.EndTime) < wire.MessagesAge)
+	return !cameBack(r) && (r.EndTime == nil || now.Sub(*r.EndTime) < fleetwire.MessagesAge)
 }
 
 // listenAgain is the pause between tries to reach the hub for what is left of lost claims.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -53,7 +53,7 @@ func TestMisses(t *testing.T) {
 		"no worker": {task.Record{Checkpoint: state}, false},
 		"at work":   {task.Record{Worker: "w", Checkpoint: state}, true},
 		"lost":      {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(time.Hour), Worktree: &task.Worktree{Text: "lost"}}, true},
-		"long ago":  {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(wire.MessagesAge)}, false},
+		"long ago":  {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(fleetwire.MessagesAge)}, false},
 		"came back": {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Rescue: "ref"}}, false},
 		"unchanged": {task.Record{Worker: "w", Checkpoint: state, EndTime: ago(0), Worktree: &task.Worktree{Removed: true}}, false},
 	} {

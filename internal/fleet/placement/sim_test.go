@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // The claim protocol in virtual time: a session whose hosts are killed, workers that are killed, cut off and come back,
 // a hub that is killed and forgets, clocks that run at different speeds, and a network that loses, doubles, delays and
-// reorders every message. The rules are those of [Book], [wire.LeaseEnd], [wire.GiveUp] and [wire.Begun]; times and
+// reorders every message. The rules are those of [Book], [fleetwire.LeaseEnd], [fleetwire.GiveUp] and [fleetwire.Begun]; times and
 // messages are played. Faults stop at some time, after which every task has to end.
 type simulation struct {
 	rng    *rand.Rand
@@ -46,19 +46,19 @@ type simStats struct {
 const (
 	simLease  = 30 * time.Second
 	simRenew  = 5 * time.Second
-	simTick   = simLease / 10      // as [work.follow] looks
-	simMost   = 90 * time.Second   // that a message travels: longer than any lease
-	simAsk    = 5 * time.Second    // that a worker waits for an answer
-	simAcks   = wire.OfferWait     // until a message comes again that was not acknowledged
-	simRing   = 40                 // messages that a killed hub delivers again
-	simFaults = 25 * time.Minute   // that faults last
-	simEnd    = 3 * time.Hour      // when every task has ended, if faults stop
-	simLength = int64(300)         // of the output of an attempt
-	simEven   = 1.0954451150103321 // the square root of 1.2: the drift each way that the lease allows
-	simTasks  = 20                 // of one history
-	simCount  = 3                  // workers
-	simTries  = 3                  // of a claim
-	simRetry  = time.Second        // before a further attempt
+	simTick   = simLease / 10       // as [work.follow] looks
+	simMost   = 90 * time.Second    // that a message travels: longer than any lease
+	simAsk    = 5 * time.Second     // that a worker waits for an answer
+	simAcks   = fleetwire.OfferWait // until a message comes again that was not acknowledged
+	simRing   = 40                  // messages that a killed hub delivers again
+	simFaults = 25 * time.Minute    // that faults last
+	simEnd    = 3 * time.Hour       // when every task has ended, if faults stop
+	simLength = int64(300)          // of the output of an attempt
+	simEven   = 1.0954451150103321  // the square root of 1.2: the drift each way that the lease allows
+	simTasks  = 20                  // of one history
+	simCount  = 3                   // workers
+	simTries  = 3                   // of a claim
+	simRetry  = time.Second         // before a further attempt
 )
 
 // simTask is a task as its session has it.
@@ -98,7 +98,7 @@ type simWorker struct {
 	name     string
 	rate     float64 // of its clock
 	instance int     // which start of it
-	begun    wire.Begun
+	begun    fleetwire.Begun
 	cut      time.Duration // it is out of reach until then
 }
 
@@ -286,7 +286,7 @@ func (s *simulation) cutOff(w *simWorker) { w.cut = s.now + s.upTo(time.Minute) 
 // killWorker kills a worker, whose keeper ends its processes, and starts it again.
 func (s *simulation) killWorker(w *simWorker) {
 	w.instance++
-	w.begun = wire.Begun{}
+	w.begun = fleetwire.Begun{}
 	for _, t := range s.tasks {
 		for _, one := range t.works {
 			if one.worker == w {
@@ -460,7 +460,7 @@ func (s *simulation) do(w *simWorker, t *simTask, key string, g Book, asked time
 		s.stats.twice++
 		return
 	}
-	one := &simWork{task: t, worker: w, instance: w.id(), epoch: g.Epoch, deadline: wire.LeaseEnd(asked, simLease),
+	one := &simWork{task: t, worker: w, instance: w.id(), epoch: g.Epoch, deadline: fleetwire.LeaseEnd(asked, simLease),
 		fails: t.more > 0 && s.chance(40)}
 	if !one.works() {
 		return // the answer came too late to be of use
@@ -509,7 +509,7 @@ func (s *simulation) renewLater(one *simWork) {
 			return
 		}
 		s.renew(w, one.task, one.instance, one.epoch, func(asked time.Time, valid bool) {
-			switch end := wire.LeaseEnd(asked, simLease); {
+			switch end := fleetwire.LeaseEnd(asked, simLease); {
 			case !valid:
 				one.done = true
 			case one.leased() && end.After(one.deadline):
@@ -652,7 +652,7 @@ func (s *simulation) watch(t *simTask, epoch uint64, host int) {
 		if s.host != host || t.ended > 0 || t.book.Epoch != epoch || t.book.Over {
 			return
 		}
-		if s.clock(s.rate).Sub(t.given) > wire.GiveUp(simLease) {
+		if s.clock(s.rate).Sub(t.given) > fleetwire.GiveUp(simLease) {
 			s.stats.lostWorkers++
 			t.book, t.lost = t.book.End(), epoch
 			s.alone(t, nil, fmt.Sprintf("epoch %d is given up", epoch))
@@ -789,7 +789,7 @@ func (a *simStats) add(b simStats) {
 	a.strangers += b.strangers
 }
 
-// The lease allows that the session's clock is a fifth faster than the worker's, and not more: see [wire.GiveUp].
+// The lease allows that the session's clock is a fifth faster than the worker's, and not more: see [fleetwire.GiveUp].
 func TestDrift(t *testing.T) {
 	for _, c := range []struct {
 		name            string

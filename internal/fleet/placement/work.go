@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -31,12 +31,12 @@ const (
 )
 
 type asked struct {
-	wire.Claim
+	fleetwire.Claim
 	msg *nats.Msg
 }
 
 type told struct {
-	wire.Event
+	fleetwire.Event
 	data   []byte
 	worker string
 	msg    jetstream.Msg
@@ -53,9 +53,9 @@ type work struct {
 	inbox *inbox
 	known chan candidates // capacity 1: who is there that may take the task, see [lookout]
 
-	opened  chan wire.Ready // capacity 1: where its workspace is; nil: it has none
-	aborted chan struct{}   // closed when nobody waits for the worker any more
-	abort   func()          // closes it
+	opened  chan fleetwire.Ready // capacity 1: where its workspace is; nil: it has none
+	aborted chan struct{}        // closed when nobody waits for the worker any more
+	abort   func()               // closes it
 
 	mu      sync.Mutex
 	book    Book      // guarded by mu; changed by the one goroutine
@@ -85,7 +85,7 @@ func (w *work) close() {
 	for _, x := range late {
 		switch x := x.(type) {
 		case asked:
-			answer(x.msg, wire.Grant{Refused: errOver.Error()})
+			answer(x.msg, fleetwire.Grant{Refused: errOver.Error()})
 		case told: // it is evidence, and is not told again
 			w.f.late(x.msg, w.evidence(x, errOver), x.Event)
 		}
@@ -105,18 +105,18 @@ func (w *work) evidence(t told, why error) Evidence {
 }
 
 // renew is called by the connection.
-func (w *work) renew(r wire.Renewal, epoch uint64) wire.Lease {
+func (w *work) renew(r fleetwire.Renewal, epoch uint64) fleetwire.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.book.Valid(r.Worker, r.Instance, epoch) != nil {
-		return wire.Lease{}
+		return fleetwire.Lease{}
 	}
 	w.renewal, w.untold = time.Now(), r.Untold
-	return wire.Lease{Valid: true}
+	return fleetwire.Lease{Valid: true}
 }
 
 // command queues what the worker is to be told.
-func (w *work) command(c wire.Command) error {
+func (w *work) command(c fleetwire.Command) error {
 	switch w.inbox.put(c) {
 	case tooLate:
 		return fmt.Errorf("task %s has ended", w.id)
@@ -210,7 +210,7 @@ func repeats(err error) bool {
 
 // place offers the task and returns when a worker has it.
 func (w *work) place(ctx context.Context, l *link.Link) error {
-	if err := wire.CheckName("worker", w.rec.On); err != nil {
+	if err := fleetwire.CheckName("worker", w.rec.On); err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	if err := w.identify(ctx); err != nil {
@@ -218,17 +218,17 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	}
 	w.offer, w.base = rand.Text(), w.h.Output().Size()
 	defer func() { w.offer = "" }()
-	data, err := wire.Encode(
-		wire.Offer{Oldest: wire.Oldest, Newest: wire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
+	data, err := fleetwire.Encode(
+		fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
 			Repo: w.repo, Lease: w.f.cfg.Lease},
 		nil,
 	)
 	if err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}
-	all := wire.OfferLabel(w.rec.On)
+	all := fleetwire.OfferLabel(w.rec.On)
 	if w.rec.On == Auto {
-		all = wire.OfferAny
+		all = fleetwire.OfferAny
 	}
 	known := w.f.lookout.add(w, l)
 	defer w.f.lookout.remove(w)
@@ -237,7 +237,7 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	if to == "" {
 		to = all
 	} else {
-		to = wire.OfferLabel(to)
+		to = fleetwire.OfferLabel(to)
 		timer := time.NewTimer(firstWait)
 		defer timer.Stop()
 		wider = timer.C
@@ -275,7 +275,7 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			if !c.ready {
 				unclaimed = time.Now()
 			}
-			if time.Since(unclaimed) > wire.OfferWait {
+			if time.Since(unclaimed) > fleetwire.OfferWait {
 				repeat() // the hub has lost the offer, or has given it out in vain too often
 			}
 		}
@@ -313,7 +313,7 @@ func (w *work) publish(ctx context.Context, l *link.Link, to, id string, offer [
 func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 	b, fresh, err := w.book.Grant(w.offer, c.Offer, c.Worker, c.Instance)
 	if err != nil {
-		answer(c.msg, wire.Grant{Refused: err.Error()})
+		answer(c.msg, fleetwire.Grant{Refused: err.Error()})
 		return false, nil
 	}
 	w.has = c.Has
@@ -324,7 +324,7 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 		}
 	}
 	w.f.moved(w, c.Worker)
-	answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
+	answer(c.msg, fleetwire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 	return true, nil
 }
 
@@ -354,10 +354,10 @@ func (w *work) grantAgain(c asked) {
 		w.mu.Lock()
 		w.renewal = time.Now()
 		w.mu.Unlock()
-		answer(c.msg, wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
+		answer(c.msg, fleetwire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 		return
 	}
-	answer(c.msg, wire.Grant{Refused: errOther.Error()})
+	answer(c.msg, fleetwire.Grant{Refused: errOther.Error()})
 }
 
 // follow takes in what the worker tells until the task has ended there, or the worker is given up.
@@ -387,7 +387,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			switch x := w.inbox.next().(type) {
 			case asked:
 				w.grantAgain(x)
-			case wire.Command:
+			case fleetwire.Command:
 				w.send(l, x)
 			case told:
 				res, ended, err := w.take(ctx, l, x)
@@ -400,7 +400,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 			silence, untold := time.Since(w.renewal), w.untold
 			w.mu.Unlock()
 			switch {
-			case silence > wire.GiveUp(w.f.cfg.Lease):
+			case silence > fleetwire.GiveUp(w.f.cfg.Lease):
 				return w.silent(ctx, fmt.Sprintf("it has not renewed its lease for %s", silence.Round(time.Second)))
 			case silence > w.f.cfg.Lease/2:
 				w.say(fmt.Sprintf("worker %s is out of reach for %s", w.book.Worker, silence.Round(time.Second)))
@@ -432,7 +432,7 @@ const closingTime = 1500 * time.Millisecond
 
 // stop tells the worker to end the task, and returns how long to wait for that.
 func (w *work) stop(l *link.Link, cause error) time.Duration {
-	c := wire.Command{Kind: wire.Stop, Actor: task.ByRuntime}
+	c := fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime}
 	var stop *task.StopError
 	if errors.As(cause, &stop) {
 		c.Actor, c.Grace = stop.Cause.Actor, stop.Grace
@@ -451,15 +451,15 @@ func (w *work) stop(l *link.Link, cause error) time.Duration {
 const sendTime = 2 * time.Second
 
 // send tells the worker something. What cannot be said now is said again before anything else.
-func (w *work) send(l *link.Link, c wire.Command) {
+func (w *work) send(l *link.Link, c fleetwire.Command) {
 	c.Epoch = w.book.Epoch
-	data, err := wire.Encode(c, nil)
+	data, err := fleetwire.Encode(c, nil)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
-	subject := wire.CommandTo(w.book.Worker, w.rec.Session, w.id)
+	subject := fleetwire.CommandTo(w.book.Worker, w.rec.Session, w.id)
 	if l.Publish(ctx, subject, "", data) != nil {
 		w.say(fmt.Sprintf("worker %s is out of reach: %s is told to it as soon as it is there", w.book.Worker, c.Kind))
 		_ = w.command(c)
@@ -473,10 +473,10 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		return res, false, nil
 	}
 	switch t.Kind {
-	case wire.Output:
+	case fleetwire.Output:
 		part, next, gap := w.book.Take(w.base, t.Offset, t.data)
 		if gap {
-			w.send(l, wire.Command{Kind: wire.Resend, Offset: w.book.Bytes - w.base})
+			w.send(l, fleetwire.Command{Kind: fleetwire.Resend, Offset: w.book.Bytes - w.base})
 			break
 		}
 		if len(part) > 0 {
@@ -494,23 +494,23 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 				return res, true, err
 			}
 		}
-	case wire.Note:
+	case fleetwire.Note:
 		w.say(t.Text)
-	case wire.Open:
+	case fleetwire.Open:
 		if t.Ready != nil && w.opened != nil {
 			select {
 			case w.opened <- *t.Ready:
 			default: // it is known
 			}
 		}
-	case wire.Ended:
+	case fleetwire.Ended:
 		if t.End == nil {
 			w.f.refuse(t.msg, w.evidence(t, errors.New("it says that the task has ended, and not how")))
 			return res, false, nil
 		}
 		if missing := w.base + t.End.OutputBytes; missing > w.book.Bytes {
 			// The end is told again behind the output that is missing.
-			w.send(l, wire.Command{Kind: wire.Resend, Offset: w.book.Bytes - w.base})
+			w.send(l, fleetwire.Command{Kind: fleetwire.Resend, Offset: w.book.Bytes - w.base})
 			break
 		}
 		b := w.book.End()
@@ -531,13 +531,13 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 // limited ends a task here because of its output; the worker ends it there, and tells what it has changed too late.
 func (w *work) limited(l *link.Link, why error) (task.Result, error) {
 	now := time.Duration(0)
-	w.send(l, wire.Command{Kind: wire.Stop, Actor: task.ByRuntime, Grace: &now})
+	w.send(l, fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime, Grace: &now})
 	w.set(w.book.End())
 	return task.Result{Leave: func(context.Context) *task.Worktree { return w.ofLost() }}, why
 }
 
 // result is the end at the worker as the end of the run here.
-func (w *work) result(ctx context.Context, e wire.End) (task.Result, error) {
+func (w *work) result(ctx context.Context, e fleetwire.End) (task.Result, error) {
 	res := task.Result{ExitCode: e.ExitCode, Signal: e.Signal, Signals: e.Sent, Left: e.Left, Notes: e.Notes}
 	if cause := context.Cause(ctx); cause != nil && e.Status == task.Killed {
 		return res, cause

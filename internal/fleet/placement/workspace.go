@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -20,7 +20,7 @@ import (
 // with it the keys of model providers, permissions and budgets. Its methods may be called by several
 // goroutines, [Workspace.Leave] once.
 type Workspace struct {
-	wire.Ready // where it is
+	fleetwire.Ready // where it is
 
 	w     *work
 	link  *link.Link
@@ -40,7 +40,7 @@ var errLeft = errors.New("its agent has ended")
 // is there. The task begins when a worker has claimed it. The caller calls [Workspace.Leave].
 func (f *Fleet) OpenWorkspace(ctx context.Context, h task.Host, want Want) (*Workspace, error) {
 	w := newWork(f, h, h.Record(), &want)
-	w.opened = make(chan wire.Ready, 1)
+	w.opened = make(chan fleetwire.Ready, 1)
 	ws, err := w.openWorkspace(ctx)
 	if err != nil {
 		w.close()
@@ -139,12 +139,12 @@ const (
 
 // call calls a tool at the worker. It is done once, however often it is asked for.
 func (ws *Workspace) call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	ask := wire.Call{Session: ws.w.rec.Session, Epoch: ws.grant.Epoch, Instance: ws.grant.Instance, ID: rand.Text(),
+	ask := fleetwire.Call{Session: ws.w.rec.Session, Epoch: ws.grant.Epoch, Instance: ws.grant.Instance, ID: rand.Text(),
 		Tool: c.Name, Input: c.Input}
 	for {
 		one, cancel := context.WithTimeout(ctx, callTime)
-		var a wire.Answer
-		_, err := ws.link.Ask(one, wire.CallTo(ws.grant.Worker, ws.w.id), ask, &a)
+		var a fleetwire.Answer
+		_, err := ws.link.Ask(one, fleetwire.CallTo(ws.grant.Worker, ws.w.id), ask, &a)
 		cancel()
 		if err == nil {
 			return output(a)
@@ -162,7 +162,7 @@ func (ws *Workspace) call(ctx context.Context, c agent.Call) (agent.Output, erro
 	}
 }
 
-func output(a wire.Answer) (agent.Output, error) {
+func output(a fleetwire.Answer) (agent.Output, error) {
 	if a.Refused != "" {
 		return agent.Refuse("the worker refuses the call: " + a.Refused), nil
 	}
@@ -232,13 +232,13 @@ func (w *work) begin(ctx context.Context, l *link.Link) error {
 	}
 	w.base = w.h.Output().Size()
 	job := w.want.Job
-	job.Inside = &wire.Held{Task: in.w.id, Epoch: in.grant.Epoch}
-	data, err := json.Marshal(wire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: job})
+	job.Inside = &fleetwire.Held{Task: in.w.id, Epoch: in.grant.Epoch}
+	data, err := json.Marshal(fleetwire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: job})
 	if err == nil {
-		data, err = wire.Encode(wire.Command{Kind: wire.Begin, Epoch: b.Epoch}, data)
+		data, err = fleetwire.Encode(fleetwire.Command{Kind: fleetwire.Begin, Epoch: b.Epoch}, data)
 	}
 	if err == nil {
-		err = l.Publish(ctx, wire.CommandTo(b.Worker, w.rec.Session, w.id), offer, data)
+		err = l.Publish(ctx, fleetwire.CommandTo(b.Worker, w.rec.Session, w.id), offer, data)
 	}
 	if err != nil {
 		w.set(w.book.End())

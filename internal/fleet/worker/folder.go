@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -159,10 +159,10 @@ func (w *Worker) clear(ctx context.Context, dir string) {
 			continue
 		}
 		info, err := os.Lstat(path)
-		if r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < wire.MessagesAge {
+		if r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < fleetwire.MessagesAge {
 			return
 		}
-		c := newClaim(r.Session, r.Task, wire.Grant{Epoch: r.Epoch, Job: wire.Job{Plain: r.Plain != nil}}, r.Instance)
+		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch, Job: fleetwire.Job{Plain: r.Plain != nil}}, r.Instance)
 		p := &place{w: w, top: filepath.Join(dir, base), whole: true, manifest: r.Manifest}
 		if r.Plain != nil {
 			p.plain = *r.Plain
@@ -231,7 +231,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	if err := w.tell(
 		ctx,
 		c,
-		wire.Event{Kind: wire.Note, Text: "worker " + w.cfg.Name + " makes the folder"},
+		fleetwire.Event{Kind: fleetwire.Note, Text: "worker " + w.cfg.Name + " makes the folder"},
 		nil,
 	); err != nil {
 		return p, err
@@ -251,11 +251,11 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 		w.cfg.Log.Warn("what the task changes would be lost with this worker", "task", c.id, "error", err)
 	}
 	w.sayAgain() // it has the repository now
-	return p, w.tell(ctx, c, wire.Event{Kind: wire.Note}, nil)
+	return p, w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Note}, nil)
 }
 
 // collect sends back what the task has changed.
-func (p *place) collect(ctx context.Context, c *claim, e *wire.End) {
+func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 	if p.top == "" {
 		return
 	}
@@ -303,7 +303,7 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	for try := 1; ; {
 		back, some, err := p.changes(ctx, c)
 		if err == nil && some {
-			err = w.tell(ctx, c, wire.Event{Kind: wire.Left, End: &wire.End{Status: task.Failed, Return: back}}, nil)
+			err = w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Left, End: &fleetwire.End{Status: task.Failed, Return: back}}, nil)
 		}
 		if err == nil {
 			return

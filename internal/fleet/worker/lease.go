@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -72,19 +72,19 @@ func (w *Worker) held() map[task.ID][]*claim {
 
 // renewOf asks a session for longer leases. It reports whether the session has answered, and all of them count.
 func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bool {
-	r := wire.Renewal{Worker: w.cfg.Name, Instance: w.instance, Untold: w.cfg.Link.Trouble()}
+	r := fleetwire.Renewal{Worker: w.cfg.Name, Instance: w.instance, Untold: w.cfg.Link.Trouble()}
 	limit := renewMost
 	for _, c := range held {
-		r.Tasks = append(r.Tasks, wire.Held{Task: c.id, Epoch: c.epoch})
+		r.Tasks = append(r.Tasks, fleetwire.Held{Task: c.id, Epoch: c.epoch})
 		limit = min(limit, c.lease/3)
 	}
 	one, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	asked := time.Now() // the session may have counted from any moment after this
-	var out wire.Renewed
+	var out fleetwire.Renewed
 	if _, err := w.cfg.Link.Ask(
 		one,
-		wire.Ask(session, wire.AskRenew, w.cfg.Name),
+		fleetwire.Ask(session, fleetwire.AskRenew, w.cfg.Name),
 		r,
 		&out,
 	); err != nil ||
@@ -100,7 +100,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bo
 		}
 		c.mu.Lock()
 		if c.expires.Stop() { // one that has ended stays so
-			c.expires.Reset(time.Until(wire.LeaseEnd(asked, c.lease)))
+			c.expires.Reset(time.Until(fleetwire.LeaseEnd(asked, c.lease)))
 		}
 		c.mu.Unlock()
 	}
@@ -117,14 +117,14 @@ func (w *Worker) listen(ctx context.Context) {
 }
 
 func (w *Worker) listenOnce(ctx context.Context) error {
-	c, err := w.cfg.Link.Consumer(ctx, wire.Commands, jetstream.ConsumerConfig{
+	c, err := w.cfg.Link.Consumer(ctx, fleetwire.Commands, jetstream.ConsumerConfig{
 		Durable: link.ConsumerOf(w.cfg.Name), FilterSubject: "drover.worker." + w.cfg.Name + ".>",
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait, InactiveThreshold: consumerIdle,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: fleetwire.OfferWait, InactiveThreshold: consumerIdle,
 	})
 	if err != nil {
 		return err
 	}
-	msgs, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullHeartbeat(wire.HeartBeat))
+	msgs, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullHeartbeat(fleetwire.HeartBeat))
 	if err != nil {
 		return err
 	}
@@ -142,18 +142,18 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 
 // told does what one message says, if it is about a claim that the worker has.
 func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
-	var cmd wire.Command
-	data, err := wire.Decode(m.Data(), &cmd)
+	var cmd fleetwire.Command
+	data, err := fleetwire.Decode(m.Data(), &cmd)
 	if err != nil {
 		w.cfg.Log.Warn("a command cannot be read", "error", err)
 		return
 	}
-	if cmd.Kind == wire.Drain {
+	if cmd.Kind == fleetwire.Drain {
 		w.Drain()
 		return
 	}
-	session, id := task.ID(wire.Token(m.Subject(), 3)), task.ID(wire.Token(m.Subject(), 4))
-	if cmd.Kind == wire.Begin {
+	session, id := task.ID(fleetwire.Token(m.Subject(), 3)), task.ID(fleetwire.Token(m.Subject(), 4))
+	if cmd.Kind == fleetwire.Begin {
 		if err := w.began(ctx, session, id, cmd.Epoch, data); err != nil {
 			w.cfg.Log.Warn("a command cannot begin in its workspace", "task", id, "session", session, "error", err)
 		}
@@ -166,20 +166,20 @@ func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 		return // of a claim that has ended
 	}
 	switch cmd.Kind {
-	case wire.Stop:
+	case fleetwire.Stop:
 		w.stop(c, cmd)
-	case wire.FolderReady:
+	case fleetwire.FolderReady:
 		select {
 		case c.folders <- data:
 		default: // it has been told already
 		}
-	case wire.Pause, wire.Resume, wire.Type:
+	case fleetwire.Pause, fleetwire.Resume, fleetwire.Type:
 		select {
 		case c.orders <- cmd:
 		default:
 			w.cfg.Log.Warn("a task does not take what it is told: too much waits", "command", cmd.Kind, "task", id)
 		}
-	case wire.Resend:
+	case fleetwire.Resend:
 		select {
 		case <-c.resend:
 		default:
@@ -194,7 +194,7 @@ func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 // obey does to a task what its session tells, until ctx ends.
 func (w *Worker) obey(ctx context.Context, c *claim, local string) {
 	for {
-		var cmd wire.Command
+		var cmd fleetwire.Command
 		select {
 		case <-ctx.Done():
 			return
@@ -203,11 +203,11 @@ func (w *Worker) obey(ctx context.Context, c *claim, local string) {
 		one, cancel := context.WithTimeout(ctx, claimTime)
 		var err error
 		switch cmd.Kind {
-		case wire.Pause:
+		case fleetwire.Pause:
 			_, err = w.cfg.API.Pause(one, []string{local})
-		case wire.Resume:
+		case fleetwire.Resume:
 			_, err = w.cfg.API.Resume(one, control.ResumeRequest{Ref: local})
-		case wire.Type:
+		case fleetwire.Type:
 			_, err = w.cfg.API.Send(one, control.SendRequest{Ref: local, Text: cmd.Text, Raw: true})
 		}
 		cancel()

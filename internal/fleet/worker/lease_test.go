@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -16,7 +16,7 @@ func TestRhythm(t *testing.T) {
 		w := New(Config{Name: "w"})
 		for i, l := range []time.Duration{2 * time.Hour, lease} {
 			id := task.ID([]string{"a", "b"}[i])
-			w.claims[id] = newClaim("s", id, wire.Grant{Epoch: 1, Lease: l}, "")
+			w.claims[id] = newClaim("s", id, fleetwire.Grant{Epoch: 1, Lease: l}, "")
 		}
 		seen := map[time.Duration]bool{}
 		for range 100 {
@@ -34,18 +34,18 @@ func TestRhythm(t *testing.T) {
 // What a session tells a claim that the worker does not have any more, or of an earlier epoch, does nothing.
 func TestStaleCommand(t *testing.T) {
 	w := New(Config{Name: "w"})
-	c := newClaim("s1", "b1", wire.Grant{Epoch: 7, Lease: time.Hour}, "")
+	c := newClaim("s1", "b1", fleetwire.Grant{Epoch: 7, Lease: time.Hour}, "")
 	w.claims[c.id] = c
 	for _, one := range []struct {
 		session task.ID
 		epoch   uint64
 		taken   int
 	}{{"s1", 6, 0}, {"s1", 8, 0}, {"s2", 7, 0}, {"s1", 7, 1}} {
-		data, err := wire.Encode(wire.Command{Kind: wire.Pause, Epoch: one.epoch}, nil)
+		data, err := fleetwire.Encode(fleetwire.Command{Kind: fleetwire.Pause, Epoch: one.epoch}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.told(t.Context(), command{subject: wire.CommandTo("w", one.session, c.id), data: data})
+		w.told(t.Context(), command{subject: fleetwire.CommandTo("w", one.session, c.id), data: data})
 		if n := len(c.orders); n != one.taken {
 			t.Errorf("of session %s, epoch %d: %d commands are taken, want %d", one.session, one.epoch, n, one.taken)
 		}

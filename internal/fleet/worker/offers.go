@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 )
 
 // offers are those of one subject, which all workers share that take them.
@@ -55,8 +55,8 @@ func (o *offers) next(ctx context.Context) (msg jetstream.Msg, err error) {
 
 func (o *offers) find(ctx context.Context) (err error) {
 	name := "offers-" + strings.NewReplacer("drover.offer.", "", ".", "-").Replace(o.subject)
-	o.consumer, err = o.link.Consumer(ctx, wire.Offers, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wire.OfferWait,
+	o.consumer, err = o.link.Consumer(ctx, fleetwire.Offers, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: fleetwire.OfferWait,
 		MaxDeliver: offerTries, MaxWaiting: mostWaiting, MaxAckPending: mostPending, InactiveThreshold: consumerIdle,
 	})
 	return err

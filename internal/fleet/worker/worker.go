@@ -26,8 +26,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -49,7 +49,7 @@ type Config struct {
 	Log     *slog.Logger
 
 	// Tools are those of a workspace: dir is where its agent works, top the copy that dir is in.
-	Tools func(ws wire.Workspace, dir, top string) []agent.Tool
+	Tools func(ws fleetwire.Workspace, dir, top string) []agent.Tool
 
 	// Carry makes a file by which a command tells in which directory it has ended; nil: none does.
 	Carry func() (Carried, error)
@@ -84,7 +84,7 @@ type Worker struct {
 	claims   map[task.ID]*claim // guarded by mu
 	draining bool               // takes nothing new; guarded by mu
 	unread   string             // of the last offer that it cannot take; guarded by mu
-	begun    wire.Begun         // offers, and commands in workspaces; guarded by mu
+	begun    fleetwire.Begun    // offers, and commands in workspaces; guarded by mu
 	idle     chan struct{}      // closed when it drains and has no task; guarded by mu
 
 	changed chan struct{} // capacity 1: what it does is another
@@ -97,21 +97,21 @@ type claim struct {
 	id       task.ID
 	epoch    uint64
 	lease    time.Duration
-	job      wire.Job
+	job      fleetwire.Job
 	since    time.Time
 	drop     context.CancelCauseFunc
 	folders  chan []byte // capacity 1: manifest of the folder
 	resend   chan int64  // capacity 1: output from there on is told again
 	free     func()      // gives the place back
 
-	orders chan wire.Command // what is done to it, in order, once it has started
-	asked  chan struct{}     // closed when its end is asked for
-	ask    func()            // closes it
+	orders chan fleetwire.Command // what is done to it, in order, once it has started
+	asked  chan struct{}          // closed when its end is asked for
+	ask    func()                 // closes it
 
 	mu        sync.Mutex
-	local     task.ID       // in the worker's session; guarded by mu
-	expires   *time.Timer   // guarded by mu
-	early     *wire.Command // a stop that came before the start; guarded by mu
+	local     task.ID            // in the worker's session; guarded by mu
+	expires   *time.Timer        // guarded by mu
+	early     *fleetwire.Command // a stop that came before the start; guarded by mu
 	stops     sync.WaitGroup
 	receipt   task.Receipt // of a stop; guarded by mu
 	ended     bool         // it has no place any more; guarded by mu
@@ -121,11 +121,11 @@ type claim struct {
 // maxOrders limits what waits to be done to a task.
 const maxOrders = 64
 
-func newClaim(session, id task.ID, g wire.Grant, instance string) *claim {
+func newClaim(session, id task.ID, g fleetwire.Grant, instance string) *claim {
 	c := &claim{session: session, instance: instance, id: id, epoch: g.Epoch, lease: g.Lease, job: g.Job,
 		since: time.Now(),
 		drop:  func(error) {}, free: func() {}, resend: make(chan int64, 1), folders: make(chan []byte, 1),
-		orders: make(chan wire.Command, maxOrders), asked: make(chan struct{})}
+		orders: make(chan fleetwire.Command, maxOrders), asked: make(chan struct{})}
 	c.ask = sync.OnceFunc(func() { close(c.asked) })
 	return c
 }
@@ -202,7 +202,7 @@ func (w *Worker) Serve(ctx context.Context) error {
 	w.tasks.Wait()
 	gone, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer done()
-	if kv, err := w.cfg.Link.JS.KeyValue(gone, wire.Workers); err == nil {
+	if kv, err := w.cfg.Link.JS.KeyValue(gone, fleetwire.Workers); err == nil {
 		_ = kv.Delete(gone, w.cfg.Name) // or it is forgotten by its age
 	}
 	return nil
@@ -210,9 +210,9 @@ func (w *Worker) Serve(ctx context.Context) error {
 
 // subjects are those of the offers that are for this worker.
 func (w *Worker) subjects() []string {
-	out := []string{wire.OfferAny, wire.OfferLabel(w.cfg.Name)}
+	out := []string{fleetwire.OfferAny, fleetwire.OfferLabel(w.cfg.Name)}
 	for _, l := range w.cfg.Labels {
-		if s := wire.OfferLabel(l); !slices.Contains(out, s) {
+		if s := fleetwire.OfferLabel(l); !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
@@ -221,7 +221,7 @@ func (w *Worker) subjects() []string {
 
 // before tells the user of tasks that a worker of this name had a moment ago.
 func (w *Worker) before(ctx context.Context) error {
-	kv, err := w.cfg.Link.JS.KeyValue(ctx, wire.Workers)
+	kv, err := w.cfg.Link.JS.KeyValue(ctx, fleetwire.Workers)
 	if err != nil {
 		return fmt.Errorf("find workers: %w", err)
 	}
@@ -229,9 +229,9 @@ func (w *Worker) before(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil
 	}
-	var other wire.Worker
+	var other fleetwire.Worker
 	if err == nil {
-		_, err = wire.Decode(entry.Value(), &other)
+		_, err = fleetwire.Decode(entry.Value(), &other)
 	}
 	if err != nil {
 		return fmt.Errorf("find worker %s: %w", w.cfg.Name, err)
@@ -286,20 +286,20 @@ func (w *Worker) leaving() bool {
 	return w.draining
 }
 
-// beat says what the worker is and does, every [wire.HeartBeat].
+// beat says what the worker is and does, every [fleetwire.HeartBeat].
 func (w *Worker) beat(ctx context.Context) {
-	tick := time.NewTicker(wire.HeartBeat)
+	tick := time.NewTicker(fleetwire.HeartBeat)
 	defer tick.Stop()
 	var kv jetstream.KeyValue
 	for {
-		one, cancel := context.WithTimeout(ctx, wire.HeartBeat)
+		one, cancel := context.WithTimeout(ctx, fleetwire.HeartBeat)
 		var err error
 		if kv == nil {
-			kv, err = w.cfg.Link.JS.KeyValue(one, wire.Workers)
+			kv, err = w.cfg.Link.JS.KeyValue(one, fleetwire.Workers)
 		}
 		var data []byte
 		if err == nil {
-			data, err = wire.Encode(w.About(), nil)
+			data, err = fleetwire.Encode(w.About(), nil)
 		}
 		if err == nil {
 			_, _ = kv.Put(one, w.cfg.Name, data) // the next beat says it again
@@ -316,19 +316,19 @@ func (w *Worker) beat(ctx context.Context) {
 }
 
 // About is what the worker says of itself.
-func (w *Worker) About() wire.Worker {
-	repos, err := w.cache().Repositories(wire.MaxRepos)
+func (w *Worker) About() fleetwire.Worker {
+	repos, err := w.cache().Repositories(fleetwire.MaxRepos)
 	if err != nil {
 		w.cfg.Log.Warn("what is kept of repositories cannot be listed", "error", err)
 	}
 	problem := w.problem()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := wire.Worker{
+	out := fleetwire.Worker{
 		Name:     w.cfg.Name,
 		Instance: w.instance,
-		Oldest:   wire.Oldest,
-		Newest:   wire.Version,
+		Oldest:   fleetwire.Oldest,
+		Newest:   fleetwire.Version,
 		Version:  w.cfg.Version,
 		System:   runtime.GOOS + "/" + runtime.GOARCH,
 		Labels:   w.cfg.Labels,
@@ -345,10 +345,10 @@ func (w *Worker) About() wire.Worker {
 		if ended || c.job.Inside != nil {
 			continue // only its session has to hear of that, or it belongs to a workspace
 		}
-		out.Tasks = append(out.Tasks, wire.Doing{Session: c.session, Task: c.id, Name: c.job.Name, Epoch: c.epoch,
+		out.Tasks = append(out.Tasks, fleetwire.Doing{Session: c.session, Task: c.id, Name: c.job.Name, Epoch: c.epoch,
 			Since: time.Since(c.since).Milliseconds()})
 	}
-	slices.SortFunc(out.Tasks, func(a, b wire.Doing) int { return strings.Compare(string(a.Task), string(b.Task)) })
+	slices.SortFunc(out.Tasks, func(a, b fleetwire.Doing) int { return strings.Compare(string(a.Task), string(b.Task)) })
 	return out
 }
 
@@ -360,7 +360,7 @@ func (w *Worker) pull(ctx context.Context, from *offers) {
 		}
 		<-w.places // the place is only taken with a task: others may have one first
 		if w.problem() != "" {
-			pause(ctx, wire.HeartBeat)
+			pause(ctx, fleetwire.HeartBeat)
 			continue
 		}
 		msg, err := from.next(ctx)
@@ -430,18 +430,18 @@ func pause(ctx context.Context, d time.Duration) {
 
 // offered claims an offer and does the task.
 func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
-	var o wire.Offer
-	_, err := wire.Decode(msg.Data(), &o)
+	var o fleetwire.Offer
+	_, err := fleetwire.Decode(msg.Data(), &o)
 	if err != nil {
 		w.cfg.Log.Warn("an offer cannot be read", "error", err)
 		_ = msg.Term()
 		return
 	}
-	if _, err = wire.Speaks("session "+string(o.Session), o.Oldest, o.Newest); err != nil {
+	if _, err = fleetwire.Speaks("session "+string(o.Session), o.Oldest, o.Newest); err != nil {
 		w.foreign(msg, err)
 		return
 	}
-	var g wire.Grant
+	var g fleetwire.Grant
 	var has []string
 	if o.Repo != "" {
 		if has, err = w.cache().Have(ctx, o.Repo); err != nil {
@@ -458,8 +458,8 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 		asked = time.Now()
 		_, err = w.cfg.Link.Ask(
 			one,
-			wire.Ask(o.Session, wire.AskClaim, w.cfg.Name),
-			wire.Claim{Oldest: wire.Oldest, Newest: wire.Version,
+			fleetwire.Ask(o.Session, fleetwire.AskClaim, w.cfg.Name),
+			fleetwire.Claim{Oldest: fleetwire.Oldest, Newest: fleetwire.Version,
 				Task: o.Task, Offer: o.Offer, Worker: w.cfg.Name, Instance: w.instance, Has: has},
 			&g,
 		)
@@ -497,7 +497,7 @@ func (w *Worker) foreign(msg jetstream.Msg, why error) {
 }
 
 // do does a task that was granted. free gives its place back when it has ended here.
-func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.Time, free func()) {
+func (w *Worker) do(ctx context.Context, o fleetwire.Offer, g fleetwire.Grant, asked time.Time, free func()) {
 	if !w.first(o.Offer) {
 		return // the hub has given the offer out again
 	}
@@ -505,7 +505,7 @@ func (w *Worker) do(ctx context.Context, o wire.Offer, g wire.Grant, asked time.
 	c.free = free
 	life, end := c.live(ctx)
 	defer end()
-	c.expires.Reset(time.Until(wire.LeaseEnd(asked, g.Lease)))
+	c.expires.Reset(time.Until(fleetwire.LeaseEnd(asked, g.Lease)))
 	w.mu.Lock()
 	old := w.claims[o.Task]
 	w.claims[o.Task] = c
@@ -544,7 +544,7 @@ func (c *claim) live(ctx context.Context) (life context.Context, end func()) {
 
 // failed tells that a task could not be started.
 func (w *Worker) failed(ctx context.Context, c *claim, err error) {
-	w.end(ctx, c, 0, wire.End{
+	w.end(ctx, c, 0, fleetwire.End{
 		Status: task.Failed,
 		Cause:  &task.Cause{Actor: task.ByItself, Reason: task.ReasonStart},
 		Error:  err.Error(),
@@ -587,7 +587,7 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 		p.remove() // what was changed is on its way
 		w.end(life, c, size, e)
 	case life.Err() == nil: // the session must not wait for the lease
-		w.end(life, c, 0, wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
+		w.end(life, c, 0, fleetwire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
 			Error: "the worker cannot tell of the task: " + err.Error()})
 	}
 }
@@ -647,13 +647,13 @@ func (w *Worker) start(ctx context.Context, c *claim, p *place) (task.Record, er
 }
 
 // tell tells the session of the task.
-func (w *Worker) tell(ctx context.Context, c *claim, e wire.Event, data []byte) error {
+func (w *Worker) tell(ctx context.Context, c *claim, e fleetwire.Event, data []byte) error {
 	e.Epoch, e.Instance = c.epoch, c.instance
-	msg, err := wire.Encode(e, data)
+	msg, err := fleetwire.Encode(e, data)
 	if err != nil {
 		return err
 	}
-	return w.cfg.Link.Publish(ctx, wire.EventOf(c.session, w.cfg.Name, c.id), "", msg)
+	return w.cfg.Link.Publish(ctx, fleetwire.EventOf(c.session, w.cfg.Name, c.id), "", msg)
 }
 
 // follow tells the output until the task has ended, and returns its size.
@@ -666,7 +666,7 @@ func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, 
 		}
 		chunk, err := w.cfg.API.Output(
 			ctx,
-			control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: wire.MaxChunk, Wait: outputWait},
+			control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: fleetwire.MaxChunk, Wait: outputWait},
 		)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -675,7 +675,7 @@ func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, 
 			return at, err
 		}
 		if len(chunk.Data) > 0 {
-			if err := w.tell(ctx, c, wire.Event{Kind: wire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
+			if err := w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
 				return at, err
 			}
 			at = chunk.Next
@@ -687,14 +687,14 @@ func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, 
 }
 
 // ended is how the task ended in the worker's session.
-func (w *Worker) ended(ctx context.Context, c *claim, size int64) wire.End {
+func (w *Worker) ended(ctx context.Context, c *claim, size int64) fleetwire.End {
 	c.stops.Wait()
 	r, err := w.cfg.API.Get(ctx, string(c.local))
 	if err != nil {
-		return wire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost},
+		return fleetwire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost},
 			Error: "the worker cannot say how it ended: " + err.Error(), OutputBytes: size}
 	}
-	e := wire.End{
+	e := fleetwire.End{
 		Status:      r.Status,
 		Cause:       r.Cause,
 		ExitCode:    r.ExitCode,
@@ -717,9 +717,9 @@ func (w *Worker) ended(ctx context.Context, c *claim, size int64) wire.End {
 }
 
 // end tells the end until the session has recorded it, which it says by ending the claim.
-func (w *Worker) end(ctx context.Context, c *claim, size int64, e wire.End) {
+func (w *Worker) end(ctx context.Context, c *claim, size int64, e fleetwire.End) {
 	for {
-		if w.tell(ctx, c, wire.Event{Kind: wire.Ended, Offset: size, End: &e}, nil) != nil {
+		if w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Ended, Offset: size, End: &e}, nil) != nil {
 			return
 		}
 		c.mu.Lock()
@@ -748,11 +748,11 @@ func (w *Worker) end(ctx context.Context, c *claim, size int64, e wire.End) {
 // again tells the output once more from an offset on.
 func (w *Worker) again(ctx context.Context, c *claim, at int64) error {
 	for {
-		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(c.local), Offset: at, Max: wire.MaxChunk})
+		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(c.local), Offset: at, Max: fleetwire.MaxChunk})
 		if err != nil || len(chunk.Data) == 0 {
 			return err
 		}
-		if err := w.tell(ctx, c, wire.Event{Kind: wire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
+		if err := w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Output, Offset: chunk.Offset}, chunk.Data); err != nil {
 			return err
 		}
 		at = chunk.Next
@@ -777,7 +777,7 @@ func (w *Worker) leave() {
 	w.mu.Unlock()
 	for _, c := range all {
 		grace := time.Second
-		w.stop(c, wire.Command{Actor: task.ByRuntime, Grace: &grace})
+		w.stop(c, fleetwire.Command{Actor: task.ByRuntime, Grace: &grace})
 	}
 	timer := time.NewTimer(leaveTime)
 	defer timer.Stop()
@@ -791,7 +791,7 @@ func (w *Worker) leave() {
 }
 
 // stop stops the task of a claim.
-func (w *Worker) stop(c *claim, cmd wire.Command) {
+func (w *Worker) stop(c *claim, cmd fleetwire.Command) {
 	c.ask()
 	c.mu.Lock()
 	local := c.local

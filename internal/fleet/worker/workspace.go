@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -41,7 +41,7 @@ type workspace struct {
 // call is a call of a tool, done once.
 type call struct {
 	done   chan struct{}
-	answer wire.Answer // from the end of done
+	answer fleetwire.Answer // from the end of done
 }
 
 // keep keeps a workspace until its session ends it or the claim ends.
@@ -51,12 +51,12 @@ func (w *Worker) keep(ctx context.Context, c *claim, p *place) {
 	c.mu.Lock()
 	c.workspace = ws
 	c.mu.Unlock()
-	ready := wire.Ready{Dir: p.dir, Top: p.root(), System: runtime.GOOS,
+	ready := fleetwire.Ready{Dir: p.dir, Top: p.root(), System: runtime.GOOS,
 		Bounded: w.cfg.Bounded != nil && w.cfg.Bounded()}
 	if _, err := os.Lstat(filepath.Join(p.root(), ".git")); err == nil {
 		ready.Git = true
 	}
-	err := w.tell(ctx, c, wire.Event{Kind: wire.Open, Ready: &ready}, nil)
+	err := w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Open, Ready: &ready}, nil)
 	if err == nil {
 		select {
 		case <-ctx.Done():
@@ -69,7 +69,7 @@ func (w *Worker) keep(ctx context.Context, c *claim, p *place) {
 	if ctx.Err() != nil {
 		return
 	}
-	e := wire.End{Status: task.Completed}
+	e := fleetwire.End{Status: task.Completed}
 	if err != nil {
 		e.Status, e.Error = task.Failed, err.Error()
 	}
@@ -118,7 +118,7 @@ func (w *Worker) workspaceOf(id task.ID, session task.ID, epoch uint64) (*worksp
 // began begins a command in a workspace. Its session has given it to this worker without a claim: whether that still
 // counts is asked first, since the message may have been on its way for long.
 func (w *Worker) began(ctx context.Context, session, id task.ID, epoch uint64, data []byte) error {
-	var g wire.Grant
+	var g fleetwire.Grant
 	if err := json.Unmarshal(data, &g); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (w *Worker) began(ctx context.Context, session, id task.ID, epoch uint64, d
 func (w *Worker) answerCalls(ctx context.Context) error {
 	free := make(chan struct{}, maxCalls)
 	msgs := make(chan *nats.Msg, maxCalls)
-	sub, err := w.cfg.Link.Conn.ChanSubscribe(wire.CallTo(w.cfg.Name, "*"), msgs)
+	sub, err := w.cfg.Link.Conn.ChanSubscribe(fleetwire.CallTo(w.cfg.Name, "*"), msgs)
 	if err != nil {
 		return fmt.Errorf("listen to calls: %w", err)
 	}
@@ -189,25 +189,25 @@ func (w *Worker) answerCalls(ctx context.Context) error {
 }
 
 func (w *Worker) answer(ctx context.Context, m *nats.Msg) {
-	var ask wire.Call
-	var a wire.Answer
-	_, err := wire.Decode(m.Data, &ask)
+	var ask fleetwire.Call
+	var a fleetwire.Answer
+	_, err := fleetwire.Decode(m.Data, &ask)
 	var ws *workspace
 	if err == nil && ask.Instance != w.instance {
 		err = errors.New("it is for an earlier start of this worker")
 	}
 	if err == nil {
-		ws, err = w.workspaceOf(task.ID(wire.Token(m.Subject, 3)), ask.Session, ask.Epoch)
+		ws, err = w.workspaceOf(task.ID(fleetwire.Token(m.Subject, 3)), ask.Session, ask.Epoch)
 	}
 	if err == nil {
 		a, err = ws.call(ctx, ask)
 	}
 	if err != nil {
-		a = wire.Answer{Refused: err.Error()}
+		a = fleetwire.Answer{Refused: err.Error()}
 	}
-	data, err := wire.Encode(a, nil)
+	data, err := fleetwire.Encode(a, nil)
 	if err != nil {
-		data, err = wire.Encode(wire.Answer{Refused: err.Error()}, nil)
+		data, err = fleetwire.Encode(fleetwire.Answer{Refused: err.Error()}, nil)
 	}
 	if err == nil {
 		_ = m.Respond(data) // who asks does so again
@@ -215,11 +215,11 @@ func (w *Worker) answer(ctx context.Context, m *nats.Msg) {
 }
 
 // call does a call that is asked for the first time, and returns its answer to whoever asks.
-func (ws *workspace) call(ctx context.Context, ask wire.Call) (wire.Answer, error) {
+func (ws *workspace) call(ctx context.Context, ask fleetwire.Call) (fleetwire.Answer, error) {
 	ws.mu.Lock()
 	if ws.over {
 		ws.mu.Unlock()
-		return wire.Answer{}, errors.New("the workspace has ended")
+		return fleetwire.Answer{}, errors.New("the workspace has ended")
 	}
 	one, known := ws.calls[ask.ID]
 	if !known {
@@ -236,7 +236,7 @@ func (ws *workspace) call(ctx context.Context, ask wire.Call) (wire.Answer, erro
 		case <-one.done:
 			return one.answer, nil
 		case <-ctx.Done():
-			return wire.Answer{}, context.Cause(ctx)
+			return fleetwire.Answer{}, context.Cause(ctx)
 		}
 	}
 	defer close(one.done)
@@ -244,16 +244,16 @@ func (ws *workspace) call(ctx context.Context, ask wire.Call) (wire.Answer, erro
 	return one.answer, nil
 }
 
-func (ws *workspace) do(ctx context.Context, ask wire.Call) wire.Answer {
+func (ws *workspace) do(ctx context.Context, ask fleetwire.Call) fleetwire.Answer {
 	for _, t := range ws.tools {
 		if t.Spec().Name != ask.Tool {
 			continue
 		}
 		out, err := t.Call(ctx, agent.Call{ID: ask.ID, Name: ask.Tool, Input: ask.Input})
 		if err != nil {
-			return wire.Answer{Text: err.Error(), IsError: true}
+			return fleetwire.Answer{Text: err.Error(), IsError: true}
 		}
-		a := wire.Answer{Text: out.Text, IsError: out.IsError}
+		a := fleetwire.Answer{Text: out.Text, IsError: out.IsError}
 		if len(out.Images) > 0 {
 			a.Images, err = json.Marshal(out.Images)
 		}
@@ -261,9 +261,9 @@ func (ws *workspace) do(ctx context.Context, ask wire.Call) wire.Answer {
 			a.Structured, err = json.Marshal(out.Structured)
 		}
 		if err != nil {
-			return wire.Answer{Text: err.Error(), IsError: true}
+			return fleetwire.Answer{Text: err.Error(), IsError: true}
 		}
 		return a
 	}
-	return wire.Answer{Refused: fmt.Sprintf("it has no tool %.40q", ask.Tool)}
+	return fleetwire.Answer{Refused: fmt.Sprintf("it has no tool %.40q", ask.Tool)}
 }

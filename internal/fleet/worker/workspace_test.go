@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // counted is a tool that counts its calls.
@@ -33,7 +33,7 @@ func TestCallOnce(t *testing.T) {
 		tool := &counted{hold: make(chan struct{})}
 		ws := &workspace{calls: map[string]*call{}, tools: []agent.Tool{tool}}
 		ask := func(id string) string {
-			a, err := ws.call(t.Context(), wire.Call{ID: id, Tool: "Count"})
+			a, err := ws.call(t.Context(), fleetwire.Call{ID: id, Tool: "Count"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -63,7 +63,7 @@ func TestCallOnce(t *testing.T) {
 			t.Errorf("%d answers are kept", len(ws.calls))
 		}
 		ws.end()
-		if _, err := ws.call(t.Context(), wire.Call{ID: "late", Tool: "Count"}); err == nil {
+		if _, err := ws.call(t.Context(), fleetwire.Call{ID: "late", Tool: "Count"}); err == nil {
 			t.Error("a workspace that has ended takes a call")
 		}
 	})
@@ -72,7 +72,7 @@ func TestCallOnce(t *testing.T) {
 // Only the claim that has the workspace may use it.
 func TestWorkspaceOf(t *testing.T) {
 	w := New(Config{Name: "w"})
-	c := newClaim("session", "task", wire.Grant{Epoch: 3}, "start")
+	c := newClaim("session", "task", fleetwire.Grant{Epoch: 3}, "start")
 	w.claims["task"] = c
 	if _, err := w.workspaceOf("task", "session", 3); err == nil || !strings.Contains(err.Error(), "not there yet") {
 		t.Errorf("before it is made: %v", err)

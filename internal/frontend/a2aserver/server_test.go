@@ -26,9 +26,9 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

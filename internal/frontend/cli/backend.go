@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
-	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/settings"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
+	"github.com/drover-dev/drover/internal/project/catalog"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/task"
 )
 

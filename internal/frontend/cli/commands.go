@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/catalog"
-	"github.com/drover-dev/drover/internal/agentenv/command"
-	"github.com/drover-dev/drover/internal/agentenv/settings"
-	"github.com/drover-dev/drover/internal/agentenv/skill"
-	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/catalog"
+	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/skill"
+	"github.com/drover-dev/drover/internal/project/trust"
 )
 
 // commandsCommand tells what a prompt may begin with.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	ledger "github.com/drover-dev/drover/internal/agentenv/usage" // usage is an error here
 	"github.com/drover-dev/drover/internal/api/control"
+	ledger "github.com/drover-dev/drover/internal/model/usage" // usage is an error here
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )

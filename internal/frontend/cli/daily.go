@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	ledger "github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/summary"
+	ledger "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 

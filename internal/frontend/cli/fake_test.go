@@ -17,7 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -376,7 +376,7 @@ type world struct {
 
 	mine, others []*session
 	background   *session
-	workers      []wire.Worker
+	workers      []fleetwire.Worker
 	foreground   func(Foreground) (task.Record, error)
 	removed      []task.ID
 	findings     []Finding
@@ -490,6 +490,6 @@ func (w *world) Invite(context.Context, Invitation) (string, error) {
 func (w *world) HubStatus(context.Context) (HubStatus, error) {
 	return HubStatus{}, errors.New("not here")
 }
-func (w *world) Work(context.Context, Worker) error             { return errors.New("not here") }
-func (w *world) Workers(context.Context) ([]wire.Worker, error) { return w.workers, nil }
-func (w *world) Drain(context.Context, string) error            { return errors.New("not here") }
+func (w *world) Work(context.Context, Worker) error                  { return errors.New("not here") }
+func (w *world) Workers(context.Context) ([]fleetwire.Worker, error) { return w.workers, nil }
+func (w *world) Drain(context.Context, string) error                 { return errors.New("not here") }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/overssh"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
@@ -27,7 +27,7 @@ type machines interface {
 	// Work takes tasks of sessions until ctx ends, or until it has drained.
 	Work(ctx context.Context, o Worker) error
 	// Workers are those that the hub knows.
-	Workers(ctx context.Context) ([]wire.Worker, error)
+	Workers(ctx context.Context) ([]fleetwire.Worker, error)
 	// Drain makes a worker take nothing new and end after its tasks.
 	Drain(ctx context.Context, worker string) error
 }
@@ -221,7 +221,7 @@ func (a *app) workers() *cobra.Command {
 			}
 			if asJSON {
 				if all == nil {
-					all = []wire.Worker{}
+					all = []fleetwire.Worker{}
 				}
 				return printJSON(a.Stdout, map[string]any{"workers": all})
 			}
@@ -240,7 +240,7 @@ func (a *app) workers() *cobra.Command {
 				if w.Problem != "" {
 					state += ": " + excerpt.Line(w.Problem, 120)
 				}
-				if _, err := wire.Speaks("it", w.Oldest, w.Newest); err != nil {
+				if _, err := fleetwire.Speaks("it", w.Oldest, w.Newest); err != nil {
 					state = err.Error()
 				}
 				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,

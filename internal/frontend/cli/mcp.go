@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/memory"
 )
 
 // memoryCommand shows and changes what is remembered of this folder.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
-	spending "github.com/drover-dev/drover/internal/agentenv/usage"
 	models "github.com/drover-dev/drover/internal/model/modelinfo"
+	spending "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // modelRow is a model that can be named.

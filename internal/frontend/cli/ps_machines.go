@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -42,7 +42,7 @@ func (a *app) onMachines(ctx context.Context, ended bool, limit int) ([]machined
 }
 
 // doneFor is what workers do for sessions of which this machine has no records, as they tell it.
-func doneFor(workers []wire.Worker, own map[task.ID]bool, now time.Time) (out []task.Record) {
+func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (out []task.Record) {
 	for _, w := range workers {
 		for _, d := range w.Tasks {
 			if own[d.Session] {
@@ -58,7 +58,7 @@ func doneFor(workers []wire.Worker, own map[task.ID]bool, now time.Time) (out []
 }
 
 // byMachine puts the tasks of this machine first, then those of each worker, and those that wait for one last.
-func byMachine(here string, own, others []task.Record, workers []wire.Worker) []machined {
+func byMachine(here string, own, others []task.Record, workers []fleetwire.Worker) []machined {
 	out := []machined{}
 	for _, r := range slices.Concat(own, others) {
 		m := machined{listed: withDisplay(r), Machine: cmp.Or(r.Worker, here)}
@@ -66,7 +66,7 @@ func byMachine(here string, own, others []task.Record, workers []wire.Worker) []
 			m.Machine = ""
 		}
 		if r.Worker != "" && !r.Status.Terminal() {
-			m.Gone = !slices.ContainsFunc(workers, func(w wire.Worker) bool { return w.Name == r.Worker })
+			m.Gone = !slices.ContainsFunc(workers, func(w fleetwire.Worker) bool { return w.Name == r.Worker })
 		}
 		out = append(out, m)
 	}

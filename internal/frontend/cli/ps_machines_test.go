@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/fleet/wire"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,7 +22,7 @@ func TestAllMachines(t *testing.T) {
 			Backgrounded: true, CreateTime: at(3)},
 	)
 	w.others = append(w.others, one)
-	w.workers = []wire.Worker{{Name: "w1", Capacity: 4, Tasks: []wire.Doing{
+	w.workers = []fleetwire.Worker{{Name: "w1", Capacity: 4, Tasks: []fleetwire.Doing{
 		{Session: "splaced00", Task: "b0000far1", Name: "far"},
 		{Session: "splaced00", Task: "b0000over", Name: "over"}, // has ended here, and the worker has not heard of it
 		{Session: "selsewher", Task: "b000other", Name: "others", Since: 65_000},

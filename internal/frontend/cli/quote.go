@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	ledger "github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	ledger "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
-	ledger "github.com/drover-dev/drover/internal/agentenv/usage" // usage is an error here
+	ledger "github.com/drover-dev/drover/internal/model/usage" // usage is an error here
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // stats is what `drover stats` was asked for, and what it found.

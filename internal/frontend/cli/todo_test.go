@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/settings"
-	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 

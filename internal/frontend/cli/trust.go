@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/trust"
 )
 
 // trustRequest is the command line of `drover trust`.

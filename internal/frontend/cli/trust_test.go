@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/trust"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/trust"
 )
 
 // typing is a command line at whose terminal somebody types.

@@ -27,7 +27,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
 // Config is what a server needs. Connect and Cwd must be set.
@@ -152,7 +152,7 @@ func (v *service) close() {
 	v.mu.Lock()
 	v.closed = true
 	v.mu.Unlock()
-	wire.CloseSessions(v.mcp)
+	mcpwire.CloseSessions(v.mcp)
 	v.watches.Wait()
 	v.alone.close()
 	v.watching.works.Wait()
@@ -190,10 +190,10 @@ func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token stri
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := wire.HTTP{Server: v.mcp, Host: host, Token: token, Left: v.leave}.Handler()
-	err = wire.Serve(ctx, l, h, func() {
+	h := mcpwire.HTTP{Server: v.mcp, Host: host, Token: token, Left: v.leave}.Handler()
+	err = mcpwire.Serve(ctx, l, h, func() {
 		end(errGone)
-		wire.CloseSessions(v.mcp)
+		mcpwire.CloseSessions(v.mcp)
 	})
 	v.close()
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

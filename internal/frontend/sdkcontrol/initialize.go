@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/hook"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/policy/hook"
 )
 
 // Initialize is what the program says of the session before it begins. The zero value is

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/web/webtest"
-	"github.com/drover-dev/drover/internal/platform/racetest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/racetest"
+	"github.com/drover-dev/drover/test/waittest"
+	"github.com/drover-dev/drover/test/webtest"
 )
 
 const patience = 30 * time.Second

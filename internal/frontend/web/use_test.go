@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/frontend/web/webtest"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/webtest"
 )
 
 // TestAtOnce counts the most tasks that ran at the same time.

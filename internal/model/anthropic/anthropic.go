@@ -21,8 +21,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
-	"github.com/drover-dev/drover/internal/model/wire"
 )
 
 // version is that of the Messages API, which is sent with every call.
@@ -51,14 +51,14 @@ type Config struct {
 
 // Model calls the provider. It may be used by many loops at the same time.
 type Model struct {
-	endpoint  *wire.Endpoint
+	endpoint  *modelwire.Endpoint
 	url       string
 	apiKey    string
 	authToken string
 	more      http.Header
-	heads     wire.Heads
-	ahead     wire.Ahead
-	messages  wire.Translations // of those that are not sent as they are
+	heads     modelwire.Heads
+	ahead     modelwire.Ahead
+	messages  modelwire.Translations // of those that are not sent as they are
 	aliases   map[string]string
 	maxTokens int
 	images    modelinfo.ImageLimits
@@ -70,12 +70,12 @@ func New(c Config) (*Model, error) {
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL
 	}
-	base, err := wire.ParseBase("anthropic", c.BaseURL, "ANTHROPIC_BASE_URL", DefaultBaseURL)
+	base, err := modelwire.ParseBase("anthropic", c.BaseURL, "ANTHROPIC_BASE_URL", DefaultBaseURL)
 	if err != nil {
 		return nil, err
 	}
 	for _, secret := range []string{c.APIKey, c.AuthToken} {
-		if err := wire.CheckSecret("anthropic", secret, "ANTHROPIC_API_KEY"); err != nil {
+		if err := modelwire.CheckSecret("anthropic", secret, "ANTHROPIC_API_KEY"); err != nil {
 			return nil, err
 		}
 	}
@@ -96,9 +96,9 @@ func New(c Config) (*Model, error) {
 	}
 	m := &Model{
 		more: more, url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
-		aliases: c.Aliases, maxTokens: c.MaxTokens, images: modelinfo.Images("anthropic"), endpoint: &wire.Endpoint{
+		aliases: c.Aliases, maxTokens: c.MaxTokens, images: modelinfo.Images("anthropic"), endpoint: &modelwire.Endpoint{
 			Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
-			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
+			HTTP: modelwire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
 		},
 	}
 	if c.Limiter == nil {
@@ -137,7 +137,7 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 	if err != nil {
 		return nil, err
 	}
-	header := wire.Header(req)
+	header := modelwire.Header(req)
 	header.Set("Anthropic-Version", version)
 	maps.Copy(header, m.more)
 	if m.apiKey != "" {
@@ -147,9 +147,9 @@ func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 		header.Set("Authorization", "Bearer "+m.authToken)
 	}
 	call := func(on func(agent.Part)) (*agent.Reply, error) {
-		return m.endpoint.Reply(ctx, &wire.Call{
+		return m.endpoint.Reply(ctx, &modelwire.Call{
 			Model: model, URL: m.url, Header: header, Body: body, From: req,
-			Decode: func(on func(agent.Part)) wire.Decoder { return &stream{on: on, usedName: model} },
+			Decode: func(on func(agent.Part)) modelwire.Decoder { return &stream{on: on, usedName: model} },
 		}, on)
 	}
 	if !req.Retain.Head || req.Retain.All || len(req.Messages) > 1 {

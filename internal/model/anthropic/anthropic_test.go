@@ -12,10 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
-	"github.com/drover-dev/drover/internal/model/wire"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -209,8 +209,8 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{}}\n\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := stream{on: func(agent.Part) {}, usedName: "m"}
-		events := wire.NewEvents(bytes.NewReader(body))
-		for state := wire.More; state != wire.Done; {
+		events := modelwire.NewEvents(bytes.NewReader(body))
+		for state := modelwire.More; state != modelwire.Done; {
 			e, err := events.Next()
 			if err == nil {
 				state, err = s.Take(e)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
-	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
 // lookBack is how many blocks before a mark the provider looks for what it has
@@ -104,7 +104,7 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	if n := len(head.Tools); n > 0 {
 		head.Tools[n-1].Cache = &shared
 	}
-	return wire.Head(head)
+	return modelwire.Head(head)
 }
 
 // longStep is the message that the request before this one ended with, if so
@@ -164,7 +164,7 @@ func (m *Model) fitting(msg agent.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks, changed := wire.Fitting(blocks, m.images)
+	blocks, changed := modelwire.Fitting(blocks, m.images)
 	if !changed {
 		return nil, nil
 	}

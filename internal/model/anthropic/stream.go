@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
 // stream puts one answer together from its events. The text of a block is
@@ -89,11 +89,11 @@ func (u usage) into(to *agent.Usage) (told bool) {
 	return told
 }
 
-// Take implements [wire.Decoder].
-func (s *stream) Take(from *wire.Event) (wire.State, error) {
+// Take implements [modelwire.Decoder].
+func (s *stream) Take(from *modelwire.Event) (modelwire.State, error) {
 	var e event
 	if err := json.Unmarshal(from.Data, &e); err != nil {
-		return wire.More, &wire.BadFormat{Text: "an event is no JSON: " + err.Error()}
+		return modelwire.More, &modelwire.BadFormat{Text: "an event is no JSON: " + err.Error()}
 	}
 	if e.Type == "" {
 		e.Type = string(from.Name)
@@ -101,19 +101,19 @@ func (s *stream) Take(from *wire.Event) (wire.State, error) {
 	switch e.Type {
 	case "message_start":
 		if s.begun || e.Message == nil {
-			return wire.More, &wire.BadFormat{Text: "a message that begins twice or without a head"}
+			return modelwire.More, &modelwire.BadFormat{Text: "a message that begins twice or without a head"}
 		}
 		s.begun = true
 		s.reply.ID, s.reply.Model = e.Message.ID, e.Message.Model
 		s.count(&e.Message.Usage)
 	case "content_block_start":
-		return wire.More, s.start(&e)
+		return modelwire.More, s.start(&e)
 	case "content_block_delta":
 		if b := s.open[e.Index]; b != nil {
 			s.grow(b, &e)
-			return wire.More, nil
+			return modelwire.More, nil
 		}
-		return wire.More, &wire.BadFormat{Text: fmt.Sprintf("a part of block %d, which is not open", e.Index)}
+		return modelwire.More, &modelwire.BadFormat{Text: fmt.Sprintf("a part of block %d, which is not open", e.Index)}
 	case "content_block_stop":
 		if b := s.open[e.Index]; b != nil {
 			s.close(b, e.Index)
@@ -127,14 +127,14 @@ func (s *stream) Take(from *wire.Event) (wire.State, error) {
 		return s.take(from.Data)
 	case "message_stop":
 		s.stopped = true
-		return wire.Done, nil
+		return modelwire.Done, nil
 	case "error":
-		if refused, ok := wire.ParseRefusal(from.Data); ok && len(e.Error) > 0 {
-			return wire.More, refused
+		if refused, ok := modelwire.ParseRefusal(from.Data); ok && len(e.Error) > 0 {
+			return modelwire.More, refused
 		}
-		return wire.More, &wire.BadFormat{Text: "an error event without an error"}
+		return modelwire.More, &modelwire.BadFormat{Text: "an error event without an error"}
 	}
-	return wire.More, nil // pings, and what a later version of the wire adds
+	return modelwire.More, nil // pings, and what a later version of the wire adds
 }
 
 func (s *stream) count(u *usage) {
@@ -144,7 +144,7 @@ func (s *stream) count(u *usage) {
 }
 
 // take is a whole message that came at once.
-func (s *stream) take(data []byte) (wire.State, error) {
+func (s *stream) take(data []byte) (modelwire.State, error) {
 	var m struct {
 		ID, Model  string
 		Content    []agent.Block
@@ -152,23 +152,23 @@ func (s *stream) take(data []byte) (wire.State, error) {
 		Usage      *usage
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return wire.More, &wire.BadFormat{Text: "a message that cannot be read: " + err.Error()}
+		return modelwire.More, &modelwire.BadFormat{Text: "a message that cannot be read: " + err.Error()}
 	}
 	s.begun, s.stopped = true, true
 	s.reply.ID, s.reply.Model, s.reply.StopReason = m.ID, m.Model, m.StopReason
 	s.count(m.Usage)
 	for i, b := range m.Content {
 		if err := s.start(&event{Index: i, ContentBlock: &b}); err != nil {
-			return wire.More, err
+			return modelwire.More, err
 		}
 		s.close(s.open[i], i)
 	}
-	return wire.Done, nil
+	return modelwire.Done, nil
 }
 
 func (s *stream) start(e *event) error {
 	if !s.begun || e.ContentBlock == nil || s.open[e.Index] != nil {
-		return &wire.BadFormat{Text: fmt.Sprintf("block %d begins out of order", e.Index)}
+		return &modelwire.BadFormat{Text: fmt.Sprintf("block %d begins out of order", e.Index)}
 	}
 	b := &open{block: *e.ContentBlock}
 	if s.open == nil {
@@ -239,16 +239,16 @@ func (s *stream) hand(p agent.Part) {
 // input is what the parts of a call make, or what it began with if there are none.
 func (b *open) input() json.RawMessage {
 	if b.text.Len() == 0 {
-		return wire.ToolInput(string(b.block.Input))
+		return modelwire.ToolInput(string(b.block.Input))
 	}
-	return wire.ToolInput(b.text.String())
+	return modelwire.ToolInput(b.text.String())
 }
 
-// Finish implements [wire.Decoder].
+// Finish implements [modelwire.Decoder].
 func (s *stream) Finish() (*agent.Reply, error) {
 	switch {
 	case s.stopped && !s.begun:
-		return nil, &wire.BadFormat{Text: "a message that ends before it begins"}
+		return nil, &modelwire.BadFormat{Text: "a message that ends before it begins"}
 	case !s.stopped, s.reply.StopReason == "", len(s.open) > 0 && !s.short():
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -268,9 +268,9 @@ func (s *stream) short() bool {
 	return slices.Contains([]string{"max_tokens", "refusal", "model_context_window_exceeded"}, s.reply.StopReason)
 }
 
-// Partial implements [wire.Decoder].
-func (s *stream) Partial() wire.Partial {
-	return wire.Partial{Whole: s.blocks(), Usage: s.reply.Usage, Begun: s.begun, Counted: s.counted,
+// Partial implements [modelwire.Decoder].
+func (s *stream) Partial() modelwire.Partial {
+	return modelwire.Partial{Whole: s.blocks(), Usage: s.reply.Usage, Begun: s.begun, Counted: s.counted,
 		Delivered: s.delivered}
 }
 

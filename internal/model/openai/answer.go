@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
 // answer is the part of an answer that both APIs make in the same way. The text
@@ -73,7 +73,7 @@ func (a *answer) close(b *block) {
 	switch {
 	case b.kind == agent.InputPart:
 		a.tell(b)
-		made = agent.Block{Type: "tool_use", ID: b.id, Name: b.name, Input: wire.ToolInput(b.text.String())}
+		made = agent.Block{Type: "tool_use", ID: b.id, Name: b.name, Input: modelwire.ToolInput(b.text.String())}
 	case b.text.Len() == 0:
 		return
 	case b.kind == agent.ThinkingPart:
@@ -129,9 +129,9 @@ func (a *answer) finish(model string) *agent.Reply {
 	return &a.reply
 }
 
-// Partial implements [wire.Decoder].
-func (a *answer) Partial() wire.Partial {
-	return wire.Partial{Whole: a.whole, Usage: a.reply.Usage, Begun: a.begun, Counted: a.counted,
+// Partial implements [modelwire.Decoder].
+func (a *answer) Partial() modelwire.Partial {
+	return modelwire.Partial{Whole: a.whole, Usage: a.reply.Usage, Begun: a.begun, Counted: a.counted,
 		Delivered: a.delivered}
 }
 

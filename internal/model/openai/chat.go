@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
 // The chat completions API: platform.openai.com/docs/api-reference/chat.
@@ -22,7 +22,7 @@ func chatForm() form {
 	return form{
 		path: "/chat/completions", list: "messages", head: chatHead, items: chatItems,
 		system: func(text string) any { return chatMessage{Role: "system", Content: text} },
-		decode: func(model string, on func(agent.Part)) wire.Decoder {
+		decode: func(model string, on func(agent.Part)) modelwire.Decoder {
 			return &chat{answer: answer{on: on}, model: model}
 		},
 	}
@@ -189,20 +189,20 @@ type deltaCall struct {
 	Arguments loose  `json:"arguments"`
 }
 
-// Take implements [wire.Decoder].
-func (c *chat) Take(e *wire.Event) (wire.State, error) {
+// Take implements [modelwire.Decoder].
+func (c *chat) Take(e *modelwire.Event) (modelwire.State, error) {
 	if data := bytes.TrimSpace(e.Data); string(data) == "[DONE]" {
 		if c.begun && c.reason == "" && c.wholeCalls() { // some servers say nothing else at the end
 			c.reason = "stop"
 		}
-		return wire.Done, nil
+		return modelwire.Done, nil
 	}
 	var in chunk
 	if err := json.Unmarshal(e.Data, &in); err != nil {
-		return wire.More, &wire.BadFormat{Text: "an event is no JSON of this API: " + err.Error()}
+		return modelwire.More, &modelwire.BadFormat{Text: "an event is no JSON of this API: " + err.Error()}
 	}
 	if len(in.Error) > 0 && string(in.Error) != "null" {
-		return wire.More, refusalIn(e.Data)
+		return modelwire.More, refusalIn(e.Data)
 	}
 	c.begun = true
 	c.named(in.ID, in.Model)
@@ -226,7 +226,7 @@ func (c *chat) Take(e *wire.Event) (wire.State, error) {
 		}
 		for _, t := range d.ToolCalls {
 			if err := c.call(t); err != nil {
-				return wire.More, err
+				return modelwire.More, err
 			}
 		}
 		if choice.FinishReason != "" {
@@ -239,11 +239,11 @@ func (c *chat) Take(e *wire.Event) (wire.State, error) {
 	}
 	switch {
 	case c.reason == "":
-		return wire.More, nil
+		return modelwire.More, nil
 	case in.Usage != nil:
-		return wire.Done, nil
+		return modelwire.Done, nil
 	}
-	return wire.Enough, nil // the usage comes after the end, if at all
+	return modelwire.Enough, nil // the usage comes after the end, if at all
 }
 
 // tag is where in the content the next text is.
@@ -307,10 +307,10 @@ func (c *chat) wholeCalls() bool {
 
 // refusalIn reads the error that an event tells.
 func refusalIn(data []byte) error {
-	if r, ok := wire.ParseRefusal(data); ok {
+	if r, ok := modelwire.ParseRefusal(data); ok {
 		return r
 	}
-	return &wire.BadFormat{Text: "an error without words"}
+	return &modelwire.BadFormat{Text: "an error without words"}
 }
 
 // more adds text or thoughts.
@@ -338,7 +338,7 @@ func (c *chat) call(d delta) error {
 	in := c.find(d)
 	if in == nil {
 		if len(c.calls) == maxCalls {
-			return &wire.Useless{Text: fmt.Sprintf("more than %d calls in one answer", maxCalls)}
+			return &modelwire.Useless{Text: fmt.Sprintf("more than %d calls in one answer", maxCalls)}
 		}
 		c.release()
 		c.settle()
@@ -383,17 +383,17 @@ func looksWhole(input string) bool {
 	return strings.HasSuffix(strings.TrimRight(input, " \n"), "}") && json.Valid([]byte(input))
 }
 
-// Finish implements [wire.Decoder].
+// Finish implements [modelwire.Decoder].
 func (c *chat) Finish() (*agent.Reply, error) {
 	if c.reason == "" {
 		return nil, io.ErrUnexpectedEOF
 	}
 	stop, whole := chatReason(c.reason)
 	if !whole && len(c.calls) > 0 {
-		return nil, &wire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q", c.reason)}
+		return nil, &modelwire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q", c.reason)}
 	}
 	if c.reason == "error" {
-		return nil, &wire.Refusal{Type: "server_error", Message: "the answer ended with an error that was not told"}
+		return nil, &modelwire.Refusal{Type: "server_error", Message: "the answer ended with an error that was not told"}
 	}
 	c.release()
 	c.settle()

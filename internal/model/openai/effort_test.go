@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestEffortOnTheWire(t *testing.T) {

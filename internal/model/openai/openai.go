@@ -25,8 +25,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
-	"github.com/drover-dev/drover/internal/model/wire"
 )
 
 // DefaultBaseURL is where calls go when the configuration does not say.
@@ -59,15 +59,15 @@ type Config struct {
 
 // Model calls the provider. It may be used by many loops at the same time.
 type Model struct {
-	endpoint  *wire.Endpoint
+	endpoint  *modelwire.Endpoint
 	form      form
 	url       string
 	key       string
 	own       bool // OpenAI itself, where the limit of a reply has another name
 	maxTokens int
-	heads     [2]wire.Heads // the second is of plain requests
-	plain     atomic.Bool   // the server takes no stream_options
-	messages  wire.Translations
+	heads     [2]modelwire.Heads // the second is of plain requests
+	plain     atomic.Bool        // the server takes no stream_options
+	messages  modelwire.Translations
 	images    modelinfo.ImageLimits
 }
 
@@ -78,7 +78,7 @@ type form struct {
 	head   func(r *agent.Request, model string, maxTokens int, own, plain bool) any
 	system func(text string) any // the first of the list; nil: the head has it
 	items  func([]agent.Block, agent.Role) []any
-	decode func(model string, on func(agent.Part)) wire.Decoder
+	decode func(model string, on func(agent.Part)) modelwire.Decoder
 }
 
 // New checks the configuration. It does no I/O. Its errors tell the user what
@@ -91,17 +91,17 @@ func New(c Config) (*Model, error) {
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL
 	}
-	base, err := wire.ParseBase("openai", c.BaseURL, "OPENAI_BASE_URL", DefaultBaseURL)
+	base, err := modelwire.ParseBase("openai", c.BaseURL, "OPENAI_BASE_URL", DefaultBaseURL)
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.CheckSecret("openai", c.APIKey, "OPENAI_API_KEY"); err != nil {
+	if err := modelwire.CheckSecret("openai", c.APIKey, "OPENAI_API_KEY"); err != nil {
 		return nil, err
 	}
 	m := &Model{key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens,
-		images: modelinfo.Images("openai"), endpoint: &wire.Endpoint{
+		images: modelinfo.Images("openai"), endpoint: &modelwire.Endpoint{
 			Host: base.Host, Secret: c.APIKey, KeyVar: "OPENAI_API_KEY", URLVar: "OPENAI_BASE_URL",
-			HTTP: wire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
+			HTTP: modelwire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
 		}}
 	switch c.API {
 	case Chat, "":
@@ -150,13 +150,13 @@ func (m *Model) ask(ctx context.Context, req *agent.Request, plain bool, on func
 	if err != nil {
 		return nil, err
 	}
-	header := wire.Header(req)
+	header := modelwire.Header(req)
 	if m.key != "" {
 		header.Set("Authorization", "Bearer "+m.key)
 	}
-	return m.endpoint.Reply(ctx, &wire.Call{
+	return m.endpoint.Reply(ctx, &modelwire.Call{
 		Model: model, URL: m.url, Header: header, Body: body, From: req,
-		Decode: func(on func(agent.Part)) wire.Decoder { return m.form.decode(model, on) },
+		Decode: func(on func(agent.Part)) modelwire.Decoder { return m.form.decode(model, on) },
 	}, on)
 }
 
@@ -172,7 +172,7 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	if plain {
 		heads = &m.heads[1]
 	}
-	begin, err := heads.Of(req, func() ([]byte, error) { return wire.Head(m.form.head(req, model, most, m.own, plain)) })
+	begin, err := heads.Of(req, func() ([]byte, error) { return modelwire.Head(m.form.head(req, model, most, m.own, plain)) })
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	begin = []byte(`,"` + m.form.list + `":[`)
 	comma := []byte(nil) // before the first there is none
 	if req.System != "" && m.form.system != nil {
-		system, err := wire.Encode(m.form.system(req.System))
+		system, err := modelwire.Encode(m.form.system(req.System))
 		if err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
@@ -210,10 +210,10 @@ func (m *Model) translate(msg agent.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks, _ = wire.Fitting(blocks, m.images)
+	blocks, _ = modelwire.Fitting(blocks, m.images)
 	var out [][]byte
 	for _, item := range m.form.items(blocks, msg.Role()) {
-		b, err := wire.Encode(item)
+		b, err := modelwire.Encode(item)
 		if err != nil {
 			return nil, err
 		}

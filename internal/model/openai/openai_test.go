@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
-	"github.com/drover-dev/drover/internal/model/wire"
-	"github.com/drover-dev/drover/internal/platform/waittest"
+	"github.com/drover-dev/drover/internal/model/modelwire"
+	"github.com/drover-dev/drover/test/modeltest"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -427,8 +427,8 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, form := range []form{chatForm(), responsesForm()} {
 			d := form.decode("m", func(agent.Part) {})
-			all := wire.NewEvents(bytes.NewReader(body))
-			for state := wire.More; state != wire.Done; {
+			all := modelwire.NewEvents(bytes.NewReader(body))
+			for state := modelwire.More; state != modelwire.Done; {
 				e, err := all.Next()
 				if err == nil {
 					state, err = d.Take(e)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/wire"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
 // The responses API: platform.openai.com/docs/api-reference/responses. Nothing
@@ -19,7 +19,7 @@ import (
 func responsesForm() form {
 	return form{
 		path: "/responses", list: "input", head: responsesHead, items: responsesItems,
-		decode: func(model string, on func(agent.Part)) wire.Decoder {
+		decode: func(model string, on func(agent.Part)) modelwire.Decoder {
 			return &responses{answer: answer{on: on}, model: model, items: map[int]*block{}}
 		},
 	}
@@ -147,42 +147,42 @@ type text struct {
 	Refusal string `json:"refusal"`
 }
 
-// Take implements [wire.Decoder].
-func (r *responses) Take(e *wire.Event) (wire.State, error) {
+// Take implements [modelwire.Decoder].
+func (r *responses) Take(e *modelwire.Event) (modelwire.State, error) {
 	if data := bytes.TrimSpace(e.Data); string(data) == "[DONE]" {
-		return wire.Done, nil
+		return modelwire.Done, nil
 	}
 	var in progress
 	if err := json.Unmarshal(e.Data, &in); err != nil {
-		return wire.More, &wire.BadFormat{Text: "an event is no JSON of this API: " + err.Error()}
+		return modelwire.More, &modelwire.BadFormat{Text: "an event is no JSON of this API: " + err.Error()}
 	}
 	if in.Type == "" {
 		in.Type = string(e.Name)
 	}
 	switch in.Type {
 	case "error":
-		return wire.More, eventError(e.Data)
+		return modelwire.More, eventError(e.Data)
 	case "response.output_item.added":
-		return wire.More, r.begin(in.OutputIndex, in.Item)
+		return modelwire.More, r.begin(in.OutputIndex, in.Item)
 	case "response.output_item.done":
-		return wire.More, r.done(in.OutputIndex, in.Item)
+		return modelwire.More, r.done(in.OutputIndex, in.Item)
 	case "response.reasoning_summary_part.added":
 		if b := r.items[in.OutputIndex]; b != nil && b.text.Len() > 0 {
 			r.grow(b, "\n\n")
 		}
-		return wire.More, nil
+		return modelwire.More, nil
 	}
 	if kind, ok := kindOf(in.Type); ok {
 		r.refused = r.refused || in.Type == "response.refusal.delta"
-		return wire.More, r.more(in.OutputIndex, kind, in.Delta)
+		return modelwire.More, r.more(in.OutputIndex, kind, in.Delta)
 	}
 	if in.Object == "response" {
 		if err := r.take(&in, e.Data); err != nil {
-			return wire.More, err
+			return modelwire.More, err
 		}
 	}
 	if in.Response == nil {
-		return wire.More, nil // what a later version of the wire adds, or what repeats the deltas
+		return modelwire.More, nil // what a later version of the wire adds, or what repeats the deltas
 	}
 	r.begun = true
 	r.named(in.Response.ID, in.Response.Model)
@@ -197,7 +197,7 @@ func (r *responses) Take(e *wire.Event) (wire.State, error) {
 func (r *responses) take(in *progress, data []byte) error {
 	in.Response = &response{}
 	if err := json.Unmarshal(data, in.Response); err != nil {
-		return &wire.BadFormat{Text: "a response that cannot be read: " + err.Error()}
+		return &modelwire.BadFormat{Text: "a response that cannot be read: " + err.Error()}
 	}
 	for i := range in.Response.Output {
 		if err := r.done(i, &in.Response.Output[i]); err != nil {
@@ -223,17 +223,17 @@ func kindOf(event string) (agent.PartKind, bool) {
 
 // eventError reads an error event, whose words stand beside its type.
 func eventError(data []byte) error {
-	if r, ok := wire.ParseRefusal(data); ok {
+	if r, ok := modelwire.ParseRefusal(data); ok {
 		if r.Type == "error" {
 			r.Type = "server_error"
 		}
 		return r
 	}
-	return &wire.BadFormat{Text: "an error without words"}
+	return &modelwire.BadFormat{Text: "an error without words"}
 }
 
 // end handles the events that tell of the whole response.
-func (r *responses) end(in *progress) (wire.State, error) {
+func (r *responses) end(in *progress) (modelwire.State, error) {
 	switch in.Type {
 	case "response.completed":
 		// Items that were not told to be done are, or this would not have come.
@@ -248,27 +248,27 @@ func (r *responses) end(in *progress) (wire.State, error) {
 		case "content_filter":
 			r.stop = "refusal"
 		default:
-			return wire.More, &wire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q",
+			return modelwire.More, &modelwire.Useless{Text: fmt.Sprintf("it ended for a reason that is not known: %.40q",
 				in.Response.Details.Reason)}
 		}
 		for _, i := range slices.Sorted(maps.Keys(r.items)) {
 			r.settle(i) // half a call too: the stop reason says that it is not to be run
 		}
 	case "response.failed", "response.cancelled":
-		if told, ok := wire.ParseRefusal([]byte(`{"error":` + string(in.Response.Error) + `}`)); ok &&
+		if told, ok := modelwire.ParseRefusal([]byte(`{"error":` + string(in.Response.Error) + `}`)); ok &&
 			len(in.Response.Error) > 0 {
-			return wire.More, told
+			return modelwire.More, told
 		}
-		return wire.More, &wire.Refusal{Type: "server_error", Message: "the answer ended with " + in.Type}
+		return modelwire.More, &modelwire.Refusal{Type: "server_error", Message: "the answer ended with " + in.Type}
 	default:
-		return wire.More, nil
+		return modelwire.More, nil
 	}
-	return wire.Done, nil
+	return modelwire.Done, nil
 }
 
 func (r *responses) begin(at int, in *item) error {
 	if _, known := r.items[at]; known || in == nil {
-		return &wire.BadFormat{Text: fmt.Sprintf("item %d begins out of order", at)}
+		return &modelwire.BadFormat{Text: fmt.Sprintf("item %d begins out of order", at)}
 	}
 	r.begun = true
 	switch in.Type {
@@ -290,11 +290,11 @@ func (r *responses) begin(at int, in *item) error {
 func (r *responses) more(at int, kind agent.PartKind, raw json.RawMessage) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return &wire.BadFormat{Text: fmt.Sprintf("a part of item %d is no text", at)}
+		return &modelwire.BadFormat{Text: fmt.Sprintf("a part of item %d is no text", at)}
 	}
 	b, known := r.items[at]
 	if !known || b != nil && b.kind != kind {
-		return &wire.BadFormat{Text: fmt.Sprintf("a part of item %d, which is not open for it", at)}
+		return &modelwire.BadFormat{Text: fmt.Sprintf("a part of item %d, which is not open for it", at)}
 	}
 	if b != nil {
 		r.grow(b, text)
@@ -306,7 +306,7 @@ func (r *responses) more(at int, kind agent.PartKind, raw json.RawMessage) error
 // server may have sent none.
 func (r *responses) done(at int, in *item) error {
 	if in == nil {
-		return &wire.BadFormat{Text: fmt.Sprintf("item %d ends without itself", at)}
+		return &modelwire.BadFormat{Text: fmt.Sprintf("item %d ends without itself", at)}
 	}
 	if _, known := r.items[at]; !known {
 		if err := r.begin(at, in); err != nil {
@@ -344,7 +344,7 @@ func (r *responses) settle(at int) {
 	}
 }
 
-// Finish implements [wire.Decoder].
+// Finish implements [modelwire.Decoder].
 func (r *responses) Finish() (*agent.Reply, error) {
 	if r.stop == "" {
 		return nil, io.ErrUnexpectedEOF

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
-	"github.com/drover-dev/drover/internal/model/wire"
 )
 
 const (
@@ -43,7 +43,7 @@ func List(ctx context.Context, a Access) ([]string, error) {
 func list(ctx context.Context, a Access) ([]string, error) {
 	address, err := a.models()
 	for _, secret := range []string{a.APIKey, a.AuthToken} {
-		err = cmp.Or(err, wire.CheckSecret(a.Provider, secret, "it"))
+		err = cmp.Or(err, modelwire.CheckSecret(a.Provider, secret, "it"))
 	}
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func list(ctx context.Context, a Access) ([]string, error) {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := wire.Client(nil)
+	client := modelwire.Client(nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	var reached *url.Error

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/modeltest"
 	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/test/modeltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/stall"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/stall"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/task"
 )
 

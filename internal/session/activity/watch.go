@@ -17,9 +17,9 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
+	"github.com/drover-dev/drover/internal/engine/stall"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session/stall"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/session/stall"
+	"github.com/drover-dev/drover/internal/engine/stall"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"go.uber.org/goleak"
 )

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/agentenv/hook"
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/driver/monitor"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
@@ -64,7 +64,7 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	}
 	spec.Sandbox = bounded.Held
 	start := s.Work.Monitor(spec, monitor.Client{
-		Env: bounded.Environ(shell.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
+		Env: bounded.Environ(process.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)

@@ -13,10 +13,11 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/acpagent"
+	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/confine"
@@ -78,24 +79,24 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 	env := childEnv(me.Env, def, lookup)
 	box := c.profile(lookup)
 	args := append([]string{def.Command}, def.Args...)
-	bounds := func(line string) (acpagent.Bounds, error) {
+	bounds := func(line string) (acpclient.Bounds, error) {
 		w := c.wish(me, cmp.Or(line, shell.Quote(args...)))
 		w.Reach = k.reach
 		given, from := env, box
 		if line != "" { // a command of the agent is one like those of others
-			given, from = shell.ChildEnv(me.Env), c.s.Sandboxes
+			given, from = process.ChildEnv(me.Env), c.s.Sandboxes
 		}
 		start, err := from.Command(w)
 		if err != nil {
-			return acpagent.Bounds{}, err
+			return acpclient.Bounds{}, err
 		}
-		return acpagent.Bounds{Env: start.Environ(given), Fork: start.Fork}, nil
+		return acpclient.Bounds{Env: start.Environ(given), Fork: start.Fork}, nil
 	}
 	session := ""
 	if c.again {
-		session = acpagent.Earlier(h.Record())
+		session = acpclient.Earlier(h.Record())
 	}
-	err := c.outside.Open(ctx, acpagent.Options{
+	err := c.outside.Open(ctx, acpclient.Options{
 		Name: c.def.Name, Args: args, Dir: me.Cwd, Login: def.Login, Protocol: def.Protocol, Host: h,
 		Model: me.Model, Mode: def.Mode,
 		Instructions: c.def.Prompt, Session: session,
@@ -108,7 +109,7 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 // childEnv is the environment of an agent of another vendor: that of a command, its own
 // credentials, and what its definition says.
 func childEnv(env []string, a subagent.ACP, lookup func(string) string) []string {
-	out := shell.ChildEnv(env)
+	out := process.ChildEnv(env)
 	set := func(name, value string) {
 		out = slices.DeleteFunc(out, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		out = append(out, name+"="+value)
@@ -126,7 +127,7 @@ func childEnv(env []string, a subagent.ACP, lookup func(string) string) []string
 
 // permitOutside decides whether an agent of another vendor may do something, and tells the user of
 // each denial.
-func (k *Environment) permitOutside(ctx context.Context, w acpagent.Wanted) (agent.Decision, error) {
+func (k *Environment) permitOutside(ctx context.Context, w acpclient.Wanted) (agent.Decision, error) {
 	d, err := k.decideOutside(ctx, w)
 	if err == nil && !d.Allow && ctx.Err() == nil {
 		k.s.Report.Once(fmt.Sprintf("%s: %s call denied: %s", k.def.Name, w.Shown.Name, d.Reason))
@@ -136,7 +137,7 @@ func (k *Environment) permitOutside(ctx context.Context, w acpagent.Wanted) (age
 
 // decideOutside decides whether an agent of another vendor may do something. What is not
 // understood is asked about, and what a rule denies is denied.
-func (k *Environment) decideOutside(ctx context.Context, w acpagent.Wanted) (agent.Decision, error) {
+func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (agent.Decision, error) {
 	if w.Understood {
 		for _, call := range w.Calls {
 			d, err := k.Config.Gate.Check(ctx, call)
@@ -172,7 +173,7 @@ func (f outsideFiles) area(tool string) confine.Area {
 		May:     func(file *os.File, change bool) bool { return f.k.Gate().MayOpen(file, change) }}
 }
 
-// Read implements [acpagent.Files].
+// Read implements [acpclient.Files].
 func (f outsideFiles) Read(_ context.Context, path string) (string, error) {
 	place, err := f.area("Read").Find(path)
 	if err != nil {
@@ -196,7 +197,7 @@ func (f outsideFiles) Read(_ context.Context, path string) (string, error) {
 	return string(data), err
 }
 
-// Write implements [acpagent.Files].
+// Write implements [acpclient.Files].
 func (f outsideFiles) Write(_ context.Context, path, content string) error {
 	place, err := f.area("Write").Find(path)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/drover-dev/drover/internal/agentenv/hook"
+	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )

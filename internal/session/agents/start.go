@@ -10,8 +10,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
-	"github.com/drover-dev/drover/internal/driver/acpagent"
+	"github.com/drover-dev/drover/internal/driver/acpclient"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -138,7 +138,7 @@ type Child struct {
 	again  bool // a further run
 	passOn bool // the run has ended, and what it leaves running goes to its parent
 
-	outside *acpagent.Agent // of another vendor; nil: it is one of ours
+	outside *acpclient.Agent // of another vendor; nil: it is one of ours
 }
 
 // Resolve determines what a subagent gets: never more than the caller has.

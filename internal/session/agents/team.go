@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/acpagent"
+	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -341,7 +341,7 @@ func (s *Set) enter(id task.ID, m *teammate) {
 // work returns the driver's work for a child: that of an agent, or of a teammate.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.def.ACP != nil {
-		return s.Kinds.AgentOfOthers(s.cfg.Version, c.teammate != nil, func(a *acpagent.Agent) subagent.Assemble {
+		return s.Kinds.AgentOfOthers(s.cfg.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
 			c.outside = a
 			return c.assemble
 		}, in)

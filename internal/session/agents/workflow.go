@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
@@ -19,8 +19,8 @@ import (
 	"github.com/drover-dev/drover/internal/driver/workflow"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/steps"
@@ -86,7 +86,7 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 	case a.Step.On != "":
 		w = f.s.Kinds.CommandAt(
 			placement.Want{
-				Job:    wire.Job{Description: spec.Description, Line: a.Step.Shell, Env: a.Vars, Sandbox: true},
+				Job:    fleetwire.Job{Description: spec.Description, Line: a.Step.Shell, Env: a.Vars, Sandbox: true},
 				Folder: a.Cwd,
 			},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},

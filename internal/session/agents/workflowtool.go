@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"

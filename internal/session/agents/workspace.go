@@ -13,8 +13,9 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -46,7 +47,7 @@ func (c *Child) at(on string, me Caller) error {
 	case c.def.ACP != nil:
 		return refuse("agents of other vendors run on this machine only", "leave on out")
 	}
-	if err := wire.CheckName("worker", on); err != nil {
+	if err := fleetwire.CheckName("worker", on); err != nil {
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	c.on, c.isolation = on, "" // it has a copy of its own there
@@ -62,11 +63,11 @@ func (c *Child) travels(in subagent.Input) {
 // tells the agent.
 func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (text string, err error) {
 	rules := me.Rules
-	want := placement.Want{Job: wire.Job{Name: h.Record().Name, Description: h.Record().Description,
-		Workspace: &wire.Workspace{Deny: rules.Deny, Ask: rules.Ask, Of: me.Cwd, Base: me.origin(), Home: rules.Home}},
+	want := placement.Want{Job: fleetwire.Job{Name: h.Record().Name, Description: h.Record().Description,
+		Workspace: &fleetwire.Workspace{Deny: rules.Deny, Ask: rules.Ask, Of: me.Cwd, Base: me.origin(), Home: rules.Home}},
 		Untracked: c.untracked, Sync: c.sync}
 	for _, one := range rules.Copies {
-		want.Job.Workspace.Copies = append(want.Job.Workspace.Copies, wire.Copy(one))
+		want.Job.Workspace.Copies = append(want.Job.Workspace.Copies, fleetwire.Copy(one))
 	}
 	if !c.bare {
 		want.Folder = me.Cwd
@@ -141,9 +142,9 @@ func under(dir, path string) bool {
 func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried func(cwd string)) builtin.Work {
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
-		client := shell.Client{Env: bounded.Environ(shell.ChildEnv(rt.Env)), Fork: bounded.Fork}
+		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork}
 		return rt.s.Kinds.Command(client, line)
 	}
-	job := wire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY, Sandbox: !c.Outside}
+	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY, Sandbox: !c.Outside}
 	return rt.s.Kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
 }

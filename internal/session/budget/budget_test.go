@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )

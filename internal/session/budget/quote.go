@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/usage"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )

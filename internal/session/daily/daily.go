@@ -6,8 +6,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/usage"
 	"github.com/drover-dev/drover/internal/api/summary"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/task"
 )
 

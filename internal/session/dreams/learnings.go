@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

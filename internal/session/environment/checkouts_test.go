@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/git/worktree"
 )
 
 // What an agent does not come to read is bounded, and nothing is kept for an agent that

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/worktree"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/task"
 )
 

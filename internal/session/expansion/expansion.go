@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/command"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/command"
 )
 
 // lineWait is how long a shell line may run before it continues in the background.

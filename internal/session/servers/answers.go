@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"

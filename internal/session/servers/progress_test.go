@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 )
 
 // Whatever a server tells of its progress is one short line.

@@ -23,9 +23,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
-	"github.com/drover-dev/drover/internal/agentenv/mcpconfig"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -63,7 +64,7 @@ type Server struct {
 }
 
 // Env returns the environment of server commands.
-func Env(env []string) []string { return shell.ChildEnv(env) }
+func Env(env []string) []string { return process.ChildEnv(env) }
 
 // Servers are those of a session. Its methods may be called by several goroutines.
 type Servers struct {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 )
 
 // unsubscribeTime limits the call that unsubscribes a resource.

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 	"github.com/drover-dev/drover/internal/tool/toolkit"

@@ -16,10 +16,10 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	flow "github.com/drover-dev/drover/internal/agentenv/workflowfile"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 )
 
 // Step is a step of a workflow as the rules see it.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/project/memory"
 )
 
 // Dreams decides when a session consolidates memory by itself.

@@ -12,9 +12,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/session/ended"
 	"github.com/drover-dev/drover/task"
 )
 

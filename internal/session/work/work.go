@@ -22,9 +22,10 @@ import (
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
-	"github.com/drover-dev/drover/internal/fleet/wire"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
@@ -103,7 +104,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	refuse := func(why, fix string) (supervise.Starting, error) {
 		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: why, Fix: fix}
 	}
-	if err := wire.CheckName("worker", r.On); err != nil {
+	if err := fleetwire.CheckName("worker", r.On); err != nil {
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	if r.ByModel {
@@ -127,7 +128,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 		env = append(env, name+"="+value)
 	}
 	want := placement.Want{
-		Job: wire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
+		Job: fleetwire.Job{Name: r.Name, Description: r.Description, Args: r.Shell.Args, Line: r.Shell.Line,
 			TTY: r.Shell.TTY, Sandbox: r.Shell.Sandbox, Env: env},
 	}
 	if client.Tee != nil {
@@ -193,7 +194,7 @@ func (w *Work) ClientEnv(env []string) []string {
 }
 
 // ChildEnv returns the environment of commands.
-func (w *Work) ChildEnv(env []string) []string { return shell.ChildEnv(w.ClientEnv(env)) }
+func (w *Work) ChildEnv(env []string) []string { return process.ChildEnv(w.ClientEnv(env)) }
 
 // Monitor is a monitor before its start.
 func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supervise.Starting {

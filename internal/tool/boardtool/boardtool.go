@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/memory"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 

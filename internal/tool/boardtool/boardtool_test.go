@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/memory"
+	"github.com/drover-dev/drover/internal/project/memory"
 )
 
 // call makes one call and returns what the model reads.

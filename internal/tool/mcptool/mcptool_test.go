@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/mcpclient"
+	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/skill"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 

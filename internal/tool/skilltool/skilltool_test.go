@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/skill"
+	"github.com/drover-dev/drover/internal/project/skill"
 )
 
 type bench struct {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/todo"
 )
 
 // maxListed is how many to-dos a model is shown at once.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/todo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 

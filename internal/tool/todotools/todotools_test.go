@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/todo"
+	"github.com/drover-dev/drover/internal/project/todo"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

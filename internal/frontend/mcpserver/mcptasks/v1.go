@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/wire"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
 // metaRelated names the task of an answer in revision 2025-11-25.
@@ -74,7 +74,7 @@ func (s *server) tools(
 }
 
 func (s *server) wishV1(req *mcp.CallToolRequest) (*Wish, error) {
-	asked, has := req.Params.Meta[wire.MetaTask]
+	asked, has := req.Params.Meta[mcpwire.MetaTask]
 	switch v := s.support(req.Params.Name); {
 	case has && v == Forbidden:
 		return nil, notFound(fmt.Sprintf("the tool %.100q cannot run as a task (call it without the field task)", req.Params.Name))

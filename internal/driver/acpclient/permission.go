@@ -1,0 +1,85 @@
+package acpclient
+
+import (
+	"context"
+	"slices"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// permission answers session/request_permission. Only what is for one time is ever chosen where
+// something is allowed.
+func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error) {
+	cancelled := permissionAnswer{outcome{Outcome: "cancelled"}}
+	t := c.turn.Load()
+	if t == nil || r.SessionID != c.session { // nobody has asked for anything
+		return cancelled, nil
+	}
+	t.mu.Lock()
+	o := t.merge(r.ToolCall.toolCall, blocks(r.ToolCall.Content))
+	if o == nil {
+		o = &tool{toolCall: r.ToolCall.toolCall, content: blocks(r.ToolCall.Content)}
+	}
+	w := o.wants(c.a.o.Dir)
+	t.mu.Unlock()
+	ask, done := context.WithCancelCause(ctx)
+	defer done(nil)
+	stop := context.AfterFunc(t.ctx, func() { done(context.Cause(t.ctx)) })
+	defer stop()
+	d, err := c.a.o.Permit(ask, w)
+	if err != nil || ask.Err() != nil {
+		return cancelled, nil //nolint:nilerr // the protocol has this answer for it
+	}
+	if d.Allow {
+		if id := option(r.Options, "allow_once"); id != "" {
+			return permissionAnswer{outcome{"selected", id}}, nil
+		}
+		d.Reason = "it was allowed once, and the agent offers to have it allowed for good only"
+	}
+	denied := w.Shown.Name + " was not allowed: " + line(d.Reason, 500)
+	c.a.say("%s", denied)
+	t.mu.Lock()
+	t.did("[" + denied + "]")
+	t.denied = denied
+	t.mu.Unlock()
+	for _, kind := range []string{"reject_once", "reject_always"} {
+		if id := option(r.Options, kind); id != "" {
+			return permissionAnswer{outcome{"selected", id}}, nil
+		}
+	}
+	return cancelled, nil
+}
+
+// option is the first option of a kind.
+func option(of []permissionOption, kind string) string {
+	i := slices.IndexFunc(of, func(o permissionOption) bool { return o.Kind == kind && o.ID != "" })
+	if i < 0 {
+		return ""
+	}
+	return of[i].ID
+}
+
+// denied is an error for the agent, if a call is not allowed.
+func (c *conn) denied(w Wanted) error {
+	ctx := c.life
+	if t := c.turn.Load(); t != nil {
+		ctx = t.ctx
+	}
+	d, err := c.a.o.Permit(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !d.Allow {
+		return &refusal{d.Reason}
+	}
+	return nil
+}
+
+type refusal struct{ text string }
+
+func (e *refusal) Error() string { return "denied: " + e.text }
+
+// one is a single call that is understood.
+func one(call agent.Call) Wanted {
+	return Wanted{Calls: []agent.Call{call}, Understood: true, Shown: call}
+}

@@ -1,0 +1,289 @@
+package acpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
+)
+
+// Bounds of the commands that an agent has us run.
+const (
+	maxTerminals     = 32      // that are not released
+	maxTerminalBytes = 1 << 20 // of output that is kept of one
+)
+
+// terminals are the commands that an agent has us run for it. They carry the mark of its task.
+type terminals struct {
+	c *conn
+
+	mu    sync.Mutex // guards the fields below
+	last  int
+	open  map[string]*terminal
+	shut  bool
+	flows sync.WaitGroup // one for each command; added to under mu
+}
+
+type terminal struct {
+	g     *process.Group
+	limit int
+	ended chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	out     []byte
+	dropped bool
+	exit    process.Exit
+}
+
+func (s *terminals) create(r terminalRequest) (any, error) {
+	c := s.c
+	if r.SessionID != c.session {
+		return nil, errors.New("there is no such session")
+	}
+	dir := r.Cwd
+	if dir == "" {
+		dir = c.a.o.Dir
+	}
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("the working folder %.200q is not absolute", dir)
+	}
+	text := r.Command // a line for a shell, as agents give it that name no arguments
+	args := []string{"bash", "-c", r.Command}
+	if len(r.Args) > 0 {
+		args = append([]string{r.Command}, r.Args...)
+		text = shellLine(args)
+	}
+	judged := text
+	if dir != c.a.o.Dir {
+		judged = "cd " + quote(dir) + " && " + text
+	}
+	var env []string
+	for _, v := range r.Env {
+		if strings.HasPrefix(v.Name, "DROVER_") || v.Name == "" || strings.ContainsAny(v.Name, "=\x00") {
+			return nil, fmt.Errorf("the variable %.60q cannot be set", v.Name)
+		}
+		env = append(env, v.Name+"="+v.Value)
+		judged = v.Name + "=" + quote(v.Value) + " " + judged
+	}
+	o := &tool{}
+	if err := c.denied(one(o.as("Bash", map[string]any{"command": judged}))); err != nil {
+		return nil, err
+	}
+	return s.start(args, dir, text, env, r.OutputByteLimit)
+}
+
+func (s *terminals) start(args []string, dir, text string, env []string, limit *int) (any, error) {
+	c := s.c
+	self, err := c.a.self.Identity()
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.a.o.Bounds(text)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut {
+		return nil, errors.New("the agent is being ended")
+	}
+	if len(s.open) >= maxTerminals {
+		return nil, fmt.Errorf("%d terminals are open: release some", maxTerminals)
+	}
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	g, err := process.StartGroup(process.Command{Args: args, Dir: dir, Stdout: theirs, Stderr: theirs, Fork: b.Fork,
+		Session: true, Env: append(append(marks(c.a.o.Host.Record(), self), b.Env...), env...)})
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return nil, err
+	}
+	if k := c.a.cfg.Keeper; k != nil {
+		if err := k.Watch(g.Identity(), string(c.task), false, ""); err != nil {
+			g.End(context.Background(), process.Ending{Table: c.a.cfg.Table})
+			g.Reap()
+			g.Close()
+			closeAll(ours)
+			return nil, err
+		}
+	}
+	t := &terminal{g: g, limit: maxTerminalBytes, ended: make(chan struct{})}
+	if limit != nil {
+		t.limit = min(max(*limit, 0), maxTerminalBytes)
+	}
+	s.last++
+	id := fmt.Sprintf("term_%d", s.last)
+	if s.open == nil {
+		s.open = map[string]*terminal{}
+	}
+	s.open[id] = t
+	c.a.say("runs %s", line(text, 500))
+	s.flows.Go(func() { s.follow(t, ours) })
+	return map[string]string{"terminalId": id}, nil
+}
+
+// follow reads a command to its end.
+func (s *terminals) follow(t *terminal, out *os.File) {
+	read := make(chan struct{})
+	go func() { // follow waits for it
+		defer close(read)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := out.Read(buf)
+			if n > 0 {
+				t.add(buf[:n])
+				_, _ = s.c.a.o.Host.Output().Write(buf[:n]) // it is output of the task
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	exit, _ := t.g.Wait(context.Background()) // whoever ends the agent ends it
+	report := t.g.End(context.Background(), process.Ending{Grace: grace, Table: s.c.a.cfg.Table, ByItself: true})
+	closeLate(out)
+	<-read
+	closeAll(out)
+	if text := report.Note(); text != "" {
+		t.add([]byte("\n[" + text + "]\n"))
+	}
+	if k := s.c.a.cfg.Keeper; k != nil {
+		_ = k.Forget(t.g.Identity())
+	}
+	t.mu.Lock()
+	t.exit = exit
+	t.mu.Unlock()
+	close(t.ended)
+	t.g.Reap()
+	t.g.Close()
+}
+
+func (t *terminal) add(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.out = append(t.out, p...)
+	if more := len(t.out) - t.limit; more > 0 {
+		t.out, t.dropped = append(t.out[:0], t.out[more:]...), true
+	}
+}
+
+func (s *terminals) find(r terminalName) (*terminal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.open[r.TerminalID]
+	if t == nil || r.SessionID != s.c.session {
+		return nil, fmt.Errorf("there is no terminal %.60q", r.TerminalID)
+	}
+	return t, nil
+}
+
+func (t *terminal) status() *exitStatus {
+	select {
+	case <-t.ended:
+	default:
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.exit.Signal != 0 {
+		name := process.SignalName(t.exit.Signal)
+		return &exitStatus{Signal: &name}
+	}
+	code := t.exit.Code
+	return &exitStatus{ExitCode: &code}
+}
+
+func (s *terminals) output(r terminalName) (any, error) {
+	t, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	status := t.status() // before the output: what came until the end is in it
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.ToValidUTF8(string(t.out), "\uFFFD")
+	return terminalOutput{Output: text, Truncated: t.dropped, ExitStatus: status}, nil
+}
+
+func (s *terminals) exit(ctx context.Context, r terminalName) (any, error) {
+	t, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.ended:
+		return t.status(), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-s.c.life.Done():
+		return nil, context.Cause(s.c.life)
+	}
+}
+
+func (s *terminals) kill(r terminalName) (any, error) {
+	t, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	t.stop()
+	return struct{}{}, nil
+}
+
+func (s *terminals) release(r terminalName) (any, error) {
+	t, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	t.stop()
+	s.mu.Lock()
+	delete(s.open, r.TerminalID)
+	s.mu.Unlock()
+	return struct{}{}, nil
+}
+
+// stop has the command killed; who follows it sees its end.
+func (t *terminal) stop() {
+	select {
+	case <-t.ended:
+	default:
+		_ = process.KillGroup(t.g.Identity())
+	}
+}
+
+// groups are the commands that run.
+func (s *terminals) groups() (out []process.Identity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.open {
+		select {
+		case <-t.ended:
+		default:
+			out = append(out, t.g.Identity())
+		}
+	}
+	return out
+}
+
+// stop ends all commands, and lets no more start.
+func (s *terminals) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = true
+	for _, t := range s.open {
+		t.stop()
+	}
+}
+
+func (s *terminals) wait() { s.flows.Wait() }
+
+// closeLate ends the reading of a pipe that somebody else may hold open.
+func closeLate(out *os.File) { _ = out.SetReadDeadline(time.Now().Add(drainWait)) }

@@ -1,0 +1,99 @@
+package acpclient
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/drover-dev/drover/internal/driver/acpclient/headless"
+)
+
+// translated is the connection to a program that speaks a protocol of its vendor. What is written to
+// it is a message of ACP for the program, and client is where messages of ACP from the program are read.
+type translated struct {
+	program io.Writer
+	client  *io.PipeReader
+	out     *io.PipeWriter
+
+	mu sync.Mutex // guards t, and the order of what is written to the program
+	t  headless.Translator
+}
+
+// translate returns the arguments of the program and its translator.
+func translate(c *conn, session string) ([]string, *translated, error) {
+	args, t, err := headless.Start(c.a.o.Protocol, c.a.o.Args, session, freshSession())
+	if err != nil {
+		return nil, nil, err
+	}
+	r, w := io.Pipe()
+	return args, &translated{program: stdin{c}, client: r, out: w, t: t}, nil
+}
+
+// freshSession is a random UUID (version 4), which Claude Code wants as the ID of a conversation.
+func freshSession() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Write takes one message of the client.
+func (p *translated) Write(line []byte) (int, error) {
+	return len(line), p.step(func() headless.Step { return p.t.FromClient(line) })
+}
+
+// step writes what follows from one message. What is for the client is written last and without the
+// lock: the client may be writing meanwhile.
+func (p *translated) step(take func() headless.Step) error {
+	p.mu.Lock()
+	s := take()
+	err := write(p.program, s.Program)
+	p.mu.Unlock()
+	if err == nil {
+		err = write(p.out, s.Client)
+	}
+	return err
+}
+
+func write[T any](w io.Writer, messages []T) error {
+	for _, m := range messages {
+		line, err := json.Marshal(m)
+		if err == nil {
+			_, err = w.Write(append(line, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read translates what the program prints, to its end. A line that is no message is passed on as it is.
+func (p *translated) read(out *os.File) {
+	src := bufio.NewReaderSize(out, 64<<10)
+	for {
+		line, size, err := readLine(src)
+		if err == nil && size > len(line) {
+			err = fmt.Errorf("it sent a message of %d bytes, more than %d", size, maxLine)
+		}
+		switch {
+		case err != nil:
+		case !json.Valid(line) || !bytes.HasPrefix(line, []byte("{")):
+			_, err = p.out.Write(append(line, '\n'))
+		default:
+			err = p.step(func() headless.Step { return p.t.FromProgram(line) })
+		}
+		if err != nil {
+			_ = p.out.CloseWithError(err) // returns no error
+			return
+		}
+	}
+}
+
+// close frees the reader and writers of messages for the client.
+func (p *translated) close() { _ = p.client.Close() } // returns no error

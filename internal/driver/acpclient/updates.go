@@ -1,0 +1,204 @@
+package acpclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/task"
+)
+
+// cancelTime is how long the agent may take to cancel a turn.
+func (a *Agent) cancelTime(ctx context.Context) time.Duration {
+	if errors.Is(context.Cause(ctx), task.ErrClosing) {
+		return a.patience.cancel / 4
+	}
+	return a.patience.cancel
+}
+
+// handle works off one message of the agent.
+func (c *conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *acp.RequestError) {
+	request := method != acp.ClientMethodSessionUpdate && !strings.HasPrefix(method, "$/")
+	if !request {
+		defer c.lines.done(false)
+		if method == acp.ClientMethodSessionUpdate {
+			c.update(params)
+		}
+		return nil, nil
+	}
+	defer c.lines.done(true)
+	c.gate.Lock()
+	if c.shut {
+		c.gate.Unlock()
+		return nil, acp.NewRequestCancelled(nil)
+	}
+	c.serving.Add(1)
+	c.gate.Unlock()
+	defer c.serving.Done()
+	got, err := c.serve(ctx, method, params)
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+func (c *conn) serve(ctx context.Context, method string, params json.RawMessage) (any, *acp.RequestError) {
+	switch method {
+	case acp.ClientMethodSessionRequestPermission:
+		return served(params, func(r permissionRequest) (any, error) { return c.permission(ctx, r) })
+	case acp.ClientMethodFsReadTextFile:
+		return served(params, func(r readRequest) (any, error) { return c.read(r) })
+	case acp.ClientMethodFsWriteTextFile:
+		return served(params, func(r writeRequest) (any, error) { return c.write(r) })
+	case acp.ClientMethodTerminalCreate:
+		return served(params, func(r terminalRequest) (any, error) { return c.terminals.create(r) })
+	case acp.ClientMethodTerminalOutput:
+		return served(params, func(r terminalName) (any, error) { return c.terminals.output(r) })
+	case acp.ClientMethodTerminalWaitForExit:
+		return served(params, func(r terminalName) (any, error) { return c.terminals.exit(ctx, r) })
+	case acp.ClientMethodTerminalKill:
+		return served(params, func(r terminalName) (any, error) { return c.terminals.kill(r) })
+	case acp.ClientMethodTerminalRelease:
+		return served(params, func(r terminalName) (any, error) { return c.terminals.release(r) })
+	}
+	return nil, acp.NewMethodNotFound(method)
+}
+
+// served decodes a request, does it, and makes one line of its error.
+func served[T any](params json.RawMessage, do func(T) (any, error)) (any, *acp.RequestError) {
+	var r T
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, acp.NewInvalidParams(map[string]any{"error": err.Error()})
+	}
+	got, err := do(r)
+	if err != nil {
+		return nil, &acp.RequestError{Code: -32603, Message: err.Error()}
+	}
+	return got, nil
+}
+
+// update takes in what the agent tells of a turn. What it tells outside of one, as when it sends
+// an old session again, is no progress.
+func (c *conn) update(params json.RawMessage) {
+	var n notification
+	if json.Unmarshal(params, &n) != nil {
+		return
+	}
+	t := c.turn.Load()
+	if t == nil || n.SessionID != c.session {
+		return
+	}
+	u := n.Update
+	var parts []agent.Part
+	t.mu.Lock()
+	switch u.Kind {
+	case "agent_message_chunk":
+		parts = t.chunk(agent.TextPart, u)
+	case "agent_thought_chunk":
+		parts = t.chunk(agent.ThinkingPart, u)
+	case "tool_call", "tool_call_update":
+		parts = t.tool(u.toolCall, blocks(u.Content), c.a.o.Dir)
+	case "plan":
+		parts = t.planned(u.Entries)
+	case "usage_update":
+		c.a.spent(u)
+	}
+	t.mu.Unlock()
+	if len(parts) == 0 {
+		parts = []agent.Part{{Kind: agent.TextPart}} // a sign of life
+	}
+	t.send(c, parts...)
+}
+
+// spent takes in what the agent has used.
+func (a *Agent) spent(u update) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if u.Used != nil && *u.Used >= 0 {
+		a.used, a.counted = *u.Used, true
+	}
+	if u.Cost != nil && strings.EqualFold(u.Cost.Currency, "USD") && u.Cost.Amount >= 0 {
+		a.cost = &u.Cost.Amount
+	}
+}
+
+// chunk takes in a piece of a message or a thought. The caller holds mu.
+func (t *turn) chunk(kind agent.PartKind, u update) []agent.Part {
+	var text strings.Builder
+	for _, b := range blocks(u.Content) {
+		switch {
+		case b.Type == "text":
+			text.WriteString(b.Text)
+		case b.Type == "resource_link":
+			text.WriteString(b.URI)
+		case b.Type != "":
+			text.WriteString("[" + strings.Join(strings.Fields(b.Type), " ") + "]")
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	var out []agent.Part
+	if kind != t.kind || u.MessageID != t.msg {
+		if t.text.Len() > 0 && kind == agent.TextPart {
+			out = append(out, agent.Part{Kind: agent.TextPart, Index: t.index, Text: "\n"})
+			t.cut()
+		} else {
+			t.index++
+		}
+		t.kind, t.msg = kind, u.MessageID
+	}
+	piece := strings.ToValidUTF8(text.String(), "\uFFFD")
+	if kind == agent.TextPart {
+		if room := maxAnswer - t.text.Len(); room > 0 {
+			t.text.WriteString(strings.ToValidUTF8(piece[:min(len(piece), room)], ""))
+		}
+	}
+	return append(out, agent.Part{Kind: kind, Index: t.index, Text: piece})
+}
+
+// planned takes in the plan of the agent. The caller holds mu.
+func (t *turn) planned(entries []planEntry) []agent.Part {
+	const most = 50
+	var lines []string
+	now := ""
+	for i, e := range entries {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("… and %d more", len(entries)-most))
+			break
+		}
+		box := "[ ]"
+		switch e.Status {
+		case "completed":
+			box = "[x]"
+		case "in_progress":
+			box = "[~]"
+			if now == "" {
+				now = line(e.Content, 200)
+			}
+		}
+		lines = append(lines, box+" "+line(e.Content, 200))
+	}
+	text := strings.Join(lines, "\n")
+	if text == "" || text == t.plan {
+		return nil
+	}
+	t.plan = text
+	t.did("Plan:\n" + text)
+	return []agent.Part{{Kind: agent.IntentPart, Text: "Plan\n" + text, Name: now}}
+}
+
+// line is a text of unknown origin in one line.
+func line(text string, most int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,229 @@
+package acpclient
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// What an agent sends is read by these types and not by those of the library: that refuses a
+// message with a kind or a field that it does not know, and agents are newer than it is.
+
+// ids of errors that agents answer with.
+const (
+	codeAuth      = -32000
+	codeNotFound  = -32601
+	codeCancelled = -32800
+)
+
+type initialized struct {
+	ProtocolVersion int `json:"protocolVersion"`
+	Capabilities    struct {
+		LoadSession bool `json:"loadSession"`
+		Prompt      struct {
+			Image bool `json:"image"`
+		} `json:"promptCapabilities"`
+		Session struct {
+			Resume json.RawMessage `json:"resume"`
+			Close  json.RawMessage `json:"close"`
+		} `json:"sessionCapabilities"`
+	} `json:"agentCapabilities"`
+	AuthMethods []authMethod `json:"authMethods"`
+	Info        struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"agentInfo"`
+}
+
+type authMethod struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// has reports whether a capability is offered: an object or true.
+func has(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) && !bytes.Equal(raw, []byte("false"))
+}
+
+// opened is the answer to session/new, session/load and session/resume.
+type opened struct {
+	SessionID string `json:"sessionId"`
+	Modes     *struct {
+		Current   string   `json:"currentModeId"`
+		Available []choice `json:"availableModes"`
+	} `json:"modes"`
+	Models *struct {
+		Current   string   `json:"currentModelId"`
+		Available []choice `json:"availableModels"`
+	} `json:"models"`
+	Options []configOption `json:"configOptions"`
+}
+
+type choice struct {
+	ID      string `json:"id"`
+	ModelID string `json:"modelId"`
+	Value   string `json:"value"`
+	Name    string `json:"name"`
+}
+
+type configOption struct {
+	ID       string          `json:"id"`
+	Category string          `json:"category"`
+	Current  json.RawMessage `json:"currentValue"`
+	Options  []choice        `json:"options"`
+}
+
+// prompted is the answer to session/prompt.
+type prompted struct {
+	StopReason string `json:"stopReason"`
+	Usage      *struct {
+		Input       int64 `json:"inputTokens"`
+		Output      int64 `json:"outputTokens"`
+		CachedRead  int64 `json:"cachedReadTokens"`
+		CachedWrite int64 `json:"cachedWriteTokens"`
+	} `json:"usage"`
+}
+
+type notification struct {
+	SessionID string `json:"sessionId"`
+	Update    update `json:"update"`
+}
+
+// update is a session/update of any kind.
+type update struct {
+	Kind string `json:"sessionUpdate"`
+
+	MessageID string          `json:"messageId"` // chunks
+	Content   json.RawMessage `json:"content"`   // one block of a chunk, a list of a tool call
+	toolCall
+	Entries []planEntry `json:"entries"` // plan
+
+	Used *int64 `json:"used"` // usage_update
+	Cost *struct {
+		Amount   float64 `json:"amount"`
+		Currency string  `json:"currency"`
+	} `json:"cost"`
+}
+
+type toolCall struct {
+	ID        string          `json:"toolCallId"`
+	Title     string          `json:"title"`
+	ToolKind  string          `json:"kind"`
+	Status    string          `json:"status"`
+	RawInput  json.RawMessage `json:"rawInput"`
+	Locations []location      `json:"locations"`
+}
+
+type location struct {
+	Path string `json:"path"`
+}
+
+type planEntry struct {
+	Content string `json:"content"`
+	Status  string `json:"status"`
+}
+
+// block is a block of content, or what a tool call has produced.
+type block struct {
+	Type    string  `json:"type"`
+	Text    string  `json:"text"`
+	URI     string  `json:"uri"`
+	Path    string  `json:"path"`
+	OldText *string `json:"oldText"`
+	NewText string  `json:"newText"`
+	Content *block  `json:"content"`
+
+	Resource *struct {
+		URI  string `json:"uri"`
+		Text string `json:"text"`
+	} `json:"resource"`
+	TerminalID string `json:"terminalId"`
+}
+
+// blocks reads one block or a list of them; what is neither is nothing.
+func blocks(raw json.RawMessage) []block {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return nil
+	}
+	if raw[0] == '[' {
+		var many []block
+		if json.Unmarshal(raw, &many) != nil {
+			return nil
+		}
+		return many
+	}
+	var one block
+	if json.Unmarshal(raw, &one) != nil {
+		return nil
+	}
+	return []block{one}
+}
+
+// permissionRequest is session/request_permission.
+type permissionRequest struct {
+	SessionID string `json:"sessionId"`
+	ToolCall  struct {
+		toolCall
+		Content json.RawMessage `json:"content"`
+	} `json:"toolCall"`
+	Options []permissionOption `json:"options"`
+}
+
+type permissionOption struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+// permissionAnswer is the answer to it.
+type permissionAnswer struct {
+	Outcome outcome `json:"outcome"`
+}
+
+type outcome struct {
+	Outcome  string `json:"outcome"` // selected or cancelled
+	OptionID string `json:"optionId,omitempty"`
+}
+
+type readRequest struct {
+	SessionID string `json:"sessionId"`
+	Path      string `json:"path"`
+	Line      int    `json:"line"`
+	Limit     *int   `json:"limit"`
+}
+
+type writeRequest struct {
+	SessionID string `json:"sessionId"`
+	Path      string `json:"path"`
+	Content   string `json:"content"`
+}
+
+type terminalRequest struct {
+	SessionID string   `json:"sessionId"`
+	Command   string   `json:"command"`
+	Args      []string `json:"args"`
+	Cwd       string   `json:"cwd"`
+	Env       []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"env"`
+	OutputByteLimit *int `json:"outputByteLimit"`
+}
+
+type terminalName struct {
+	SessionID  string `json:"sessionId"`
+	TerminalID string `json:"terminalId"`
+}
+
+type exitStatus struct {
+	ExitCode *int    `json:"exitCode"`
+	Signal   *string `json:"signal"`
+}
+
+type terminalOutput struct {
+	Output     string      `json:"output"`
+	Truncated  bool        `json:"truncated"`
+	ExitStatus *exitStatus `json:"exitStatus,omitempty"`
+}

@@ -1,0 +1,73 @@
+package acpserver
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/drover-dev/drover/internal/api/control"
+)
+
+// promptOf is a prompt of the client as the main agent gets it: its texts, what is embedded
+// in it, the names of what it links to, and its images.
+func promptOf(blocks []acp.ContentBlock) (control.PromptRequest, error) {
+	var req control.PromptRequest
+	var text strings.Builder
+	image := func(data, mime string) error {
+		raw, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			return refuse(acp.NewInvalidParams, fmt.Sprintf("read an image of the prompt: %v", err))
+		}
+		req.Images = append(req.Images, control.Image{MediaType: mime, Data: raw})
+		return nil
+	}
+	for i, b := range blocks {
+		switch {
+		case b.Text != nil:
+			text.WriteString(b.Text.Text)
+		case b.Image != nil:
+			if err := image(b.Image.Data, b.Image.MimeType); err != nil {
+				return req, err
+			}
+		case b.ResourceLink != nil:
+			text.WriteString("@" + location(b.ResourceLink.Uri))
+		case b.Resource != nil && b.Resource.Resource.TextResourceContents != nil:
+			r := b.Resource.Resource.TextResourceContents
+			fmt.Fprintf(&text, "\n<context ref=%q>\n%s\n</context>\n", location(r.Uri), r.Text)
+		case b.Resource != nil && b.Resource.Resource.BlobResourceContents != nil:
+			r := b.Resource.Resource.BlobResourceContents
+			if r.MimeType == nil || !strings.HasPrefix(*r.MimeType, "image/") {
+				text.WriteString("@" + location(r.Uri))
+				break
+			}
+			if err := image(r.Blob, *r.MimeType); err != nil {
+				return req, err
+			}
+		default:
+			return req, refuse(acp.NewInvalidParams,
+				fmt.Sprintf("block %d of the prompt: only text, images, resources and links to them are taken", i+1))
+		}
+	}
+	req.Text = text.String()
+	if strings.TrimSpace(req.Text) == "" && len(req.Images) == 0 {
+		return req, refuse(acp.NewInvalidParams, "the prompt is empty")
+	}
+	return req, nil
+}
+
+// location is an address as a model reads it: the path of a file, with its lines.
+func location(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return uri
+	}
+	at := path.Clean(u.Path)
+	if u.Fragment != "" {
+		at += "#" + u.Fragment
+	}
+	return at
+}

@@ -1,0 +1,212 @@
+// Package mcpwire carries messages of the Model Context Protocol between clients and a
+// server: over lines and over HTTP. It bounds what it reads and how long it writes,
+// answers what is no message with an error of JSON-RPC, and hands on the one field of a
+// call that the protocol library drops. It knows no tool.
+package mcpwire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// MostBytes is the length of the longest message that is read.
+	MostBytes = 16 << 20
+
+	lastWrites = 5 * time.Second // for answers after the end of the input
+	readBuffer = 64 << 10
+)
+
+// Lines is a transport of one message a line. What is no message is answered with an
+// error of JSON-RPC, and the next line is read; a line that is too long is read to its
+// end and not kept. Arrays of messages are taken apart, and answered one by one.
+type Lines struct {
+	In  io.ReadCloser
+	Out io.Writer
+}
+
+// Connect implements [mcp.Transport].
+func (t *Lines) Connect(context.Context) (mcp.Connection, error) {
+	c := &lineConn{
+		in: t.In, lines: make(chan line), out: make(chan write), closed: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go c.read()
+	go c.write(t.Out)
+	return c, nil
+}
+
+// lineConn has two goroutines. Both end with Close, unless the file that one of them reads
+// or writes cannot be interrupted: then it ends with the process.
+type lineConn struct {
+	in     io.ReadCloser
+	lines  chan line
+	out    chan write
+	closed chan struct{}
+	ended  chan struct{} // closed when the input has ended
+	close  sync.Once
+	queue  []jsonrpc.Message // of one line; only Read uses it
+}
+
+type line struct {
+	data []byte
+	long bool
+	part bool // the input ended within it
+	err  error
+}
+
+type write struct {
+	data []byte
+	done chan error // has room for one
+}
+
+func (c *lineConn) SessionID() string { return "" }
+
+func (c *lineConn) Close() error {
+	var err error
+	c.close.Do(func() {
+		close(c.closed)
+		err = c.in.Close()
+	})
+	return err
+}
+
+func (c *lineConn) read() {
+	r := bufio.NewReaderSize(c.in, readBuffer)
+	for {
+		l := readLine(r)
+		if l.err != nil {
+			close(c.ended)
+		}
+		select {
+		case c.lines <- l:
+		case <-c.closed:
+			return
+		}
+		if l.err != nil {
+			return
+		}
+	}
+}
+
+func readLine(r *bufio.Reader) line {
+	var l line
+	for {
+		part, err := r.ReadSlice('\n')
+		if !l.long {
+			l.data = append(l.data, part...)
+		}
+		if len(l.data) > MostBytes {
+			l.data, l.long = nil, true
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		l.err, l.part = err, err != nil && len(part) > 0
+		return l
+	}
+}
+
+func (c *lineConn) write(out io.Writer) {
+	for {
+		select {
+		case w := <-c.out:
+			_, err := out.Write(w.data)
+			w.done <- err
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+// Read implements [mcp.Connection].
+func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	var end error
+	for len(c.queue) == 0 {
+		if end != nil {
+			return nil, end
+		}
+		var l line
+		select {
+		case l = <-c.lines:
+		case <-c.closed:
+			return nil, io.EOF
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		end = l.err
+		msgs, refusal := l.messages()
+		c.queue = msgs
+		if refusal != nil {
+			if err := c.send(ctx, refusal); err != nil {
+				return nil, err
+			}
+		}
+	}
+	next := c.queue[0]
+	c.queue = c.queue[1:]
+	return next, nil
+}
+
+// messages are what a line holds, and what is answered to the rest of it.
+func (l line) messages() (msgs []jsonrpc.Message, refusal []byte) {
+	data := bytes.TrimSpace(l.data)
+	switch {
+	case l.long:
+		return nil, Refusal(nil, jsonrpc.CodeParseError,
+			fmt.Sprintf("a message is longer than %d bytes and was not read", MostBytes))
+	case len(data) == 0:
+		return nil, nil
+	case !json.Valid(data) && l.part:
+		return nil, Refusal(nil, jsonrpc.CodeParseError, "the input ended within a message")
+	}
+	msgs, _, refusal = Decode(data)
+	for _, m := range msgs {
+		Carry(m)
+	}
+	return msgs, refusal
+}
+
+// Write implements [mcp.Connection].
+func (c *lineConn) Write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return fmt.Errorf("encode a message: %w", err)
+	}
+	return c.send(ctx, data)
+}
+
+func (c *lineConn) send(ctx context.Context, data []byte) error {
+	w := write{append(data, '\n'), make(chan error, 1)}
+	var late <-chan time.Time
+	ended := c.ended
+	out := c.out
+	for {
+		select {
+		case out <- w:
+			out = nil // written, or on the way
+		case err := <-w.done:
+			return err
+		case <-ended:
+			ended = nil
+			timer := time.NewTimer(lastWrites)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			return errors.New("write to the client: it has closed its output and does not read its input")
+		case <-c.closed:
+			return io.ErrClosedPipe
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

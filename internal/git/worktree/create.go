@@ -1,0 +1,242 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/task"
+)
+
+// undoTime is how long it may take to take back what did not work.
+const undoTime = time.Minute
+
+// Request asks for a checkout.
+type Request struct {
+	Folder  string  // in the work tree of a repository; absolute
+	Task    task.ID // who gets it
+	Session task.ID
+	Name    string // of the agent, for the receipt
+	Base    string // a commit, branch or tag; empty: HEAD of Folder's work tree
+}
+
+// Create makes a checkout of the repository that a folder is in. What is changed
+// but not committed there is not in it, and is only counted; submodules are empty
+// folders in it. The caller owns the tree. What fails leaves nothing behind, or
+// what [Store.Sweep] removes.
+func (s *Store) Create(ctx context.Context, q Request) (*Tree, error) {
+	t, err := s.create(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("worktree for task %s: %w", q.Task, err)
+	}
+	return t, nil
+}
+
+func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
+	if _, err := task.ParseID(string(q.Task)); err != nil {
+		return nil, err
+	}
+	from, err := find(ctx, q.Folder)
+	if err != nil {
+		return nil, err
+	}
+	r := receipt{
+		V:       version,
+		State:   making,
+		Task:    q.Task,
+		Session: q.Session,
+		Name:    excerpt.Line(q.Name, 100),
+		Repo:    from.top,
+		Common:  from.common,
+		Prefix:  from.prefix,
+		Branch:  branchOf(q.Task),
+		Created: time.Now().UTC(),
+	}
+	if r.Base, err = from.start(ctx, q.Base); err != nil {
+		return nil, err
+	}
+	if err := from.free(ctx, r.Branch); err != nil {
+		return nil, err
+	}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	r.Path = filepath.Join(s.dir(q.Task), r.base())
+	lock, err := s.claim(ctx, q.Task)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%s is there already", s.dir(q.Task))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = s.make(ctx, &r, lock); err != nil {
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer done()
+		err = errors.Join(err, s.remove(last, r, lock, r.Base))
+		_ = lock.Close()
+		return nil, err
+	}
+	t := s.tree(r, lock)
+	t.Uncommitted = from.changes(ctx)
+	return t, nil
+}
+
+// make does the steps between an empty folder and a checkout that can be handed
+// out.
+func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
+	if err := s.write(*r); err != nil {
+		return err
+	}
+	s.step("receipt")
+	g := r.repository(lock)
+	turn, err := s.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = g.Run(ctx, "worktree", "add", "--no-track", "--lock", "--reason", r.reason(),
+		"-b", r.Branch, "--", r.Path, r.Base)
+	_ = turn.Close() // which lets the next one in
+	if err != nil {
+		return err
+	}
+	s.step("checkout")
+	if err := r.there(); err != nil {
+		return err
+	}
+	if err := inside(*r); err != nil {
+		return err
+	}
+	r.State = ready
+	if err := s.write(*r); err != nil {
+		return err
+	}
+	s.step("ready")
+	return nil
+}
+
+// inside makes the folder that was asked for, which the commit need not have.
+func inside(r receipt) error {
+	if r.Prefix == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(r.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.MkdirAll(r.Prefix, 0o777); err != nil {
+		return fmt.Errorf("folder in the worktree: %w", err)
+	}
+	return nil
+}
+
+// origin is the work tree that a checkout is made from.
+type origin struct {
+	git    gitrun.Git
+	top    string
+	common string
+	prefix string // of the folder in top; empty: top itself
+}
+
+// find looks for the repository of a folder and refuses one that cannot have a
+// checkout, or that would run programs of its own choice.
+func find(ctx context.Context, folder string) (o origin, err error) {
+	if !filepath.IsAbs(folder) {
+		return o, fmt.Errorf("folder is not an absolute path: %q", folder)
+	}
+	if folder, err = filepath.EvalSymlinks(folder); err != nil {
+		return o, err
+	}
+	g := gitrun.Git{Dir: folder}
+	kind, err := g.Text(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+	var refused *gitrun.Error
+	switch {
+	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a git repository"):
+		return o, fmt.Errorf(
+			"%s is not in a git repository, and only one can have worktrees (run git init, or leave the isolation out)",
+			folder,
+		)
+	case err != nil:
+		return o, err
+	case strings.HasPrefix(kind, "true"):
+		return o, fmt.Errorf("%s is in a bare repository (use a clone of it)", folder)
+	case kind != "false\ntrue":
+		return o, fmt.Errorf("%s is inside of a repository's own files, not in its work tree", folder)
+	}
+	admin := ""
+	for _, ask := range []struct {
+		what string
+		to   *string
+	}{{"--show-toplevel", &o.top}, {"--absolute-git-dir", &admin}, {"--git-common-dir", &o.common}} {
+		if *ask.to, err = g.Text(ctx, "rev-parse", "--path-format=absolute", ask.what); err != nil {
+			return o, err
+		}
+	}
+	if o.common, err = filepath.EvalSymlinks(o.common); err != nil {
+		return o, err
+	}
+	if o.prefix, err = filepath.Rel(o.top, folder); err != nil || !filepath.IsLocal(o.prefix) {
+		return o, fmt.Errorf("%s is outside of the work tree %s of its repository", folder, o.top)
+	}
+	if o.prefix == "." {
+		o.prefix = ""
+	}
+	o.git = gitrun.Git{Admin: admin, Tree: o.top}
+	return o, o.git.Harmless(ctx)
+}
+
+// start is the commit that a checkout begins at.
+func (o origin) start(ctx context.Context, base string) (string, error) {
+	if base == "" {
+		base = "HEAD"
+	}
+	oid, err := o.git.Commit(ctx, base)
+	if err == nil && oid == "" && base == "HEAD" {
+		err = errors.New("the repository has no commit yet (make one)")
+	} else if err == nil && oid == "" {
+		err = fmt.Errorf("the repository has no commit %.100q", base)
+	}
+	return oid, err
+}
+
+// free makes sure that a branch can be made: whatever bears its name later is
+// ours.
+func (o origin) free(ctx context.Context, branch string) error {
+	for _, name := range []string{branch, filepath.Dir(branch)} {
+		switch taken, err := o.git.Commit(ctx, "refs/heads/"+name); {
+		case err != nil:
+			return err
+		case taken != "":
+			return fmt.Errorf("the repository has a branch %s, so %s cannot be made (rename it)", name, branch)
+		}
+	}
+	return nil
+}
+
+// changes counts what is not committed; -1: that could not be told.
+func (o origin) changes(ctx context.Context) int {
+	list, err := o.git.Fields(
+		ctx,
+		"status",
+		"--porcelain",
+		"-z",
+		"--no-renames",
+		"--untracked-files=normal",
+		"--ignore-submodules=dirty",
+	)
+	if err != nil {
+		return -1
+	}
+	return len(list)
+}
+
+// Environ is an environment without the variables that would take git from the
+// folder that it is called in to another repository. The argument is not changed.
+func Environ(env []string) []string { return gitrun.Environ(env) }

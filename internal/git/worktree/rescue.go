@@ -1,0 +1,115 @@
+package worktree
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+)
+
+// rescue copies what is not committed, without what is ignored, to a commit of its
+// own. The index of the checkout and its branches stay as they are.
+func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) (string, error) {
+	work := s.dir(r.Task)
+	g := r.checkout(lock)
+	if st.missing {
+		g.Tree = r.Common
+	}
+	g.Index = filepath.Join(work, indexName)
+	unindex := func() { _, _ = s.below().Remove(g.Index), s.below().Remove(g.Index+".lock") }
+	defer unindex()
+	unindex() // of a crash
+	if err := r.seed(ctx, g, st); err != nil {
+		return "", err
+	}
+	if !st.missing {
+		if err := stage(ctx, g, st, filepath.Join(work, listName)); err != nil {
+			return "", err
+		}
+	}
+	tree, err := g.Text(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	ref := rescueOf(r.Task)
+	before, err := g.Commit(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if before != "" && st.head != "" && r.copied(ctx, g, before, tree, st.head) {
+		return ref, nil
+	}
+	args := []string{"commit-tree", tree, "-m", "Work of drover task " + string(r.Task) + " that was not committed"}
+	for _, parent := range []string{st.head, before} {
+		if parent != "" {
+			args = append(args, "-p", parent)
+		}
+	}
+	oid, err := g.Text(ctx, args...)
+	if err != nil {
+		return "", err
+	}
+	s.step("rescue")
+	_, err = g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: rescue", ref, oid, before)
+	return ref, err
+}
+
+// seed begins the index of a rescue with that of the checkout, which saves reading
+// every file, or with the commit where that index hides files.
+func (r receipt) seed(ctx context.Context, g gitrun.Git, st state) error {
+	index := filepath.Join(r.admin(), "index")
+	data, err := os.ReadFile(index)
+	if err == nil && len(st.hidden) == 0 && !st.missing {
+		return reindex(g.Index, index, data)
+	}
+	if st.head == "" {
+		return nil
+	}
+	_, err = g.Run(ctx, "read-tree", st.head)
+	return err
+}
+
+// reindex writes a copy of an index with the time of the first. Git compares the
+// content of a file that has the size and the second of its entry only if the index
+// is not younger: in a younger copy, a change within that second is not seen.
+func reindex(to, from string, data []byte) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := home.WriteBelow(saferoot.Near(to), to, data); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}
+
+// stage takes all files of the checkout into an index beside it. What it takes is
+// listed in the file paths meanwhile.
+func stage(ctx context.Context, g gitrun.Git, st state, paths string) error {
+	text := "."
+	for _, dir := range st.nested {
+		if dir != "." {
+			text += "\x00:(top,exclude,literal)" + dir
+		}
+	}
+	below := saferoot.Near(paths)
+	if err := home.WriteBelow(below, paths, []byte(text)); err != nil {
+		return err
+	}
+	defer func() { _ = below.Remove(paths) }()
+	all := "--all"
+	if st.sparse {
+		all = "--no-all" // what is not checked out is not deleted
+	}
+	_, err := g.Run(ctx, "add", all, "--sparse", "--pathspec-from-file="+paths, "--pathspec-file-nul")
+	return err
+}
+
+// copied reports whether a rescue has been made of the same files before.
+func (r receipt) copied(ctx context.Context, g gitrun.Git, before, tree, head string) bool {
+	text, err := g.Text(ctx, "rev-parse", before+"^{tree}", before+"^1")
+	return err == nil && text == tree+"\n"+head
+}

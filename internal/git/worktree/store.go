@@ -1,0 +1,433 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/task"
+)
+
+// ErrGone is returned, wrapped, for a checkout that is not there any more.
+var ErrGone = errors.New("the worktree is gone")
+
+// ErrBusy is returned, wrapped, for a checkout that somebody else is using.
+var ErrBusy = errors.New("the worktree is in use")
+
+// Store is the folder of all checkouts. Its methods may be called from several
+// goroutines and processes at the same time.
+type Store struct {
+	root string
+
+	// after is called behind each step, for tests that crash there. nil: nobody is.
+	after func(step string)
+}
+
+// Open names the store at an absolute path, such as that of [home.Root.Worktrees].
+// It touches nothing; the folder is made with the first checkout.
+func Open(root string) *Store { return &Store{root: filepath.Clean(root)} }
+
+func (s *Store) step(name string) {
+	if s.after != nil {
+		s.after(name)
+	}
+}
+
+// Tree is a checkout that its holder owns, until [Store.Finish] or
+// [Tree.Release]. It is held by a lock that ends with the process.
+type Tree struct {
+	Task   task.ID
+	Path   string // absolute; the top of the checkout
+	Dir    string // the folder in it that was asked for, absolute
+	Branch string // drover/<task>
+	Base   string // the commit that it began at
+	Repo   string // the top of the work tree that it was made from
+	Common string // the administrative folder of the repository: the same for all its checkouts
+
+	// Uncommitted counts what was changed and not committed in Repo when the
+	// checkout was made, and is therefore not in it. -1: that could not be told.
+	Uncommitted int
+
+	receipt receipt
+	lock    *os.File
+}
+
+// Release lets go of the checkout without looking at it. [Store.Sweep] will.
+func (t *Tree) Release() {
+	if t.lock != nil {
+		_ = t.lock.Close()
+		t.lock = nil
+	}
+}
+
+// Map is the place in the checkout of a file or folder in Repo, both absolute; false
+// for what is not in Repo.
+func (t *Tree) Map(path string) (string, bool) {
+	rel, err := filepath.Rel(t.Repo, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", false
+	}
+	return filepath.Join(t.Path, rel), true
+}
+
+// What a receipt says of its checkout.
+const (
+	making = "making" // nobody has been given it
+	ready  = "ready"
+	kept   = "kept" // its task has ended
+)
+
+// receipt is the owner's receipt, made before anything else and removed last.
+type receipt struct {
+	V       int       `json:"v"`
+	State   string    `json:"state"`
+	Task    task.ID   `json:"task_id"`
+	Session task.ID   `json:"session_id,omitempty"`
+	Name    string    `json:"name,omitempty"` // of the agent, for people
+	Repo    string    `json:"repo"`
+	Common  string    `json:"common_dir"`
+	Prefix  string    `json:"prefix"` // the folder in the checkout
+	Path    string    `json:"path"`
+	Branch  string    `json:"branch"`
+	Base    string    `json:"base_commit"`
+	Created time.Time `json:"created"`
+	Rescue  string    `json:"rescue_ref,omitempty"`
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+const (
+	receiptName = "receipt.json"
+	tempMark    = ".tmp-" // in the names of files that home.WriteAtomic is writing
+	goneName    = "gone"  // a checkout that was found to be clean, on its way out
+	indexName   = "index" // of a rescue that is being made
+	listName    = "paths" // what a rescue takes
+	maxReceipt  = 64 << 10
+	version     = 1
+)
+
+func branchOf(id task.ID) string { return "drover/" + string(id) }
+func rescueOf(id task.ID) string { return "refs/drover/rescue/" + string(id) }
+
+func (s *Store) dir(id task.ID) string { return filepath.Join(s.root, string(id)) }
+
+// base is the name of a checkout's folder. It tells the repository to people, and
+// the task to us: git names its administrative folder by it.
+func base(repo string, id task.ID) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '-'
+	}, filepath.Base(repo))
+	if len(clean) > 40 {
+		clean = clean[:40]
+	}
+	return cmp.Or(strings.Trim(clean, "-_"), "repo") + "-" + string(id)
+}
+
+func (r receipt) base() string  { return base(r.Repo, r.Task) }
+func (r receipt) admin() string { return filepath.Join(r.Common, "worktrees", r.base()) }
+
+// repository is git on the repository itself, whatever became of the checkout.
+func (r receipt) repository(held *os.File) gitrun.Git {
+	return gitrun.Git{Admin: r.Common, Tree: r.Common, Held: held}
+}
+
+func (r receipt) checkout(held *os.File) gitrun.Git {
+	return gitrun.Git{Admin: r.admin(), Tree: r.Path, Held: held}
+}
+
+func (s *Store) tree(r receipt, lock *os.File) *Tree {
+	return &Tree{
+		Task:    r.Task,
+		Path:    r.Path,
+		Dir:     filepath.Join(r.Path, r.Prefix),
+		Branch:  r.Branch,
+		Base:    r.Base,
+		Repo:    r.Repo,
+		Common:  r.Common,
+		receipt: r,
+		lock:    lock,
+	}
+}
+
+// check refuses a receipt that names anything but what its place says.
+func (s *Store) check(r receipt, id task.ID) error {
+	abs := filepath.IsAbs(r.Repo) && filepath.IsAbs(r.Common) && filepath.Clean(r.Common) == r.Common
+	hex := len(r.Base) >= 40 && len(r.Base) <= 64 && strings.Trim(r.Base, "0123456789abcdef") == ""
+	switch {
+	case r.V != version:
+		return fmt.Errorf("its format %d is not known here", r.V)
+	case r.Task != id || r.Branch != branchOf(id) || r.Rescue != "" && r.Rescue != rescueOf(id):
+		return errors.New("it speaks of another task")
+	case !abs || r.Path != filepath.Join(s.dir(id), r.base()):
+		return errors.New("it names another path")
+	case r.Prefix != "" && !filepath.IsLocal(r.Prefix):
+		return errors.New("its folder leads out of the checkout")
+	case !hex || r.State != making && r.State != ready && r.State != kept:
+		return errors.New("it is damaged")
+	}
+	return nil
+}
+
+// read returns the receipt of a task. There is none: fs.ErrNotExist.
+func (s *Store) read(id task.ID) (r receipt, err error) {
+	root, err := s.folder(id)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(receiptName)
+	if err != nil {
+		return r, err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return r, fmt.Errorf("receipt %s: a symbolic link", filepath.Join(s.dir(id), receiptName))
+	}
+	data, err := untrusted.Read(root, receiptName, maxReceipt)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err == nil {
+		err = s.check(r, id)
+	}
+	if err != nil {
+		return r, fmt.Errorf("receipt %s: %w", filepath.Join(s.dir(id), receiptName), err)
+	}
+	return r, nil
+}
+
+func (s *Store) write(r receipt) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return home.WriteBelow(s.below(), filepath.Join(s.dir(r.Task), receiptName), append(data, '\n'))
+}
+
+// below opens what is in the store. The folder that holds it is trusted.
+func (s *Store) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(s.root)) }
+
+// folder opens that of a task. The caller closes it.
+func (s *Store) folder(id task.ID) (*os.Root, error) { return s.below().Root(s.dir(id)) }
+
+// Ensure makes the folder of the store, if it is not there.
+func (s *Store) Ensure() error { return s.open() }
+
+// open makes the folder of the store and checks that it is this user's alone.
+func (s *Store) open() error {
+	if !filepath.IsAbs(s.root) {
+		return fmt.Errorf("folder of worktrees is not an absolute path: %q", s.root)
+	}
+	if err := os.MkdirAll(s.root, 0o700); err != nil {
+		return fmt.Errorf("folder of worktrees: %w", err)
+	}
+	return s.own()
+}
+
+// own refuses a store that somebody else could write to.
+func (s *Store) own() error {
+	info, err := os.Lstat(s.root)
+	if err != nil {
+		return fmt.Errorf("folder of worktrees: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("folder of worktrees: %s is not a folder (move it away)", s.root)
+	case ok && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("folder of worktrees: %s belongs to another user, uid %d (chown it)", s.root, stat.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("folder of worktrees: %s can be written to by others (run: chmod go-w '%s')", s.root, s.root)
+	}
+	return nil
+}
+
+// hold locks the folder of a task, or says [ErrBusy]. The lock is on the folder
+// itself, so nothing is left of it when its process dies.
+func (s *Store) hold(id task.ID) (*os.File, error) {
+	f, err := s.flock(s.dir(id))
+	if errors.Is(err, home.ErrLocked) {
+		err = ErrBusy
+	}
+	return f, err
+}
+
+// sweepWait is longer than a sweep holds a checkout that it looks at.
+const sweepWait = 5 * time.Second
+
+// holdSoon is hold for who waits until the sweep of another process has looked.
+func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
+	ctx, done := context.WithTimeoutCause(ctx, sweepWait, ErrBusy)
+	defer done()
+	return s.await(ctx, s.dir(id))
+}
+
+// flock opens a folder and locks it, or says [home.ErrLocked].
+func (s *Store) flock(dir string) (*os.File, error) {
+	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = home.Flock(f); err == nil && !same(f, dir) {
+		err = fs.ErrNotExist // it was removed between opening and locking
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// await is flock for who waits for the others.
+func (s *Store) await(ctx context.Context, dir string) (*os.File, error) {
+	return home.Await(ctx, func() (*os.File, error) { return s.flock(dir) })
+}
+
+func same(f *os.File, path string) bool {
+	a, err := f.Stat()
+	b, err2 := os.Lstat(path)
+	return err == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// claim makes the folder of a task and holds it. A sweep that comes between the
+// two takes the empty folder away, which is waited for; then it is made again.
+func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
+	all, err := s.below().Folder(s.root)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	for range 100 {
+		if err := all.Mkdir(string(id)); err != nil {
+			return nil, err
+		}
+		s.step("folder")
+		f, err := s.await(ctx, s.dir(id))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = all.Sync() // the receipt in it is to survive a power cut
+		}
+		if err != nil && f != nil {
+			_ = f.Close()
+			f = nil
+		}
+		return f, err
+	}
+	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
+}
+
+// Turn waits until nobody else makes or removes a checkout, by the lock of the folder of all:
+// a git that reads what another has half made or half removed fails. Closing the file ends
+// the turn.
+func (s *Store) Turn(ctx context.Context) (*os.File, error) {
+	err := s.open()
+	var f *os.File
+	if err == nil {
+		f, err = s.await(ctx, s.root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait to make or remove a checkout: %w", err)
+	}
+	return f, nil
+}
+
+// Resume takes a checkout that was kept, for a further run of its task. It returns
+// [ErrGone] when there is none, and [ErrBusy] when somebody holds it for longer than a sweep.
+func (s *Store) Resume(ctx context.Context, id task.ID) (*Tree, error) {
+	t, err := s.resume(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("worktree of task %s: %w", id, err)
+	}
+	return t, nil
+}
+
+func (s *Store) resume(ctx context.Context, id task.ID) (*Tree, error) {
+	if _, err := task.ParseID(string(id)); err != nil {
+		return nil, err
+	}
+	lock, err := s.holdSoon(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(id)
+	if err == nil && r.State == making {
+		err = ErrGone
+	}
+	if err == nil {
+		err = r.there()
+	}
+	if err == nil {
+		err = r.guard()
+	}
+	if err == nil {
+		r.State = ready
+		err = s.write(r)
+	}
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	t := s.tree(r, lock)
+	t.Uncommitted = -1
+	if info, err := os.Stat(t.Dir); err != nil || !info.IsDir() {
+		t.Dir = t.Path
+	}
+	return t, nil
+}
+
+// there checks that the checkout and what git knows of it belong together.
+func (r receipt) there() error {
+	info, err := os.Lstat(r.Path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a folder", r.Path)
+	}
+	at, err := r.known()
+	if err != nil {
+		return fmt.Errorf("the repository %s does not know it: %w", r.Repo, err)
+	}
+	if at != r.Path {
+		return fmt.Errorf("the repository %s knows it at another place", r.Repo)
+	}
+	return nil
+}
+
+// known is where the repository says that the checkout is.
+func (r receipt) known() (string, error) {
+	text, err := os.ReadFile(filepath.Join(r.admin(), "gitdir"))
+	return strings.TrimSuffix(strings.TrimRight(string(text), "\n"), "/.git"), err
+}
+
+// guard keeps the user's own git from removing the checkout while it is in use.
+func (r receipt) guard() error {
+	common, err := os.OpenRoot(r.Common)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = common.Close() }()
+	return common.WriteFile(filepath.Join("worktrees", r.base(), "locked"), []byte(r.reason()+"\n"), 0o644)
+}
+
+func (r receipt) reason() string { return "in use by drover task " + string(r.Task) }

@@ -1,0 +1,48 @@
+package modelwire
+
+import (
+	"bytes"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+const (
+	bytesPerToken = 3     // hardly less than a token
+	imageTokens   = 1_600 // of one image, as providers count a large one
+)
+
+// estimated is what an answer may have cost whose provider does not say: by the bytes that were
+// sent and got. A budget that such calls did not count against would bound nothing.
+func estimated(req *agent.Request, reply *agent.Reply) agent.Usage {
+	u := agent.Usage{Estimated: true}
+	if req != nil {
+		size := len(req.System)
+		for _, t := range req.Tools {
+			size += len(t.Name) + len(t.Description) + len(t.InputSchema)
+		}
+		for _, m := range req.Messages {
+			raw := m.Encoded()
+			size += len(raw)
+			if bytes.Contains(raw, []byte(`"type":"image"`)) {
+				size += imageBytes(m)
+			}
+		}
+		u.InputTokens = int64(max(size, 0)/bytesPerToken + 1)
+	}
+	u.OutputTokens = int64(len(agent.NewMessage(agent.Assistant, reply.Blocks...).Encoded())/bytesPerToken + 1)
+	return u
+}
+
+// imageBytes is what the images of a message count more than their bytes, mostly less than 0.
+func imageBytes(m agent.Message) (more int) {
+	blocks, _ := m.Blocks() // one that cannot be read counts by its bytes
+	for _, b := range blocks {
+		if n := bytes.Count(b.Content, []byte(`"type":"image"`)); n > 0 {
+			more += n*imageTokens*bytesPerToken - len(b.Content)
+		}
+		if b.Type == "image" {
+			more += imageTokens*bytesPerToken - len(b.Source)
+		}
+	}
+	return more
+}

@@ -1,0 +1,116 @@
+package modelwire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/agent"
+)
+
+// ParseBase checks the base URL of a provider. The error tells the user what to
+// set: variable, to something like usual.
+func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
+	base, err := url.Parse(raw)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("base URL %q of the %s provider is no http address (set %s to one such as %s)", raw, provider,
+			variable, usual)
+	}
+	return base, nil
+}
+
+// CheckSecret refuses a key that cannot stand in a header.
+func CheckSecret(provider, secret, variable string) error {
+	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return fmt.Errorf("the key of the %s provider has blanks or line breaks in it, or letters that no key has (set "+
+			"%s again)", provider, variable)
+	}
+	return nil
+}
+
+// Client is a copy of c, or one of our own, that gives a redirect back as it
+// is: a followed one would carry the key to a host that nobody chose.
+func Client(c *http.Client) *http.Client {
+	var own http.Client
+	if c != nil {
+		own = *c
+	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = t.Clone()
+		// Hundreds of agents talk to one host; the default of 2 would have them
+		// open a connection for nearly every call.
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 512, 512
+		own.Transport = t
+	}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// Head encodes head, which is an object with at least one field, and leaves it
+// open for more fields.
+func Head(head any) ([]byte, error) {
+	buf, err := Encode(head)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	return buf[:len(buf)-1], nil
+}
+
+// Encode is JSON without HTML escaping.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}
+
+// request makes the request of one attempt. Each lets go of its own list of parts
+// as it goes, so a call that waits for its answer holds no request.
+func (c *Call) request(ctx context.Context) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header = c.Header.Clone()
+	r.GetBody = func() (io.ReadCloser, error) {
+		own := slices.Clone(c.Body)
+		return io.NopCloser(&own), nil
+	}
+	for _, p := range c.Body {
+		r.ContentLength += int64(len(p))
+	}
+	r.Body, err = r.GetBody()
+	return r, err
+}
+
+// Header is what every call of a model says: what it sends and wants to get, and
+// which agent calls.
+func Header(req *agent.Request) http.Header {
+	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	for _, who := range [...]struct{ name, value string }{
+		{"Drover-Session-Id", req.SessionID}, {"Drover-Agent-Id", req.AgentID}, {"Drover-Agent", req.Agent},
+	} {
+		if who.value != "" {
+			h.Set(who.name, printable(who.value))
+		}
+	}
+	return h
+}
+
+// printable makes text fit for a header: agent types are named by users.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, s)
+}
