@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PillLabel sums up the background work in a few words; empty: there is none. Tasks of one
+// PillLabel sums up the background work in a few words; empty: nothing runs. Tasks of one
 // kind are counted under its name, separate kinds each under its own, and any
 // other mixture together. A single remote plan shows its phase.
 func PillLabel(records []Record) string {
@@ -98,7 +98,7 @@ func onlyPlan(records []Record) (phase string, waits bool) {
 	return phase, n == 1 && (phase == planNeedsInput || phase == planReady)
 }
 
-// CloudSessions counts the live sessions at remote services in words; empty: there are none.
+// CloudSessions counts the live sessions at remote services in words, or is empty without any.
 func CloudSessions(tasks []Record) string {
 	c := pillCount{}
 	for _, r := range tasks {
