@@ -43,7 +43,7 @@ build: ## build the static binary bin/drover
 	CGO_ENABLED=0 go build $(STATIC) -o bin/drover ./cmd/drover
 
 .PHONY: check
-check: needs fmt rules lint darwin race binary own repeat ## bring what the tests need, then run all of them, as CI does
+check: needs fmt size rules lint darwin race binary own repeat ## bring what the tests need, then run all of them, as CI does
 
 .PHONY: needs
 needs: ## install the programs that the tests call (on Debian as root), or name the missing packages
@@ -57,6 +57,12 @@ fmt: ## refuse files that gofmt would change
 .PHONY: rules
 rules: ## the rules of the code and the generated pages, which take a second
 	go test ./test/rules ./task
+
+.PHONY: size
+size: ## product lines of Go in each room, and the budget
+	@git ls-files -- '*.go' | grep -vE '_test\.go$$|^(test|tools)/' | xargs wc -l | awk '$$2 != "total" { \
+		n = split($$2, p, "/"); room = n == 1 ? "drover" : p[1] == "internal" ? p[1] "/" p[2] : p[1]; lines[room] += $$1; all += $$1 } \
+		END { for (r in lines) print lines[r], r | "sort -rn"; close("sort -rn"); print all, "of", budget }' budget="$$(cat test/rules/budget.txt)"
 
 .PHONY: vet
 vet: ## go vet

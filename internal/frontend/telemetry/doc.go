@@ -3,8 +3,8 @@
 //
 // It follows the events of the session's agents and of its log; the engine knows nothing of spans. [Exporter.Agent]
 // queues an event within a microsecond, and drops and counts it if the queue is full. One goroutine turns the queue
-// into spans, which the OpenTelemetry SDK sends from bounded queues of its own. An unreachable collector delays only the end
-// of the process, by at most two seconds.
+// into spans, which the OpenTelemetry SDK sends from bounded queues of its own. An unreachable collector delays only
+// the end of the process, by at most two seconds.
 //
 // Texts of users, models, tools and files leave the process only with [Config.Content].
 package telemetry
