@@ -419,7 +419,8 @@ func (f *fold) finish(r *run, at time.Time) {
 	}
 }
 
-// close ends the open spans. A task whose end was not seen continues without this host, or its end was missed.
+// close ends the open spans except the one of the session. A task whose end was not seen continues without this host,
+// or its end was missed.
 func (f *fold) close(dropped int64) {
 	now := time.Now()
 	for _, t := range f.turns {
@@ -432,7 +433,6 @@ func (f *fold) close(dropped int64) {
 	if dropped > 0 {
 		f.span.SetAttributes(attribute.Int64("drover.telemetry.dropped", dropped))
 	}
-	f.span.End(trace.WithTimestamp(now))
 }
 
 func fail(span trace.Span, problem string) {

@@ -50,9 +50,17 @@ func (x *Exporter) provide(ctx context.Context, info control.Info) (*provider, e
 	return p, nil
 }
 
-// close sends the remaining spans until ctx ends.
-func (p *provider) close(ctx context.Context) {
+// flush sends the ended spans until ctx ends, and makes room for the last one: the SDK drops a span that ends while its
+// queue is full.
+func (p *provider) flush(ctx context.Context) {
 	close(p.ending)
+	if err := p.sdk.ForceFlush(ctx); err != nil {
+		p.tell(err)
+	}
+}
+
+// close sends the remaining spans until ctx ends, after flush.
+func (p *provider) close(ctx context.Context) {
 	if err := p.sdk.Shutdown(ctx); err != nil {
 		p.tell(err)
 	}

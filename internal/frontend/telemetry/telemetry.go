@@ -266,11 +266,16 @@ func (x *Exporter) Close() {
 	x.reads.Wait()
 	close(x.stop)
 	x.work.Wait()
+	if x.out == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), flushLimit, errors.New("the collector takes too long"))
 	defer cancel()
-	if x.out != nil {
-		x.out.close(ctx)
+	x.out.flush(ctx)
+	if x.fold != nil {
+		x.fold.span.End()
 	}
+	x.out.close(ctx)
 }
 
 func (x *Exporter) tell(err error) {
