@@ -91,7 +91,8 @@ func follows(r rule, ws []word, anywhere, loose bool) bool {
 			if loose && i > 0 && strings.HasPrefix(w.text, "-") && len(w.text) > 1 && w.text != "--" {
 				next[i], option[i] = true, !strings.Contains(w.text, "=")
 			}
-			if loose && w.split && (i > 0 || w.pattern == anyText || fits(r.words[i], word{pattern: before(w.pattern) + anyText, open: true}, true, true)) {
+			if loose && w.split && (i > 0 || w.pattern == anyText || fits(r.words[i],
+				word{pattern: before(w.pattern) + anyText, open: true}, true, true)) {
 				for k := i; k <= n; k++ { // it may be no word, or several
 					next[k] = true
 				}
@@ -232,7 +233,8 @@ func (g *Gate) doubt(rules []rule, l line) (rule, why string) {
 			}
 		}
 		for _, t := range l.targets {
-			if !t.body() && (kindOf(r.tool) == editTool) == t.writes() && (t.word.marked() || l.lost) && t.word.text != "/dev/null" {
+			if !t.body() && (kindOf(r.tool) == editTool) == t.writes() && (t.word.marked() || l.lost) &&
+				t.word.text != "/dev/null" {
 				return r.text, "a redirection may open a file that it names"
 			}
 		}
@@ -259,7 +261,8 @@ func launched(c command, r rule) bool {
 				inner[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
 			}
 		}
-		for len(inner) > 0 && (strings.HasPrefix(inner[0].text, "-") || strings.Trim(inner[0].text, "0123456789") == "" && !inner[0].open) {
+		for len(inner) > 0 && (strings.HasPrefix(inner[0].text, "-") || strings.Trim(inner[0].text, "0123456789") == "" &&
+			!inner[0].open) {
 			inner = inner[1:]
 		}
 		if !replaced {
@@ -301,10 +304,14 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 	}
 	_, reads := readerOf(c.name())
 	known := reads || writer(c.name(), c.words[1:]) || launches(c.name()) || reachesDeep(c)
-	if kindOf(r.tool) != editTool && slices.Contains([]string{"tee", "touch", "rm", "rmdir", "unlink", "chmod", "chown", "truncate"}, c.name()) {
+	if kindOf(r.tool) != editTool && slices.Contains([]string{"tee", "touch", "rm", "rmdir", "unlink", "chmod", "chown",
+		"truncate"}, c.name()) {
 		return false // they show nothing
 	}
-	if l.lost || slices.ContainsFunc(c.words[1:], func(w word) bool { return w.glob || w.open && (known || w.pattern != anyText) }) {
+	if l.lost || slices.ContainsFunc(c.words[1:], func(w word) bool {
+		return w.glob || w.open && (known ||
+			w.pattern != anyText)
+	}) {
 		return true
 	}
 	if !reachesDeep(c) || kindOf(r.tool) == editTool {
@@ -332,7 +339,8 @@ func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:])
 // silent reports commands that open none of the files that their words may name, beside those of [talks] that do.
 func silent(c command) bool {
 	switch c.name() {
-	case "echo", "printf", "true", "false", ":", "test", "[", "cd", "sleep", "seq", "kill", "pwd", "make", "mkdir", "export", "exit",
+	case "echo", "printf", "true", "false", ":", "test", "[", "cd", "sleep", "seq", "kill", "pwd", "make", "mkdir",
+		"export", "exit",
 		"pushd", "popd", "set", "wait", "date", "basename", "dirname", "ls", "which", "type", "ps":
 		return true
 	case "git":

@@ -299,8 +299,9 @@ func changedNote(c agent.Call, input json.RawMessage) string {
 	if hidden := len(text) - maxChangedNote; hidden > 0 {
 		text = strings.ToValidUTF8(text[:maxChangedNote], "") + fmt.Sprintf("… [%d bytes more]", hidden)
 	}
-	return excerpt.Element("system-reminder", fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
-		"run with this input instead of yours: %s", c.Name, text))
+	return excerpt.Element("system-reminder",
+		fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
+			"run with this input instead of yours: %s", c.Name, text))
 }
 
 // Grant is what the rules say of a call that somebody else, such as a hook, has

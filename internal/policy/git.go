@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// bounds of what is read of a repository; one that has more is not understood.
+// bounds of what is read of a repository. With more it is not understood.
 const (
 	maxConfig = 256 << 10
 	maxIndex  = 64 << 20
@@ -22,7 +22,8 @@ func gitCommand(ws []word) int {
 	}
 	for i := 1; i < len(ws); i++ {
 		switch w := ws[i]; {
-		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}, w.text):
+		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"},
+			w.text):
 			i++
 		case !strings.HasPrefix(w.text, "-") && !w.split:
 			return i
@@ -57,7 +58,8 @@ func (g *Gate) gitPlace(ws []word, dirs []string) string {
 		case w.text == "-c" && i+1 < len(own) && own[i+1].plain():
 			i++
 			key, value, _ := strings.Cut(strings.ToLower(own[i].text), "=")
-			if section, _, _ := strings.Cut(key, "."); section != "color" && !(key == "core.pager" && (value == "cat" || value == "")) &&
+			if section, _, _ := strings.Cut(key, "."); section != "color" && !(key == "core.pager" && (value == "cat" ||
+				value == "")) &&
 				key != "core.quotepath" && !(key == "log.diffmerges" && value == "off") {
 				return "git with a setting that is not known to be harmless"
 			}
@@ -114,7 +116,8 @@ func (g *Gate) scan(dir string) (top, why string) {
 			common = filepath.Join(git, common)
 		}
 	}
-	for _, file := range []string{filepath.Join(common, "config"), filepath.Join(common, "config.worktree"), filepath.Join(git, "config.worktree")} {
+	for _, file := range []string{filepath.Join(common, "config"), filepath.Join(common, "config.worktree"),
+		filepath.Join(git, "config.worktree")} {
 		if why := gitConfigured(file); why != "" {
 			return "", why
 		}
@@ -155,7 +158,7 @@ func (g *Gate) linked(dot string) (git, why string) {
 	return real, ""
 }
 
-// slurp reads a regular file; one that is not there is empty.
+// slurp reads a regular file. An absent file is empty.
 func slurp(path string, limit int64) ([]byte, bool) {
 	info, err := os.Stat(path)
 	if os.IsNotExist(err) {
@@ -189,7 +192,8 @@ func gitConfigured(file string) string {
 		}
 		if line[0] == '[' {
 			name, sub, named := strings.Cut(strings.TrimSuffix(line[1:], "]"), ` "`)
-			if line[len(line)-1] != ']' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || named != strings.HasSuffix(sub, `"`) ||
+			if line[len(line)-1] != ']' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+				named != strings.HasSuffix(sub, `"`) ||
 				strings.ContainsAny(strings.TrimSuffix(sub, `"`), `"\`) {
 				return odd
 			}
@@ -200,7 +204,8 @@ func gitConfigured(file string) string {
 		}
 		key, value, _ := strings.Cut(line, "=")
 		key, value = strings.TrimRight(key, " \t"), strings.TrimLeft(value, " \t")
-		if section == "" || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.ContainsAny(value, "\"\\#;") {
+		if section == "" || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.ContainsAny(value,
+			"\"\\#;") {
 			return odd
 		}
 		if !gitHarmless(section, key, value) {
@@ -217,27 +222,33 @@ func gitHarmless(section, key, value string) bool {
 		return false // a format may check signatures
 	}
 	switch section {
-	case "user", "author", "committer", "color", "color.*", "advice", "init", "push", "pull", "rerere", "gc", "branch", "pager",
+	case "user", "author", "committer", "color", "color.*", "advice", "init", "push", "pull", "rerere", "gc", "branch",
+		"pager",
 		"column", "commit", "fetch", "rebase", "gui", "submodule", "i18n", "tag":
 		return key != "templatedir" && key != "editor" && key != "template"
 	case "branch.*":
 		return key != "mergeoptions"
 	case "remote.*":
-		return slices.Contains([]string{"url", "pushurl", "fetch", "push", "prune", "prunetags", "tagopt", "mirror", "gh-resolved", "skipfetchall"}, key)
+		return slices.Contains([]string{"url", "pushurl", "fetch", "push", "prune", "prunetags", "tagopt", "mirror",
+			"gh-resolved", "skipfetchall"}, key)
 	case "submodule.*":
 		return key == "active" || key == "url" || key == "branch"
 	case "core":
 		switch key {
 		case "bare", "fsmonitor":
 			return value == "false" || value == ""
-		case "repositoryformatversion", "filemode", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol",
-			"safecrlf", "quotepath", "abbrev", "pager", "whitespace", "longpaths", "untrackedcache", "commitgraph", "preloadindex", "protectntfs",
+		case "repositoryformatversion", "filemode", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks",
+			"autocrlf", "eol",
+			"safecrlf", "quotepath", "abbrev", "pager", "whitespace", "longpaths", "untrackedcache", "commitgraph",
+			"preloadindex", "protectntfs",
 			"protecthfs", "compression", "trustctime":
 			return true
 		}
 	case "diff", "log", "merge", "status":
-		return slices.Contains([]string{"renames", "renamelimit", "algorithm", "colormoved", "mnemonicprefix", "noprefix", "date", "decorate",
-			"follow", "abbrevcommit", "conflictstyle", "ff", "showuntrackedfiles", "short", "branch", "interhunkcontext", "context"}, key)
+		return slices.Contains([]string{"renames", "renamelimit", "algorithm", "colormoved", "mnemonicprefix", "noprefix",
+			"date", "decorate",
+			"follow", "abbrevcommit", "conflictstyle", "ff", "showuntrackedfiles", "short", "branch", "interhunkcontext",
+			"context"}, key)
 	case "extensions":
 		return key == "worktreeconfig" || key == "objectformat"
 	}
@@ -256,7 +267,8 @@ func gitUnsafe(ws []word) string {
 		first = rest[0].text
 	}
 	switch sub {
-	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext", "upload-pack", "receive-pack", "credential",
+	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext", "upload-pack",
+		"receive-pack", "credential",
 		"send-email", "imap-send", "web--browse", "help":
 		return "git " + sub + " runs other programs"
 	case "submodule":
@@ -280,13 +292,16 @@ func gitUnsafe(ws []word) string {
 		if strings.Contains(a, "::") {
 			return "a transport that runs a program"
 		}
-		if format := strings.NewReplacer("%+", "%", "%-", "%", "% ", "%").Replace(a); strings.Contains(format, "%G") || strings.Contains(a, "signature") {
+		if format := strings.NewReplacer("%+", "%", "%-", "%", "% ", "%").Replace(a); strings.Contains(format, "%G") ||
+			strings.Contains(a, "signature") {
 			return "a format that checks signatures"
 		}
 		long, is := strings.CutPrefix(a, "--")
 		long, value, _ := strings.Cut(long, "=")
-		for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager", "upload-pack", "receive-pack",
-			"exec", "config", "config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir", "extcmd", "strategy",
+		for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager",
+			"upload-pack", "receive-pack",
+			"exec", "config", "config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir",
+			"extcmd", "strategy",
 			"edit-description", "remerge-diff", "parseopt", "lost-found", "paginate"} {
 			// git takes any beginning of a long option that is unique.
 			if is && len(long) > 1 && strings.HasPrefix(bad, long) {
@@ -296,7 +311,8 @@ func gitUnsafe(ws []word) string {
 		if is && strings.HasPrefix("diff-merges", long) && len(long) > 5 && strings.HasPrefix(value, "r") {
 			return unsafe(a)
 		}
-		letters := map[string]string{"grep": "O", "clone": "uc", "fetch": "uc", "pull": "uc", "ls-remote": "u", "rebase": "xs", "format-patch": "o",
+		letters := map[string]string{"grep": "O", "clone": "uc", "fetch": "uc", "pull": "uc", "ls-remote": "u",
+			"rebase": "xs", "format-patch": "o",
 			"archive": "o", "config": "f"}[sub]
 		if !is && strings.HasPrefix(a, "-") && strings.ContainsAny(a, letters) {
 			return unsafe(a)
@@ -332,31 +348,42 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 		})
 	}
 	lists := func(with ...string) bool { // operands are names to list
-		return slices.ContainsFunc(rest, func(w word) bool { a, _, _ := strings.Cut(w.text, "="); return slices.Contains(with, a) })
+		return slices.ContainsFunc(rest, func(w word) bool {
+			a, _, _ := strings.Cut(w.text,
+				"=")
+			return slices.Contains(with, a)
+		})
 	}
 	shows := false // content of files that are not named
 	switch sub {
 	case "status":
 		shows = slices.ContainsFunc(rest, func(w word) bool {
-			return strings.HasPrefix(w.text, "-") && w.text[1] != '-' && strings.Contains(w.text, "v") || w.text == "--verbose"
+			return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.Contains(w.text, "v") ||
+				w.text == "--verbose"
 		})
-	case "ls-files", "ls-tree", "describe", "rev-parse", "rev-list", "shortlog", "merge-base", "for-each-ref", "name-rev", "count-objects",
+	case "ls-files", "ls-tree", "describe", "rev-parse", "rev-list", "shortlog", "merge-base", "for-each-ref",
+		"name-rev", "count-objects",
 		"check-ignore", "show-ref", "whatchanged", "cat-file", "blame", "annotate":
 	case "log":
 		shows = slices.ContainsFunc(rest, func(w word) bool {
-			return slices.Contains([]string{"-p", "-u", "-c", "--patch", "--cc", "-W", "-m"}, w.text) || strings.HasPrefix(w.text, "-L") ||
-				strings.HasPrefix(w.text, "-U") || strings.HasPrefix(w.text, "--unified") || strings.HasPrefix(w.text, "--word-diff") ||
+			return slices.Contains([]string{"-p", "-u", "-c", "--patch", "--cc", "-W", "-m"}, w.text) ||
+				strings.HasPrefix(w.text, "-L") ||
+				strings.HasPrefix(w.text, "-U") || strings.HasPrefix(w.text, "--unified") || strings.HasPrefix(w.text,
+				"--word-diff") ||
 				strings.HasPrefix(w.text, "--patch") || strings.HasPrefix(w.text, "--color-words")
 		})
 	case "diff", "show", "grep":
-		shows = !lists("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary", "--files-with-matches")
+		shows = !lists("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary",
+			"--files-with-matches")
 	case "branch":
-		if !options("-a", "-r", "-v", "-vv", "--all", "--remotes", "--show-current", "--list", "-l", "--sort", "--format", "--color", "--verbose") &&
+		if !options("-a", "-r", "-v", "-vv", "--all", "--remotes", "--show-current", "--list", "-l", "--sort", "--format",
+			"--color", "--verbose") &&
 			!(lists("--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at") && len(rest) < 3) {
 			return "git branch with words that may change something", true
 		}
 	case "tag":
-		if !options("-l", "--list", "-n", "--sort", "--format") && !(lists("-l", "--list", "--contains", "--merged") && len(rest) < 3) {
+		if !options("-l", "--list", "-n", "--sort", "--format") && !(lists("-l", "--list", "--contains", "--merged") &&
+			len(rest) < 3) {
 			return "git tag with words that may change something", true
 		}
 	case "remote":
@@ -364,7 +391,8 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 			return "git remote with words that may change or fetch something", true
 		}
 	case "stash", "worktree", "reflog":
-		if first != "list" && !(sub == "reflog" && (first == "" || first == "show" || strings.HasPrefix(first, "-") || first == "HEAD")) {
+		if first != "list" && !(sub == "reflog" && (first == "" || first == "show" || strings.HasPrefix(first, "-") ||
+			first == "HEAD")) {
 			return "git " + sub + " with words that may change something", true
 		}
 	case "config":
@@ -390,7 +418,8 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 		}
 		for _, w := range rest[paths+1:] {
 			for _, dir := range j.line.dirs {
-				if real, err := resolve(j.g.expand(w.text, dir)); err != nil || j.g.mayHold(real) || w.text == "" || strings.ContainsAny(w.text, ":*?[") {
+				if real, err := resolve(j.g.expand(w.text, dir)); err != nil || j.g.mayHold(real) || w.text == "" ||
+					strings.ContainsAny(w.text, ":*?[") {
 					return "git would show files by a pattern, or a folder in which a rule speaks of one", false
 				}
 			}

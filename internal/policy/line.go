@@ -11,8 +11,8 @@ import (
 
 // bounds of what is looked at in one line.
 const (
-	maxLine     = 10_000 // bytes of a line that is approved
-	maxParsed   = 1 << 20
+	maxLine     = 10_000  // bytes of a line that is approved
+	maxParsed   = 1 << 20 // bytes of a line, with the lines in its words
 	maxCommands = 5000
 	maxNested   = 6 // lines in words of lines
 	maxDirs     = 8
@@ -71,13 +71,15 @@ type lineReader struct {
 	g      *Gate
 	line   line
 	data   map[*syntax.CallExpr]bool
-	bodies []string // of here-documents
+	bodies []string        // of here-documents
+	texts  map[string]bool // that were read
+	bytes  int             // of them
 	piped  bool
 }
 
 // readLine reads a shell line.
 func (g *Gate) readLine(text string) line {
-	r := lineReader{g: g, line: line{text: text, dirs: []string{g.shellDir()}}, data: map[*syntax.CallExpr]bool{}}
+	r := lineReader{g: g, texts: map[string]bool{}, line: line{text: text, dirs: []string{g.shellDir()}}, data: map[*syntax.CallExpr]bool{}}
 	r.text(text, 0)
 	if strings.Contains(text, "\\\n") {
 		// bash joins lines in places where the parser does not, and the other way round in comments.
@@ -89,7 +91,11 @@ func (g *Gate) readLine(text string) line {
 
 // text reads a line at depth 0, or text that a command of the line may run.
 func (r *lineReader) text(text string, depth int) {
-	if depth > maxNested || len(text) > maxParsed || len(r.line.commands) > maxCommands {
+	if depth > 0 && r.texts[text] {
+		return
+	}
+	r.texts[text] = true
+	if r.bytes += len(text); depth > maxNested || r.bytes > maxParsed || len(r.line.commands) > maxCommands {
 		r.unread("it has too many commands to look at", text)
 		return
 	}
@@ -225,7 +231,8 @@ func unfollowed(n syntax.Node) string {
 		if n.Coprocess || n.Disown {
 			return "a form of command that is not known"
 		}
-	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.CaseClause, *syntax.FuncDecl, *syntax.TestClause,
+	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.CaseClause, *syntax.FuncDecl,
+		*syntax.TestClause,
 		*syntax.ArithmCmd, *syntax.LetClause, *syntax.CoprocClause, *syntax.TestDecl:
 		return "it has a part that is not judged, such as a loop, a condition or a function"
 	case *syntax.BinaryCmd:
@@ -310,7 +317,10 @@ func (r *lineReader) feeds(c command) {
 	if r.line.fed != "" {
 		return
 	}
-	sets := slices.ContainsFunc(c.assigns, func(a *syntax.Assign) bool { return a.Value != nil && evaluate(a.Value)[0].open })
+	sets := slices.ContainsFunc(c.assigns, func(a *syntax.Assign) bool {
+		return a.Value != nil &&
+			evaluate(a.Value)[0].open
+	})
 	for i, w := range c.words {
 		name := filepath.Base(w.text)
 		if c.name() == "git" && strings.HasPrefix(w.text, "alias.") {
@@ -324,7 +334,8 @@ func (r *lineReader) feeds(c command) {
 			r.line.fed = "a shell would run what is known only when the line runs"
 		}
 		operand := slices.ContainsFunc(args, func(w word) bool { return !strings.HasPrefix(w.text, "-") })
-		if !operand && isShell(name) && r.piped || slices.ContainsFunc(args, func(w word) bool { return w.text == "/dev/stdin" }) {
+		if !operand && isShell(name) && r.piped || slices.ContainsFunc(args,
+			func(w word) bool { return w.text == "/dev/stdin" }) {
 			r.line.fed = "a shell would run what another command prints"
 		}
 	}
@@ -455,13 +466,15 @@ func talks(c command) bool {
 	name := c.name()
 	switch name {
 	case "git":
-		return !has("bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c", "--exec-path", "--config-env",
+		return !has("bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c", "--exec-path",
+			"--config-env",
 			"-x", "--exec", "--upload-pack", "--receive-pack")
 	case "npm", "pnpm", "yarn", "bun":
 		return !has("exec", "x", "dlx", "-c", "--call")
 	case "go":
 		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
-	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl", "helm", "terraform",
+	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl", "helm",
+		"terraform",
 		"cd":
 		return true
 	case "find", "fd", "fdfind":

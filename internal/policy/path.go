@@ -278,8 +278,10 @@ func (g *Gate) special(real string, edit bool, v Verdict) Verdict {
 		return Verdict{Decision: Deny, Reason: "it is not a regular file"}
 	case v.Decision == Allow && edit && kind == syscall.S_IFREG && st.Mode&0o222 == 0:
 		return Verdict{Decision: Ask, Reason: "the file may not be written, by its mode"}
-	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices, uint64(st.Dev)): //nolint:unconvert // not on every system
-		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories", UserOnly: true}
+	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices,
+		uint64(st.Dev)): //nolint:unconvert // not on every system
+		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories",
+			UserOnly: true}
 	}
 	return v
 }

@@ -10,13 +10,11 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// protected looks for a write to a protected file by the words of a line: one that other programs run or obey. Only a
+// protected looks for a write to a protected file by the words of a line: a file that other programs run or obey. Only a
 // rule that names the file allows it. What a program does that the line starts, such as make, is not looked at.
 func (g *Gate) protected(l line) (path, candidate string) {
 	g.written(l, func(w word, removes bool) bool {
-		var rule string
-		found := ""
-		if found, rule = g.guards(w, l); found != "" && !(removes && environment(found)) {
+		if found, rule := g.guards(w, l); found != "" && !(removes && environment(found)) {
 			path, candidate = found, rule
 		}
 		return path == ""
@@ -24,7 +22,8 @@ func (g *Gate) protected(l line) (path, candidate string) {
 	return path, candidate
 }
 
-// Writes returns the protected files that a line writes by its own words. A call of Bash that was allowed was allowed to
+// Writes returns the protected files that a line writes by its own words. A call of Bash that was allowed was allowed
+// to
 // write them: by a rule that names them, by somebody who was asked, or by the mode.
 func (g *Gate) Writes(command string) (paths []string) {
 	l := g.readLine(command)
@@ -90,7 +89,8 @@ func (g *Gate) written(l line, use func(w word, removes bool) bool) {
 // finds reports a find that runs programs, or removes, below the folders that it names.
 func finds(c command) bool {
 	return c.name() == "find" && slices.ContainsFunc(c.words, func(w word) bool {
-		return strings.HasPrefix(w.text, "-exec") || strings.HasPrefix(w.text, "-ok") || w.text == "-delete" || strings.HasPrefix(w.text, "-fprint")
+		return strings.HasPrefix(w.text, "-exec") || strings.HasPrefix(w.text, "-ok") || w.text == "-delete" ||
+			strings.HasPrefix(w.text, "-fprint")
 	})
 }
 
@@ -99,11 +99,13 @@ func writer(name string, args []word) bool {
 	has := func(letter string, long ...string) bool {
 		return slices.ContainsFunc(args, func(w word) bool {
 			a, _, _ := strings.Cut(w.text, "=")
-			return slices.Contains(long, a) || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, letter)
+			return slices.Contains(long, a) || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a,
+				letter)
 		})
 	}
 	switch name {
-	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod", "chmod", "chown",
+	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod",
+		"chmod", "chown",
 		"chgrp", "chattr", "setfacl", "cp", "install", "rsync", "scp", "ln", "mv", "dd", "git":
 		return true
 	case "sed", "perl", "ruby", "yq":
@@ -165,8 +167,9 @@ func (g *Gate) guards(w word, l line) (path, rule string) {
 		}
 	}
 	text := strings.ToLower(l.text)
-	if w.open && (strings.Contains(text, "--git-dir") || strings.Contains(text, "--git-path") || slices.ContainsFunc(guardedNames(),
-		func(name string) bool { return name[0] == '.' && strings.Contains(text, name) })) {
+	if w.open && (strings.Contains(text, "--git-dir") || strings.Contains(text, "--git-path") ||
+		slices.ContainsFunc(guardedNames(),
+			func(name string) bool { return name[0] == '.' && strings.Contains(text, name) })) {
 		return shown, ""
 	}
 	return "", ""
@@ -214,7 +217,8 @@ func gitWrites(ws []word) []word {
 			i++
 		case strings.HasPrefix(a, "--get"), a == "--list", a == "-l":
 			reading = true
-		case slices.Contains([]string{"--add", "--unset", "--unset-all", "--replace-all", "--rename-section", "--remove-section", "--edit", "-e"}, a):
+		case slices.Contains([]string{"--add", "--unset", "--unset-all", "--replace-all", "--rename-section",
+			"--remove-section", "--edit", "-e"}, a):
 			writing = true
 		case strings.HasPrefix(a, "-"):
 		default:

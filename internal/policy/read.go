@@ -31,10 +31,12 @@ func readerOf(name string) (reader, bool) {
 		return reader{globs: true}, true
 	case "echo":
 		return reader{globs: true, words: true}, true
-	case "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "cmp", "comm", "join", "fold", "fmt", "expand", "unexpand",
+	case "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "cmp", "comm", "join", "fold", "fmt", "expand",
+		"unexpand",
 		"basename", "dirname", "realpath", "readlink", "md5", "base64", "base32", "od", "column", "sum":
 		return reader{}, true
-	case "true", "false", ":", "pwd", "whoami", "id", "groups", "uname", "nproc", "uptime", "arch", "sleep", "seq", "tr", "expr",
+	case "true", "false", ":", "pwd", "whoami", "id", "groups", "uname", "nproc", "uptime", "arch", "sleep", "seq", "tr",
+		"expr",
 		"factor", "free", "lscpu", "which", "type", "yes", "test", "[", "printf", "tty", "locale":
 		return reader{words: true}, true
 	case "hostname":
@@ -68,11 +70,14 @@ func readerOf(name string) (reader, bool) {
 	case "grep", "egrep", "fgrep":
 		return reader{not: "-R --dereference-recursive", first: true}, true
 	case "rg":
-		return reader{not: "--pre --hostname-bin -z --search-zip -L --follow --ignore-file -f --file", first: true, takes: "-e -g -A -B -C -t"}, true
+		return reader{not: "--pre --hostname-bin -z --search-zip -L --follow --ignore-file -f --file", first: true,
+			takes: "-e -g -A -B -C -t"}, true
 	case "fd", "fdfind":
-		return reader{not: "-x -X -L --exec --exec-batch --follow --ignore-file --search-path --base-directory", first: true}, true
+		return reader{not: "-x -X -L --exec --exec-batch --follow --ignore-file --search-path --base-directory",
+			first: true}, true
 	case "find":
-		return reader{not: "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -L -H -follow -files0-from", exact: true,
+		return reader{not: "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -L -H -follow -files0-from",
+			exact: true,
 			takes: "-name -iname -path -ipath -wholename -regex -iregex -newer -type -maxdepth -mindepth -size -mtime -mmin -printf"}, true
 	case "jq":
 		return reader{not: "-f -L --from-file --rawfile --slurpfile --argfile", first: true}, true
@@ -110,7 +115,7 @@ func (p reader) refused(ws []word) string {
 type judge struct {
 	g         *Gate
 	line      line
-	rule      string // the last one that was needed
+	rule      string // the last rule that was needed
 	firm, why string
 	exported  bool   // commands see a variable that the line sets
 	candidate string // a rule for the first command that none covers
@@ -189,7 +194,8 @@ func (j *judge) redirect(t target) {
 		}
 	case t.op == syntax.RdrIn:
 		j.file(t.word.text, false)
-	case t.op == syntax.RdrOut, t.op == syntax.AppOut, t.op == syntax.RdrClob, t.op == syntax.RdrAll, t.op == syntax.AppAll:
+	case t.op == syntax.RdrOut, t.op == syntax.AppOut, t.op == syntax.RdrClob, t.op == syntax.RdrAll,
+		t.op == syntax.AppAll:
 		j.file(t.word.text, true)
 	default:
 		j.doubt("a redirection that is not known")
@@ -428,7 +434,8 @@ func (j *judge) risk(r rule, ws []word) (why string, firm bool) {
 		if w.open || w.odd && len(ws) > 1 && strings.Contains(w.text, "-") && unsafeFor(name) != "" {
 			return "a word is known only when the command runs", true
 		}
-		if w.glob && (unsafeFor(name) != "" || j.g.paths) && (strings.HasPrefix(w.pattern, anyText) || strings.HasPrefix(w.pattern, "-") || j.g.paths) {
+		if w.glob && (unsafeFor(name) != "" || j.g.paths) && (strings.HasPrefix(w.pattern, anyText) ||
+			strings.HasPrefix(w.pattern, "-") || j.g.paths) {
 			return "names of files that could be taken for options", true
 		}
 	}
@@ -487,7 +494,8 @@ func ordinary(a *syntax.Assign) bool {
 	if a.Value != nil {
 		value = evaluate(a.Value)[0]
 	}
-	if !value.plain() || strings.HasPrefix(value.text, "-") || strings.HasPrefix(value.text, ":") || strings.Contains(value.text, "..") {
+	if !value.plain() || strings.HasPrefix(value.text, "-") || strings.HasPrefix(value.text, ":") ||
+		strings.Contains(value.text, "..") {
 		return false
 	}
 	if name := a.Name.Value; name == "TZ" {
@@ -497,8 +505,10 @@ func ordinary(a *syntax.Assign) bool {
 		return false
 	}
 	switch a.Name.Value {
-	case "NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "CGO_ENABLED", "GOOS", "GOARCH",
-		"GOMAXPROCS", "RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "CARGO_TERM_COLOR", "DOCKER_BUILDKIT", "DEBUG", "VERBOSE", "PORT",
+	case "NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "CGO_ENABLED", "GOOS",
+		"GOARCH",
+		"GOMAXPROCS", "RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "CARGO_TERM_COLOR", "DOCKER_BUILDKIT", "DEBUG",
+		"VERBOSE", "PORT",
 		"HOST", "ENV_NAME", "FOO", "BAR":
 		return true
 	}
@@ -653,13 +663,15 @@ func odd(name string, args []word) string {
 	switch name {
 	case "test", "[":
 		if slices.ContainsFunc(args, func(w word) bool {
-			return w.text == "-v" || w.text == "-R" || strings.ContainsAny(w.text, "[$`") && w.text != "]" || slices.Contains([]string{"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}, w.text)
+			return w.text == "-v" || w.text == "-R" || strings.ContainsAny(w.text, "[$`") && w.text != "]" ||
+				slices.Contains([]string{"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}, w.text)
 		}) {
 			return "a test that evaluates its words"
 		}
 	case "printf":
-		if len(args) == 0 || strings.HasPrefix(args[0].text, "-") || regexp.MustCompile(`%[^%]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) &&
-			regexp.MustCompile(`%[-+ #0-9.*lhjztL]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) {
+		if len(args) == 0 || strings.HasPrefix(args[0].text, "-") ||
+			regexp.MustCompile(`%[^%]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) &&
+				regexp.MustCompile(`%[-+ #0-9.*lhjztL]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) {
 			return "a format that sets a variable"
 		}
 	case "date":
@@ -677,7 +689,8 @@ func odd(name string, args []word) string {
 		}
 	case "find":
 		for i, w := range args {
-			if w.text == "--" || strings.HasPrefix(w.text, "-newer") && len(w.text) > 6 || i == 0 && strings.HasPrefix(w.text, "-P") {
+			if w.text == "--" || strings.HasPrefix(w.text, "-newer") && len(w.text) > 6 || i == 0 && strings.HasPrefix(w.text,
+				"-P") {
 				return "options of find that are not known"
 			}
 		}
@@ -697,7 +710,8 @@ func odd(name string, args []word) string {
 	for i := 0; i < len(args); i++ {
 		a := args[i].text
 		switch {
-		case name == "jq" && strings.HasPrefix(a, "-"), name == "sed" && strings.HasPrefix(a, "-") && strings.Trim(a, "-nErzu") == "":
+		case name == "jq" && strings.HasPrefix(a, "-"), name == "sed" && strings.HasPrefix(a, "-") && strings.Trim(a,
+			"-nErzu") == "":
 			continue
 		case name != "sed" && strings.HasPrefix(a, "-F"):
 			if a == "-F" {
@@ -764,18 +778,20 @@ func versionOnly(ws []word) bool {
 	}
 	name, a := ws[0].text, ws[1].text
 	switch name {
-	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "java", "javac", "gcc", "g++", "cc", "c++", "clang",
-		"clang++", "make", "cmake", "docker", "curl", "wget", "bash", "env", "xargs", "tar", "find", "git", "deno", "bun", "gh", "jq",
+	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "gcc", "g++", "cc",
+		"c++", "clang",
+		"clang++", "make", "cmake", "docker", "curl", "wget", "bash", "env", "xargs", "tar", "find", "git", "deno", "bun",
+		"gh", "jq",
 		"rsync", "sudo":
-		return a == "--version" || a == "-v" && slices.Contains([]string{"node", "npm", "perl", "php", "ruby"}, name) ||
-			a == "-version" && strings.HasPrefix(name, "java")
+		return a == "--version" || a == "-v" && slices.Contains([]string{"node", "npm", "perl", "php", "ruby"}, name)
 	}
 	return false
 }
 
 // interpreter reports programs that a person who names them wants to run code.
 func interpreter(name string) bool {
-	return slices.ContainsFunc([]string{"python", "perl", "ruby", "node", "lua", "php", "tclsh", "deno", "bun"}, func(family string) bool {
-		return strings.HasPrefix(name, family)
-	})
+	return slices.ContainsFunc([]string{"python", "perl", "ruby", "node", "lua", "php", "tclsh", "deno", "bun"},
+		func(family string) bool {
+			return strings.HasPrefix(name, family)
+		})
 }
