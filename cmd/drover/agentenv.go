@@ -41,7 +41,7 @@ func (b *backend) Gate(r permission.Rules, own bool) (*permission.Gate, []string
 	r = environment.Bind(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
 		r.Cwd, environment.UsualTools(r.Cwd), sandboxed)
 	r.Headless = true
-	return environment.NewGate(r, set.Permissions.Foreign)
+	return environment.NewGate(r, set.Foreign)
 }
 
 // sandbox is that of a session in the folder, which hides what Drover stores.

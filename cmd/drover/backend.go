@@ -30,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -64,13 +65,13 @@ func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, 
 			b.note(n.String())
 		}
 	}
-	for _, rule := range set.Permissions.Foreign {
+	for _, rule := range set.Foreign {
 		if tool := permission.ToolOf(rule); tool != "" && (permission.Absent(tool) || !catalog.KnownTool(tool)) {
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
 	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
-		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
+		foreign := func(rule string) bool { return slices.Contains(set.Foreign, rule) }
 		err = cli.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny), foreign))
 	}
 	if err == nil && st.Needed() && !b.trustNoted && !(skip.Project && skip.Local) {
@@ -112,7 +113,8 @@ func (b *backend) opening(role, title string, set settings.Settings) assemble.Co
 		Starter:    b.starter(),
 		Settings:   set,
 		Observer:   b.observer(set),
-		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
+		TrustNoted: b.trustNoted,
+		Program:    agents.Program{Tell: func(_ task.ID, text string) { b.note(text) }}}
 }
 
 // note tells the user something that is no error.
@@ -258,7 +260,7 @@ func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Conte
 	cfg := b.opening(session.RoleRun, o.Title, set)
 	cfg.Session, cfg.Keeper = o.Session, b.helper()
 	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
-		cfg.AskWait = set.Permissions.Wait()
+		cfg.AskWait = set.Permissions.AskTimeout
 	}
 	cfg.On = b.sayDenials()
 	s, err := assemble.Open(ctx, cfg)

@@ -217,7 +217,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 		return err
 	}
 	cfg := b.opening(session.RoleRun, "worker "+o.Name, set)
-	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.Wait()
+	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.AskTimeout
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		set.Terminal.Notify = "bell" // the desktop is told once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
-	o.HintAfter = set.Terminal.Hint()
+	o.HintAfter = set.Terminal.HintAfter
 	left, err := tui.Run(ctx, o)
 	return cli.Left(left), err
 }

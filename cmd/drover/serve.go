@@ -147,7 +147,7 @@ func (b *backend) ServeRemote(ctx context.Context, listen, tokenEnv, token strin
 		return err
 	}
 	cfg := b.opening(session.RoleRun, "remote sessions", set)
-	cfg.Session, cfg.Env, cfg.Keeper, cfg.AskWait = id, env, b.helper(), set.Permissions.Wait()
+	cfg.Session, cfg.Env, cfg.Keeper, cfg.AskWait = id, env, b.helper(), set.Permissions.AskTimeout
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return locked(err, id)

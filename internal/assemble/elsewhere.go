@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session/services"
 )
 
@@ -17,7 +17,7 @@ func elsewhere(c Config, tell func(string, ...any)) services.Config {
 		Services: map[string]services.Service{},
 		Usual:    set.Usual(),
 		Checkers: map[remoteapi.Type]string{},
-		Offline:  set.OfflineLimit(),
+		Offline:  set.Offline,
 		Token:    home.Lookup(c.Env),
 	}
 	for name, one := range set.Services {
@@ -43,7 +43,7 @@ func elsewhere(c Config, tell func(string, ...any)) services.Config {
 
 // withoutTokens takes the tokens of remote services out of an environment: no
 // command is given them.
-func withoutTokens(env []string, set settings.Remote) []string {
+func withoutTokens(env []string, set options.Remote) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		for _, one := range set.Services {

@@ -24,7 +24,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	if r, err := s.tree.Find(ref); m == nil || ref != string(own) && (err != nil || r.ID != own) {
 		return s.Tasks.Promote(ctx, ref)
 	}
-	if s.cfg.Limits.NoBackground {
+	if s.cfg.Options.Tasks.DisableBackground {
 		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
 	}
 	return m.background(ctx)
@@ -92,7 +92,7 @@ func (m *Main) handOver(ctx context.Context, k, next *agents.Environment) (task.
 		},
 		Fork: func() (*agent.Transcript, error) {
 			meta := agent.Meta{ParentTask: string(own), Version: s.cfg.Info.Version, Cwd: k.Me.Cwd, IsSidechain: true,
-				AgentName: agents.MainName, AgentID: string(id), SessionID: string(own), Sync: s.cfg.Power}
+				AgentName: agents.MainName, AgentID: string(id), SessionID: string(own), Sync: s.cfg.Options.Power()}
 			if err := agent.ForkTranscript(s.cfg.Place.Transcript(), path, meta); err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ func TestMailWhileQueued(t *testing.T) {
     - {text: done}
   explore:
     - {text: "read {{last}}"}
-`, func(c *Config) { c.Limits.LiveAgents = 1 })
+`, func(c *Config) { c.Options.Limits.Live = 1 })
 	start := func(kind string) task.ID {
 		got, err := r.Start(r.ctx, []control.StartRequest{{Agent: &control.AgentRequest{Type: kind, Prompt: "x"}, Env: r.cfg.Agents.Env, Cwd: r.folder}})
 		if err != nil || got[0].Error != nil {
@@ -91,7 +91,7 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: permission.Rules{Mode: permission.AcceptEdits}}
+	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Options.Model, Rules: permission.Rules{Mode: permission.AcceptEdits}}
 	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
 		c, err := r.agents.Resolve(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
 		if err != nil || c.Rules.Mode != permission.Plan {

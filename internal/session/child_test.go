@@ -30,7 +30,7 @@ func served(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*t
 	t.Cleanup(server.Close)
 	r := open(t, "", append([]func(*Config){func(c *Config) {
 		c.Agents.Env = append(slices.Clone(c.Agents.Env), "ANTHROPIC_BASE_URL="+server.URL, "ANTHROPIC_API_KEY=x", "ANTHROPIC_AUTH_TOKEN=")
-		c.Agents.Model = "sonnet"
+		c.Options.Model = "sonnet"
 	}}, change...)...)
 	return r, server
 }
@@ -157,7 +157,7 @@ func TestDeepest(t *testing.T) {
 		"general-purpose": {blocks(delegate("deep", "in", "name", "deep")), modeltest.Text("outer")},
 		"deep":            {blocks(delegate("deep", "deeper")), modeltest.Text("inner"), modeltest.Text("again")},
 	}), func(c *Config) {
-		c.Limits.Depth = 2
+		c.Options.Limits.Depth = 2
 		c.Agents.Catalog = fixed(append(subagent.Builtin().All(), subagent.Definition{Name: "deep", Description: "Digs.", Prompt: "You dig."})...)
 	})
 	c := converse(m)
@@ -188,7 +188,7 @@ func TestLaunchOrder(t *testing.T) {
 	hold := make(chan struct{})
 	r, _ := served(t, func(context.Context, *modeltest.Request) modeltest.Answer {
 		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("x")}, Wait: hold}
-	}, func(c *Config) { c.Limits.Depth = 1 })
+	}, func(c *Config) { c.Options.Limits.Depth = 1 })
 	defer close(hold)
 	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: "sonnet", Rules: r.cfg.Agents.Rules}
 	top, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
@@ -342,7 +342,7 @@ func TestChildEvents(t *testing.T) {
 func TestNoSuchModel(t *testing.T) {
 	r := open(t, "", func(c *Config) {
 		c.Agents.Env = append(slices.Clone(c.Agents.Env), "ANTHROPIC_API_KEY=x", "ANTHROPIC_BASE_URL=")
-		c.Agents.Model = "sonnet"
+		c.Options.Model = "sonnet"
 	})
 	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
 	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, best, default, haiku, opus, script:FILE, sonnet)`

@@ -22,16 +22,16 @@ import (
 )
 
 // commands returns the current commands.
-func (a Agents) commands() command.Catalog {
-	if a.Commands == nil {
-		return command.Find(nil, skill.Catalog{})
+func (s *Session) commands() command.Catalog {
+	if find := s.cfg.Agents.Commands; find != nil {
+		return find()
 	}
-	return a.Commands()
+	return command.Find(nil, skill.Catalog{})
 }
 
 // Commands returns the commands with which a prompt to the main agent may begin.
 func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
-	list := s.cfg.Agents.commands()
+	list := s.commands()
 	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
 	for _, one := range list.All() {
 		out.Commands = append(out.Commands, control.Command(one.Line()))
@@ -64,7 +64,7 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	if !ok {
 		return "", "", false, nil
 	}
-	c, err := h.s.cfg.Agents.commands().Find(name)
+	c, err := h.s.commands().Find(name)
 	if err == nil && c.Sort == command.Program {
 		answer, instead, err = h.program(c.Name, args)
 		return answer, instead, err == nil, err
@@ -107,7 +107,7 @@ func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.To
 			return &instead, nil
 		}
 	}
-	c, err := h.s.cfg.Agents.commands().Find(name)
+	c, err := h.s.commands().Find(name)
 	var unknown *command.UnknownError
 	switch {
 	case errors.As(err, &unknown) && isFile("/"+name):

@@ -28,7 +28,7 @@ func (s *Session) newDaily() *daily.Teller {
 	store := func(at time.Time) error {
 		return p.Root().WriteAtomic(p.SummaryFile(), []byte(at.UTC().Format(time.RFC3339)+"\n"))
 	}
-	last := s.started
+	last := s.cfg.Info.StartTime
 	data, err := p.Root().ReadFile(p.SummaryFile(), maxSummaryFile)
 	if err == nil {
 		last, err = time.Parse(time.RFC3339, strings.TrimSpace(string(data)))
@@ -37,7 +37,7 @@ func (s *Session) newDaily() *daily.Teller {
 		if !errors.Is(err, fs.ErrNotExist) {
 			fail(err)
 		}
-		last = s.started
+		last = s.cfg.Info.StartTime
 		if err := store(last); err != nil { // the next host would begin again with itself
 			fail(err)
 		}

@@ -24,7 +24,7 @@ func (s *Session) newFleet() *placement.Fleet {
 		}
 	}
 	f := placement.New(
-		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Place: s.cfg.Place,
+		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Options.Workers.Lease, Place: s.cfg.Place,
 			Task: s.sup.Get, Refused: s.refused,
 			Say: func(about task.ID, text string) { s.report.Say(about, text) }},
 	)

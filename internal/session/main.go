@@ -90,8 +90,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	m := &Main{s: s, model: k.Config.ModelName, dropUnused: cfg.DropUnused}
 	m.now.Store(k)
-	mem := s.cfg.Agents.Memory
-	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
+	m.learnings = dreams.NewLearnings(s.cfg.Agents.Memory, s.cfg.Options.Memory)
 	if err := m.open(ctx, cfg); err != nil {
 		k.Close()
 		return nil, err
@@ -131,7 +130,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
 	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version,
-		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Options.Power()})
 	if err != nil {
 		return err
 	}

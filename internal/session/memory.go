@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/driver/dream"
@@ -19,25 +18,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Memory configures the memory of a session and its dreams.
-type Memory struct {
-	Store *memory.Store // nil: memory is disabled
-	Model string        // of dreams; empty: a cheap one, or that of the session
-
-	Auto bool          // the session starts dreams when it has been idle
-	Idle time.Duration // for this long
-	Rule memory.Rule   // and this reports that a dream is due
-
-	AtEnd    bool // what was learned is consolidated at the end of a conversation; see [Main.Parting]
-	MinTurns int  // prompts that the conversation must have had for that
-}
-
 // newDreams makes the dreams of the session.
 func (s *Session) newDreams() *dreams.Dreams {
 	a := s.cfg.Agents
 	return dreams.New(
 		dreams.Config{
-			Store:   a.Memory.Store,
+			Store:   a.Memory,
 			Tasks:   s.sup,
 			Pool:    agents.Pool,
 			Budgets: s.budgets,
@@ -45,11 +31,11 @@ func (s *Session) newDreams() *dreams.Dreams {
 			Rules:   a.Rules,
 			Gate:    environment.Gates{Foreign: a.Foreign, Report: s.report}.New,
 			Updated: s.remembered,
-			Wish:    a.Memory.Model,
+			Wish:    s.cfg.Options.Memory.Model,
 			Window:  a.Window,
-			Share:   a.Share,
+			Share:   s.cfg.Options.Context.Share,
 			Version: s.cfg.Info.Version,
-			Sync:    s.cfg.Power,
+			Sync:    s.cfg.Options.Power(),
 			Driver: func(c dream.Config, in dream.Input) (task.Driver, json.RawMessage) {
 				w := s.kinds.Dream(c, in)
 				return w.Driver, w.Input
@@ -86,8 +72,9 @@ func (s *Session) remembered(changed []string) {
 
 // dreamTimer starts dreams in idle time.
 func (s *Session) dreamTimer() *upkeep.Dreams {
-	m := s.cfg.Agents.Memory
-	return &upkeep.Dreams{Memory: m.Store, Idle: m.Idle, Rule: m.Rule, State: s.State,
+	m := s.cfg.Options.Memory
+	return &upkeep.Dreams{Memory: s.cfg.Agents.Memory, Idle: m.IdleAfter,
+		Rule: memory.Rule{Every: m.Every, Sessions: m.Sessions}, State: s.State,
 		Worked: s.dreams.Worked,
 		Start: func(ctx context.Context) error {
 			_, err := s.dreams.Start(ctx, dream.Idle, task.Spec{})

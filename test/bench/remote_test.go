@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -59,7 +60,8 @@ func (t *bench) remoteIdle(name string, holds bool) {
 	var polls atomic.Int64
 	srv := cloud(holds, &polls)
 	dir := t.temp()
-	set := settings.Settings{Remote: settings.Remote{Services: map[string]settings.RemoteService{"cloud": {URL: srv.URL}}}}
+	set := settings.Settings{Options: options.Default()}
+	set.Remote.Services = map[string]options.RemoteService{"cloud": {URL: srv.URL}}
 	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
 		Version: "bench", Env: t.env(dir), Settings: set, Keeper: []string{t.bin, "keeper", "--helper"}})
 	t.must(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	ledger "github.com/drover-dev/drover/internal/model/usage" // usage is an error here
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // stats is what `drover stats` was asked for, and what it found.
@@ -171,7 +171,7 @@ func (a *app) places(all bool) ([]home.Session, error) {
 }
 
 // priceTable is the table of prices under the user's settings.
-func priceTable(m settings.Models) (ledger.Table, []string) {
+func priceTable(m options.Models) (ledger.Table, []string) {
 	own := map[string]ledger.Price{}
 	for pattern, p := range m.Prices {
 		own[pattern] = ledger.Price(p)

@@ -24,7 +24,9 @@ import (
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/assemble"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
@@ -72,7 +74,9 @@ func play(dir string) error {
 
 // place is a session in a folder, with agents that follow the script.
 func place(dir string) assemble.Config {
-	c := assemble.Config{Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: permission.Bypass,
+	set := settings.Settings{Options: options.Default()}
+	set.Sandbox.Mode = "off"
+	c := assemble.Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: permission.Bypass,
 		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}
 	c.Settings.Limits.Live = 20
 	return c

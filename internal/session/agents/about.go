@@ -66,8 +66,8 @@ func (k *Environment) Rules() []control.Rule {
 func (k *Environment) Context(c *conversation.Conversation) control.Context {
 	now := c.ModelSettings()
 	out := control.Context{Tokens: c.Totals().Context, Window: now.Window}
-	if k.s.cfg.Share > 0 {
-		out.CompactAt = int64(k.s.cfg.Share * float64(now.Window))
+	if k.s.opt.Context.Share > 0 {
+		out.CompactAt = int64(k.s.opt.Context.Share * float64(now.Window))
 	}
 	var own, served int
 	for _, t := range k.Config.Tools {

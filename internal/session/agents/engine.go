@@ -33,7 +33,7 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 	me := Caller{ID: l.Parent,
 		Cwd:   e.cwd,
 		Env:   e.s.Work.ClientEnv(e.env),
-		Model: e.s.cfg.Model,
+		Model: e.s.opt.Model,
 		Rules: rules,
 		given: &given{l.Agents, programHooks(l.Hooks)},
 	}
@@ -78,7 +78,7 @@ func (e *engine) Agents() []task.Record {
 
 // isAgent excludes the task of the main agent.
 func (e *engine) isAgent(r task.Record) bool {
-	return r.Kind.IsAgent() && r.ID != e.s.cfg.Session
+	return r.Kind.IsAgent() && r.ID != e.s.info.Session
 }
 
 // Agent implements [subagent.Engine].

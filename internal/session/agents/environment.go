@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -116,7 +117,7 @@ func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 			Ask:        k.ask,
 			Attended:   s.wait(task.Form) > 0,
 			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
-			Limit:      s.cfg.Limits.OutputChars,
+			Limit:      s.opt.Tasks.OutputLength,
 			Report:     func(text string) { s.Report.Say(id, text) },
 			ReportOnce: s.Report.Once,
 			RunTask:    k.mcpTask,
@@ -158,10 +159,10 @@ func (k *Environment) config(model string) agent.Config {
 		MaxTurns:  me.MaxTurns,
 		Gate:      hook.NewGate(k.Runner, judge{k}),
 		Hooks:     k.Hooks,
-		Sees:      s.cfg.Sees,
+		Sees:      choose.Sees,
 		Meter:     s.Budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
 		Agent:     k.def.Name,
-		SessionID: string(s.cfg.Session),
+		SessionID: string(s.info.Session),
 
 		WaitWhilePaused: func(ctx context.Context) error {
 			if h, ok := me.live.task(); ok {
@@ -469,10 +470,10 @@ func (k *Environment) runtime() *Runtime {
 
 // compaction configures how the agent's conversation is compacted.
 func (k *Environment) compaction(model string) *agent.Compaction {
-	a := k.s.cfg
-	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
-	if a.Window != nil {
-		c.Window, _ = a.Window(model)
+	s := k.s
+	c := &agent.Compaction{Share: s.opt.Context.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
+	if s.cfg.Window != nil {
+		c.Window, _ = s.cfg.Window(model)
 	}
 	return c
 }
@@ -509,7 +510,7 @@ func (k *Environment) todos(ctx context.Context) string {
 // Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
 // session are ignored.
 func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
-	to := s.cfg.Session
+	to := s.info.Session
 	if owner != MainName {
 		r, err := s.Tree.FindNear(owner, by)
 		if err != nil || !r.Kind.IsAgent() {

@@ -22,10 +22,10 @@ import (
 func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.Me, k.s
 	b := hook.Base{
-		SessionID:      string(s.cfg.Session),
-		TranscriptPath: s.cfg.Place.Transcript(),
+		SessionID:      string(s.info.Session),
+		TranscriptPath: s.place.Transcript(),
 		Cwd:            me.here(),
-		Project:        s.cfg.Project,
+		Project:        s.info.Project,
 		PermissionMode: func() string { return string(cmp.Or(me.Mode(), permission.Default)) },
 		Effort:         k.effort,
 		Model:          me.Model,
@@ -37,7 +37,9 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.ID), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
 	}
-	b.Ready = s.cfg.Ready
+	if s.Keeper != nil {
+		b.Ready = s.Keeper.Ready
+	}
 	b.Bound = func(command string) (hook.Bounds, error) {
 		// Nobody is asked about hosts: a question runs hooks itself, and hooks have little time.
 		start, err := s.Sandboxes.Command(sandboxes.Wish{
@@ -58,7 +60,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 
 // Notify runs the hooks of the user that are told of what no agent is about, and waits for them.
 func (s *Set) Notify(ctx context.Context, kind, title, text string) {
-	k := &Environment{s: s, Me: s.Client(s.cfg.Project, s.cfg.Env, nil)}
+	k := &Environment{s: s, Me: s.Client(s.info.Project, s.cfg.Env, nil)}
 	r := hook.NewRunner(s.hooksOf(subagent.Definition{}), k.base(nil, ""))
 	defer r.Close()
 	r.Notify(ctx, kind, title, text)
@@ -81,11 +83,11 @@ func (k *Environment) effort() string {
 func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
 	s.spills.Lock()
 	defer s.spills.Unlock()
-	path, err := s.cfg.Place.NewHookOutput()
+	path, err := s.place.NewHookOutput()
 	if err != nil {
 		return nil, err
 	}
-	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.Space.Take})
+	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.place.Below(), Take: s.Space.Take})
 }
 
 // hooksOf returns the hooks of the session and of an agent's definition.
@@ -104,7 +106,7 @@ func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true,
 		Bounded: s.Servers.OfProject(def)}})
 	for _, p := range problems {
-		s.Report.Say(s.cfg.Session, p.String())
+		s.Report.Say(s.info.Session, p.String())
 	}
 	return set.Join(own)
 }

@@ -33,7 +33,7 @@ func (k *Environment) mcpTask(
 ) (text string, err error) {
 	s := k.s
 	rt := k.runtime()
-	alone := s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground
+	alone := s.opt.Tasks.DisableBackground || rt.Host != nil && !s.opt.Agents.NestedBackground
 	made := make(chan string, 1)
 	call := mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone}
 	if there != nil {
@@ -115,7 +115,7 @@ func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 	if err != nil {
 		return "", err
 	}
-	text, _ = excerpt.Tail(excerpt.Plain(text), s.cfg.Limits.OutputChars, got.OutputFile)
+	text, _ = excerpt.Tail(excerpt.Plain(text), s.opt.Tasks.OutputLength, got.OutputFile)
 	if got.Status == task.Completed {
 		return cmp.Or(text, "(no output)"), nil
 	}

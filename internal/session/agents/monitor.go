@@ -21,7 +21,7 @@ import (
 // monitorTool is the tool Monitor of an agent with the given other tools.
 func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 	me, s := k.Me, k.s
-	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground || me.workspace != nil {
+	if !s.opt.Monitors.Enabled || s.opt.Tasks.DisableBackground || me.workspace != nil {
 		return nil
 	}
 	return []agent.Tool{
@@ -29,7 +29,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 			monitortool.Config{
 				Monitors: k.Monitors(),
 				Root:     me.Cwd,
-				Dirs:     append(slices.Clone(me.Rules.Dirs), s.cfg.Place.Tasks()),
+				Dirs:     append(slices.Clone(me.Rules.Dirs), s.place.Tasks()),
 				Outside:  func(real string) bool { return k.Gate().MayUse("Read", real) },
 				Cwd:      bashCwd(tools),
 				Told:     func() string { return k.runtime().told(true) },

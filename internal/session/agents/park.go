@@ -5,6 +5,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/subagent"
@@ -42,7 +43,9 @@ func (s *Set) useParked() {
 }
 
 // goesOn reports whether a parked agent outlives its host.
-func (s *Set) goesOn(r task.Record) bool { return s.cfg.KeepParked && r.GoesOnParked() }
+func (s *Set) goesOn(r task.Record) bool {
+	return s.info.Role == control.RoleBackground && r.GoesOnParked()
+}
 
 // resumed resolves an agent of an earlier host that goes on: as it was started, in its mode or a
 // narrower one.

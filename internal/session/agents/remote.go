@@ -17,7 +17,7 @@ func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (taskto
 	s := rt.s
 	out := tasktools.AgentOutcome{
 		Told:         rt.told(false),
-		Backgrounded: !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground),
+		Backgrounded: !s.opt.Tasks.DisableBackground && (rt.Host == nil || s.opt.Agents.NestedBackground),
 	}
 	switch {
 	case r.Resume != "":

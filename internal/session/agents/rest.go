@@ -81,7 +81,7 @@ func (rt *Runtime) told(events bool) string {
 	case r.OnEnd == task.Stops, called(r), events:
 		return ", unless you end before: then it is stopped"
 	}
-	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.cfg.Limits.WaitForTasks)
+	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.opt.Agents.WaitForTasks)
 }
 
 // rest is called after an answer, and decides whether the agent goes on. An agent whose idle
@@ -105,7 +105,7 @@ func (c *Child) rest(
 		broken := turn.Reason == "interrupted"
 		do := answered{
 			leaves: !broken && c.teammate.ends(),
-			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
+			stays:  broken || c.teammate != nil || s.opt.Agents.MultiTurn && r.Backgrounded,
 			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
 			unread: slices.ContainsFunc(unread, func(m agent.MailMessage) bool { return m.Origin != messages.EventOrigin }),
 		}.next()
@@ -129,14 +129,14 @@ func (c *Child) rest(
 		}
 		err = h.Rest(ctx, func(ctx context.Context) error {
 			s.Idle.Change() // callers that settle no longer wait for it
-			limit := s.cfg.Limits.IdleTimeout
+			limit := s.opt.Agents.IdleTimeout
 			switch {
 			case c.teammate != nil: // it stays until it is ended
 				return box.Wait(ctx)
 			case do == waitsForTasks:
-				limit = s.cfg.Limits.WaitForTasks
+				limit = s.opt.Agents.WaitForTasks
 			case works:
-				limit = max(s.cfg.Limits.WaitForTasks, limit)
+				limit = max(s.opt.Agents.WaitForTasks, limit)
 			}
 			for {
 				err := func() error {

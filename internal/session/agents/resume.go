@@ -99,7 +99,7 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 // above returns the caller that has started an agent, so that a further run gets no more than
 // the first: the main agent or a client, and then each agent down to it.
 func (s *Set) above(r task.Record, env []string) (Caller, error) {
-	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.cfg.Session {
+	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.info.Session {
 		me, err := s.above(p, env)
 		if err != nil || p.Traits().Work == task.BySteps {
 			return me, err
@@ -111,11 +111,11 @@ func (s *Set) above(r task.Record, env []string) (Caller, error) {
 		c.ID, c.Depth, c.Cwd = p.ID, p.Depth, cmp.Or(p.Cwd, c.Cwd)
 		return c.Caller, nil
 	}
-	if m := s.mainAgent(); m != nil && r.Owner == s.cfg.Session {
+	if m := s.mainAgent(); m != nil && r.Owner == s.info.Session {
 		return m.Me, nil
 	}
 	if len(env) == 0 {
 		env = s.cfg.Env
 	}
-	return s.Client(cmp.Or(r.Cwd, s.cfg.Project), env, nil), nil
+	return s.Client(cmp.Or(r.Cwd, s.info.Project), env, nil), nil
 }

@@ -69,7 +69,7 @@ func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 // Run runs a command of the Bash tool.
 func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
-	background := c.Background && !s.cfg.Limits.NoBackground
+	background := c.Background && !s.opt.Tasks.DisableBackground
 	bounded, err := rt.bounded(c.Line, c.Outside || rt.workspace != nil)
 	if err != nil {
 		return shelltool.Outcome{}, &toolkit.Refusal{Text: err.Error()}
@@ -86,7 +86,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	if rt.workspace != nil {
 		spec.On, spec.Pool = rt.workspace.Worker(), work.WorkerPool
 	}
-	if background || s.cfg.Limits.NoBackground {
+	if background || s.opt.Tasks.DisableBackground {
 		spec.Timeout = c.Timeout
 	}
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
@@ -125,7 +125,7 @@ func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience time.Duration) (shelltool.Outcome, error) {
 	s := rt.s
 	wait, cancel := ctx, context.CancelFunc(func() {})
-	if patience > 0 && !s.cfg.Limits.NoBackground {
+	if patience > 0 && !s.opt.Tasks.DisableBackground {
 		wait, cancel = context.WithTimeoutCause(ctx, patience, supervise.ErrTimeout)
 	}
 	defer cancel()
@@ -155,7 +155,7 @@ func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience tim
 	if out.Task.Cause != nil && out.Task.Cause.Reason == task.ReasonTimeout {
 		out.TimedOut = true
 	}
-	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.cfg.Limits.OutputChars+1)
+	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.opt.Tasks.OutputLength+1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, fmt.Errorf("read output of %s: %w", rec.ID, err)
 	}
@@ -209,13 +209,13 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	}
 	out := tasktools.AgentOutcome{Told: rt.told(false)}
 	background := r.Background || rt.stays(r)
-	if background && (s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground) {
+	if background && (s.opt.Tasks.DisableBackground || rt.Host != nil && !s.opt.Agents.NestedBackground) {
 		if rt.stays(r) {
 			return out, s.noTeam()
 		}
 		background = false
 		out.Note = "It was run in the foreground: agents of agents do not run in the background here."
-		if s.cfg.Limits.NoBackground {
+		if s.opt.Tasks.DisableBackground {
 			out.Note = "It was run in the foreground: background work is turned off."
 		}
 	}
@@ -381,7 +381,7 @@ func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
 			return text, err
 		}
 	}
-	text, _, err := spool.Excerpt(r.OutputFile, rt.s.cfg.Limits.OutputChars+1)
+	text, _, err := spool.Excerpt(r.OutputFile, rt.s.opt.Tasks.OutputLength+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil // it has not begun
 	}

@@ -30,7 +30,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	if err != nil {
 		return tasktools.Sent{}, err
 	}
-	id := cmp.Or(to.ID, rt.s.cfg.Session)
+	id := cmp.Or(to.ID, rt.s.info.Session)
 	if to.Status.Terminal() && !(rt.Host == nil || rt.s.Tree.Below(to, rt.ID)) {
 		return tasktools.Sent{}, &toolkit.Refusal{
 			Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status),
@@ -97,13 +97,13 @@ func (rt *Runtime) receiver(ref string) (task.Record, error) {
 
 // underMain reports whether the agent was started by a main agent, which reads its messages.
 func (rt *Runtime) underMain() bool {
-	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.cfg.Session
+	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.info.Session
 }
 
 // reaches reports whether this agent may send messages to the one of a record: below it, above
 // it, or a sibling.
 func (rt *Runtime) reaches(r task.Record) bool {
-	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.cfg.Session {
+	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.info.Session {
 		return false
 	}
 	if rt.Host == nil {
@@ -155,12 +155,12 @@ func (rt *Runtime) Responses(
 	if err != nil {
 		return tasktools.Responses{}, err
 	}
-	if !first.Kind.IsAgent() || first.ID == rt.s.cfg.Session {
+	if !first.Kind.IsAgent() || first.ID == rt.s.info.Session {
 		return tasktools.Responses{}, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
 	defer cancel()
-	said := answers{from: agent.Reading{Path: rt.s.cfg.Place.AgentTranscript(first.ID)}, since: since}
+	said := answers{from: agent.Reading{Path: rt.s.place.AgentTranscript(first.ID)}, since: since}
 	for {
 		grown := rt.s.Log.Grown()
 		now := rt.s.Tree.Latest(first.ID)

@@ -92,7 +92,7 @@ func (s *Set) Launch(
 }
 
 // countsAgents reports whether a start by me is told what all agents at work will likely use.
-func (s *Set) countsAgents(me Caller) bool { return s.cfg.Limits.QuoteFrom > 0 && me.ID != "" }
+func (s *Set) countsAgents(me Caller) bool { return s.opt.Limits.QuoteFrom > 0 && me.ID != "" }
 
 // quote writes into the spec of an agent what it will likely use, if the caller wants to know or
 // many agents are at work; it says what those will likely use together.
@@ -105,7 +105,7 @@ func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 			}
 		}
 	}
-	every := max(s.cfg.Limits.QuoteFrom, 1)
+	every := max(s.opt.Limits.QuoteFrom, 1)
 	said := len(many) > 0 && (len(many)+1)%every == 0 // not at each further one: its caller reads all of it
 	if !said && !me.quote {
 		return ""
@@ -209,7 +209,7 @@ func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition, byAg
 	}
 	top := ""
 	if byAgent {
-		top = s.cfg.Model
+		top = s.opt.Model
 		if m := s.mainAgent(); m != nil {
 			top = m.Me.ModelName()
 		}
@@ -236,7 +236,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	rec := h.Record()
 	me := c.Caller
 	me.ID, me.Host, me.Depth = rec.ID, h, rec.Depth
-	place := c.s.cfg.Place
+	place := c.s.place
 	activity := c.s.Activity.Begin(rec.ID, rec.Parent, true)
 	defer func() {
 		if err != nil {
@@ -285,13 +285,13 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 		place.AgentTranscript(rec.ID),
 		agent.Meta{
 			ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
-			Version:     c.s.cfg.Version,
+			Version:     c.s.info.Version,
 			Cwd:         me.Cwd,
 			IsSidechain: true,
 			AgentName:   c.def.Name,
 			AgentID:     string(rec.ID),
 			SessionID:   string(rec.Session),
-			Sync:        c.s.cfg.Sync,
+			Sync:        c.s.opt.Power(),
 		},
 	)
 	if err != nil {

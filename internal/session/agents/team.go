@@ -188,7 +188,7 @@ func (s *Set) leader(me Caller) string {
 	switch owner := me.Host.Record().Owner; owner {
 	case "":
 		return ""
-	case s.cfg.Session:
+	case s.info.Session:
 		return MainName
 	default:
 		r, _ := s.Tasks.Get(owner)
@@ -208,7 +208,7 @@ func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 // noTeam returns why no teammate can be started here.
 func (s *Set) noTeam() error {
 	why := "agents of agents do not run in the background here, and a teammate does: only the main agent can have teammates"
-	if s.cfg.Limits.NoBackground {
+	if s.opt.Tasks.DisableBackground {
 		why = "background work is turned off, and a teammate works in the background"
 	}
 	return &toolkit.Refusal{Text: why}
@@ -223,7 +223,7 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	if r.Team == nil || r.Status != task.Running || r.Paused || r.Parked != nil || r.AwaitingApproval || r.Stopping {
 		return
 	}
-	grace := s.cfg.Limits.TeammateGrace
+	grace := s.opt.Agents.TeammateGrace
 	_, err := s.Tasks.Post(
 		ctx,
 		task.Message{
@@ -341,7 +341,7 @@ func (s *Set) enter(id task.ID, m *teammate) {
 // work returns the driver's work for a child: that of an agent, or of a teammate.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.def.ACP != nil {
-		return s.Kinds.AgentOfOthers(s.cfg.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
+		return s.Kinds.AgentOfOthers(s.info.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
 			c.outside = a
 			return c.assemble
 		}, in)

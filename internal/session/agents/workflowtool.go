@@ -31,14 +31,14 @@ var _ workflowtool.Workflows = (*workflows)(nil)
 // workflowTool is the tool Workflow of the agent.
 func (k *Environment) workflowTool(rt *Runtime) agent.Tool {
 	return workflowtool.New(
-		workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.Me.Cwd, OutputLimit: k.s.cfg.Limits.OutputChars},
+		workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.Me.Cwd, OutputLimit: k.s.opt.Tasks.OutputLength},
 	)
 }
 
 // Start implements [workflowtool.Workflows].
 func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflowtool.Outcome, error) {
 	s, rt := w.rt.s, w.rt
-	background := !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground)
+	background := !s.opt.Tasks.DisableBackground && (rt.Host == nil || s.opt.Agents.NestedBackground)
 	spec := rt.spec(r.ToolUseID, background)
 	f := &flows{s: s, me: rt.Caller, patience: approvalWait}
 	if s.cfg.AskWait <= 0 {
@@ -126,7 +126,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 			return refuse("you have no tool " + c.Name)
 		case c.Name == "Agent" && j.Dir != w.rt.Cwd: // it may work only in its own folder
 			return refuse("an agent cannot work in another folder than you")
-		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.cfg.Limits.Depth:
+		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.opt.Limits.Depth:
 			return refuse("no agent can be started from here")
 		case only != nil:
 			return refuse(only.Error())

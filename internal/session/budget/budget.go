@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -34,8 +35,7 @@ type Tasks interface {
 // Config configures budgets.
 type Config struct {
 	Accounts *usage.Accounts // nil: nothing is counted
-	Top      usage.Budget    // of each top-level agent with all below it; needs Accounts
-	TopWall  time.Duration   // time limit of each top-level agent; 0: none
+	Top      options.Agents  // the budgets of each top-level agent with all below it
 	Tasks    Tasks
 	Place    home.Session
 }
@@ -65,17 +65,9 @@ func (b *Budgets) of(a Agent) task.Budget {
 	got := a.Def.Budget
 	if a.Depth == 1 {
 		top := b.cfg.Top
-		got.USD, got.Tokens, got.OutputBytes = Tighter(
-			got.USD,
-			top.USD,
-		), Tighter(
-			got.Tokens,
-			top.Tokens,
-		), Tighter(
-			got.OutputBytes,
-			top.Output,
-		)
-		got.WallMS = Tighter(got.WallMS, b.cfg.TopWall.Milliseconds())
+		got.USD, got.Tokens = Tighter(got.USD, top.BudgetUSD), Tighter(got.Tokens, top.BudgetTokens)
+		got.OutputBytes = Tighter(got.OutputBytes, top.BudgetOutput)
+		got.WallMS = Tighter(got.WallMS, top.BudgetWall.Milliseconds())
 	}
 	return got
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/internal/session/activity"
@@ -40,7 +41,6 @@ type Config struct {
 	Session task.ID
 	Role    string // see [control.Info]
 	Place   home.Session
-	Sees    func(model string) bool // a model sees images; nil: all do
 
 	NoBackground bool // nothing is moved to the background
 
@@ -336,7 +336,7 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 	refused := func(format string, args ...any) error {
 		return &control.Error{Code: control.Invalid, Message: "images of a prompt: " + fmt.Sprintf(format, args...)}
 	}
-	if model := m.ModelSettings().Name; t.cfg.Sees != nil && !t.cfg.Sees(model) {
+	if model := m.ModelSettings().Name; !choose.Sees(model) {
 		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("model %s does not see images", model),
 			Fix: "choose another model with `drover configure --model`, or describe them"}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -30,10 +31,10 @@ type Config struct {
 	Tasks  Tasks
 	Report func(text string) // messages for the user
 
-	KeeperLost <-chan struct{} // closed when the keeper has died; nil: there is none
-	Brief      bool            // the session is one command, whose start must be fast: only its keeper is watched
-	Retention  ended.Retention // of ended sessions; not applied if brief
-	Dreams     *Dreams         // nil: no automatic dreams
+	KeeperLost <-chan struct{}   // closed when the keeper has died; nil: there is none
+	Brief      bool              // the session is one command, whose start must be fast: only its keeper is watched
+	Retention  options.Retention // of ended sessions; not applied if brief
+	Dreams     *Dreams           // nil: no automatic dreams
 }
 
 // Upkeep maintains one open session.

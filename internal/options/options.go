@@ -1,18 +1,19 @@
-package settings
+// Package options declares everything that can be set: each option is one field with its name
+// in files, its default, its bounds and what people read about it.
+//
+// [Options] is passed by value from the settings through the wiring to the session and its
+// agents, so a new option is one field here and its use. The package reads no files and no
+// variables; package settings does, by what [Declared] lists.
+package options
 
-import (
-	"encoding/json"
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
-)
+import "time"
 
-// Settings is everything that can be set, and the one declaration of it. The tag
-// json has the name in files, jsonschema the words for the schema and for
-// docs/settings.md, and set what [ruleOf] reads: default, bounds, words,
+// Options is everything that can be set. The tag json has the name in files, jsonschema the
+// words for the schema and for docs/settings.md, and set what [Rule] has: default, bounds, words,
 // variables, and whether the files of a project may set it.
-type Settings struct {
+//
+// The zero value is not usable; [Default] returns the options where nothing is set.
+type Options struct {
 	Model       string      `json:"model,omitempty" jsonschema:"model of the main agent: an alias, a full name, or provider/name" set:"env=DROVER_MODEL|ANTHROPIC_MODEL"`
 	Permissions Permissions `json:"permissions,omitzero" jsonschema:"what tools may do"`
 	Limits      Limits      `json:"limits,omitzero" jsonschema:"how much may run"`
@@ -39,49 +40,23 @@ type Settings struct {
 
 	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration" set:"own"`
 
-	// Hooks are read by package hook, which knows their forms. Those of all
-	// sources that may run are here together; HookSources has each by itself.
+	// Hooks are read by package hook, which knows their forms. This has the hooks of all sources
+	// that may run; settings has those of each source.
 	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names" set:"see=hooks.md"`
 	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
-
-	// No settings here, but of another program in a trusted project.
-	Env            map[string]string `json:"-"` // of commands and hooks
-	PluginSwitches map[string]bool   `json:"-"` // plugins by name: whether they are read
-
-	Saved       Saved      `json:"-"` // no setting: what the set-up page has kept
-	Trusted     bool       `json:"-"` // no setting: the project's folder is trusted
-	HookSources []HookFile `json:"-"` // no setting; in the order in which they were read
 }
 
-// HookFile is the hooks of one source, those included that may not run.
-type HookFile struct {
-	Path    string          // of the file, or --settings
-	Data    json.RawMessage // an object of event names, or a whole file of HookDir
-	Trusted bool            // they may run
-	User    bool            // they are the user's own
-}
+// Power reports whether acknowledged data survives a power cut, and not only the end of the process.
+func (o Options) Power() bool { return o.Durability == "power" }
 
-// Permissions are rules, and what happens where none speaks.
+// Permissions are the rules for calls of tools, and the mode for calls that no rule matches.
 type Permissions struct {
-	Allow       []string `json:"allow,omitempty" jsonschema:"calls that run without a question, such as Bash(go test:*) or Edit(src/**)" set:"see=permissions.md"`
-	Ask         []string `json:"ask,omitempty" jsonschema:"calls that are always asked about"`
-	Deny        []string `json:"deny,omitempty" jsonschema:"calls that never run, such as Read(./.env)"`
-	DefaultMode string   `json:"defaultMode,omitempty" jsonschema:"what happens to calls that no rule speaks of; auto is taken as default; projects cannot set bypassPermissions" set:"default=default,words=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
-	AskTimeout  string   `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody; then the call is denied and the model sees why" set:"default=10m,duration=0s"`
-
-	Foreign []string `json:"-"` // no setting: rules that were written for another program
-	Sources []Source `json:"-"` // no setting: where the rules are from; the first that has a rule counts
-	Dirs    []string `json:"-"` // no setting here: further folders that tools may use, absolute
+	Allow       []string      `json:"allow,omitempty" jsonschema:"calls that run without a question, such as Bash(go test:*) or Edit(src/**)" set:"see=permissions.md"`
+	Ask         []string      `json:"ask,omitempty" jsonschema:"calls that are always asked about"`
+	Deny        []string      `json:"deny,omitempty" jsonschema:"calls that never run, such as Read(./.env)"`
+	DefaultMode string        `json:"defaultMode,omitempty" jsonschema:"what happens to calls that no rule speaks of; auto is taken as default; projects cannot set bypassPermissions" set:"default=default,words=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
+	AskTimeout  time.Duration `json:"askTimeout,omitempty" jsonschema:"how long a question waits for somebody; then the call is denied and the model sees why" set:"default=10m,duration=0s"`
 }
-
-// Source is rules that one source has.
-type Source struct {
-	Name             string // a file, or --settings
-	Allow, Ask, Deny []string
-}
-
-// Wait is AskTimeout as a duration.
-func (p Permissions) Wait() time.Duration { return duration(p, "AskTimeout") }
 
 // Limits bound what agents may start.
 type Limits struct {
@@ -102,41 +77,23 @@ type Limits struct {
 
 // Agents is how agents behave.
 type Agents struct {
-	Summaries        string `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed; off: never" set:"default=30s,duration=1s,off"`
-	NestedBackground bool   `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
-	StallAfter       string `json:"stallAfter,omitempty" jsonschema:"how long nothing may be heard of an agent at work before its owner is notified; 0 or off: any time" set:"default=5m,duration=100ms,off,see=usage.md#silent-agents"`
-	MultiTurn        bool   `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer" set:"env=DROVER_MULTI_TURN|MULTI_TURN_AGENTS"`
-	IdleTimeout      string `json:"idleTimeout,omitempty" jsonschema:"how long they wait before they end" set:"default=10m,duration=1s"`
+	Summaries        time.Duration `json:"summaries,omitempty" jsonschema:"how often the summary of a running agent is renewed; off: never" set:"default=30s,duration=1s,off"`
+	NestedBackground bool          `json:"nestedBackground,omitempty" jsonschema:"agents started by agents may run in the background"`
+	StallAfter       time.Duration `json:"stallAfter,omitempty" jsonschema:"how long nothing may be heard of an agent at work before its owner is notified; 0 or off: any time" set:"default=5m,duration=100ms,off,see=usage.md#silent-agents"`
+	MultiTurn        bool          `json:"multiTurn,omitempty" jsonschema:"agents in the background wait for a message after each answer" set:"env=DROVER_MULTI_TURN|MULTI_TURN_AGENTS"`
+	IdleTimeout      time.Duration `json:"idleTimeout,omitempty" jsonschema:"how long they wait before they end" set:"default=10m,duration=1s"`
 
-	WaitForTasks string `json:"waitForTasks,omitempty" jsonschema:"how long an agent in the background waits for its own tasks after an answer; what still runs then is stopped, and named in the notification of its end" set:"default=10m,duration=1s,see=agents.md#its-own-tasks"`
+	WaitForTasks time.Duration `json:"waitForTasks,omitempty" jsonschema:"how long an agent in the background waits for its own tasks after an answer; what still runs then is stopped, and named in the notification of its end" set:"default=10m,duration=1s,see=agents.md#its-own-tasks"`
 
-	TeammateGrace string `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish" set:"default=30s,duration=1s,see=teammates.md"`
+	TeammateGrace time.Duration `json:"teammateGrace,omitempty" jsonschema:"how long a teammate that a model ends may take to finish" set:"default=30s,duration=1s,see=teammates.md"`
 
 	Catalog AgentCatalog `json:"catalog,omitzero" jsonschema:"a server that has definitions of agents" set:"own"`
 
-	BudgetUSD    float64 `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any" set:"possible=0..1e9,see=usage.md#budgets"`
-	BudgetTokens int64   `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any" set:"possible=0.."`
-	BudgetWall   string  `json:"budgetWall,omitempty" jsonschema:"how long a run of an agent at the top may work, such as 30m; not set: any time" set:"duration=1ms"`
-	BudgetOutput int64   `json:"budgetOutput,omitempty" jsonschema:"bytes of output files of an agent at the top and all below it; not set: any" set:"possible=0.."`
+	BudgetUSD    float64       `json:"budgetUsd,omitempty" jsonschema:"US dollars that an agent at the top may spend, with all agents below it; not set: any" set:"possible=0..1e9,see=usage.md#budgets"`
+	BudgetTokens int64         `json:"budgetTokens,omitempty" jsonschema:"tokens that an agent at the top may use, with all agents below it, those from the cache included; not set: any" set:"possible=0.."`
+	BudgetWall   time.Duration `json:"budgetWall,omitempty" jsonschema:"how long a run of an agent at the top may work, such as 30m; not set: any time" set:"duration=1ms"`
+	BudgetOutput int64         `json:"budgetOutput,omitempty" jsonschema:"bytes of output files of an agent at the top and all below it; not set: any" set:"possible=0.."`
 }
-
-// WallBudget is BudgetWall as a duration; 0: any.
-func (a Agents) WallBudget() time.Duration { return duration(a, "BudgetWall") }
-
-// IdleLimit is IdleTimeout as a duration.
-func (a Agents) IdleLimit() time.Duration { return duration(a, "IdleTimeout") }
-
-// TaskWait is WaitForTasks as a duration.
-func (a Agents) TaskWait() time.Duration { return duration(a, "WaitForTasks") }
-
-// Grace is TeammateGrace as a duration.
-func (a Agents) Grace() time.Duration { return duration(a, "TeammateGrace") }
-
-// SummaryEvery is Summaries as a duration; 0: never.
-func (a Agents) SummaryEvery() time.Duration { return duration(a, "Summaries") }
-
-// Stall is StallAfter as a duration; 0: never.
-func (a Agents) Stall() time.Duration { return duration(a, "StallAfter") }
 
 // AgentCatalog is a server that has definitions of agents.
 type AgentCatalog struct {
@@ -186,20 +143,17 @@ type Context struct {
 
 // Web is how pages are fetched.
 type Web struct {
-	MaxBytes int64  `json:"maxBytes,omitempty" jsonschema:"of one fetched page" set:"default=5000000,clamp=1024..100000000"`
-	CacheTTL string `json:"cacheTtl,omitempty" jsonschema:"how long a fetched page is kept" set:"default=15m,duration=0s"`
+	MaxBytes int64         `json:"maxBytes,omitempty" jsonschema:"of one fetched page" set:"default=5000000,clamp=1024..100000000"`
+	CacheTTL time.Duration `json:"cacheTtl,omitempty" jsonschema:"how long a fetched page is kept" set:"default=15m,duration=0s"`
 }
-
-// TTL is CacheTTL as a duration; 0: pages are not kept.
-func (w Web) TTL() time.Duration { return duration(w, "CacheTTL") }
 
 // Tasks is how tasks behave.
 type Tasks struct {
-	OutputLimitBytes  int64  `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes" set:"default=5000000000,clamp=4096..1000000000000"`
-	OutputLength      int    `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown" set:"default=32000,clamp=100..160000,env=DROVER_MAX_OUTPUT_LENGTH|TASK_MAX_OUTPUT_LENGTH"`
-	WaitCeiling       string `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer" set:"default=10m,duration=0s"`
-	StallAfter        string `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at: does it end with a question, does a line editor have the line, or does a program that draws on the whole screen stand still without showing progress" set:"default=45s,duration=100ms"`
-	DisableBackground bool   `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background" set:"env=DROVER_DISABLE_BACKGROUND|CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"`
+	OutputLimitBytes  int64         `json:"outputLimitBytes,omitempty" jsonschema:"size of an output file at which its task ends, in bytes" set:"default=5000000000,clamp=4096..1000000000000"`
+	OutputLength      int           `json:"outputLength,omitempty" jsonschema:"characters of output that a model is shown" set:"default=32000,clamp=100..160000,env=DROVER_MAX_OUTPUT_LENGTH|TASK_MAX_OUTPUT_LENGTH"`
+	WaitCeiling       time.Duration `json:"waitCeiling,omitempty" jsonschema:"how long -p waits for shell tasks after the last answer" set:"default=10m,duration=0s"`
+	StallAfter        time.Duration `json:"stallAfter,omitempty" jsonschema:"how long a background command may print nothing before the end of its output is looked at: does it end with a question, does a line editor have the line, or does a program that draws on the whole screen stand still without showing progress" set:"default=45s,duration=100ms"`
+	DisableBackground bool          `json:"disableBackground,omitempty" jsonschema:"nothing runs in the background" set:"env=DROVER_DISABLE_BACKGROUND|CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"`
 
 	UserQuotaBytes int64     `json:"userQuotaBytes,omitempty" jsonschema:"bytes of the output files of all sessions together; beyond it nothing starts, and commands that still print are ended: failed, cause output_quota" set:"own,default=50000000000,clamp=65536..1000000000000000,see=usage.md#limits"`
 	MaxProcesses   int       `json:"maxProcesses,omitempty" jsonschema:"processes that one command may have, with all that it has started; beyond it the command is ended: failed, cause process_limit; 0: any number; Linux only" set:"default=4096,clamp=0..4194304,see=usage.md#limits"`
@@ -207,75 +161,35 @@ type Tasks struct {
 	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them" set:"own"`
 }
 
-// Ceiling is WaitCeiling as a duration.
-func (t Tasks) Ceiling() time.Duration { return duration(t, "WaitCeiling") }
-
-// Stall is StallAfter as a duration.
-func (t Tasks) Stall() time.Duration { return duration(t, "StallAfter") }
-
-// Retention is how long ended sessions are kept. Both bounds hold; one that is
-// not set is none.
+// Retention limits how long ended sessions are kept. Both bounds hold; 0 is no bound.
 type Retention struct {
-	Age   string `json:"age,omitempty" jsonschema:"how long ended sessions are kept, such as 30d or 12h, at least 1h; not set: until they are removed" set:"age=1h"`
-	Bytes int64  `json:"bytes,omitempty" jsonschema:"what all sessions together may take, 1000000 or more: beyond it those that ended first are removed" set:"possible=1000000.."`
+	Age   time.Duration `json:"age,omitempty" jsonschema:"how long ended sessions are kept, such as 30d or 12h, at least 1h; not set: until they are removed" set:"age=1h"`
+	Bytes int64         `json:"bytes,omitempty" jsonschema:"what all sessions together may take, 1000000 or more: beyond it those that ended first are removed" set:"possible=1000000.."`
 }
 
-// Limit is Age as a duration; 0: any.
-func (r Retention) Limit() time.Duration {
-	d, err := ParseAge(r.Age)
-	if err != nil {
-		return 0
-	}
-	return d
-}
-
-// ParseAge reads a duration that may be in whole days, such as 30d.
-func ParseAge(text string) (time.Duration, error) {
-	if number, ok := strings.CutSuffix(text, "d"); ok {
-		days, err := strconv.ParseUint(number, 10, 16)
-		if err == nil {
-			return time.Duration(days) * 24 * time.Hour, nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%.40q is not an age such as 30d or 12h", text)
-	}
-	return d, nil
-}
+// KeepsAll reports whether no session is removed for its age or size.
+func (r Retention) KeepsAll() bool { return r.Age <= 0 && r.Bytes <= 0 }
 
 // MCP is how MCP servers are used. Which there are stands in files of their own.
 type MCP struct {
-	StartWait   string `json:"startWait,omitempty" jsonschema:"how long the start of an agent waits for its MCP servers; tools of those that come later are for later agents" set:"default=2s,duration=0s,see=mcp.md"`
-	FirstWait   string `json:"firstWait,omitempty" jsonschema:"how long the first turn of drover -p waits for MCP servers; MCP_TIMEOUT sets it in milliseconds" set:"default=30s,duration=0s,see=mcp.md"`
-	IdleTimeout string `json:"idleTimeout,omitempty" jsonschema:"how long a server goes on that nobody uses" set:"default=5m,duration=0s"`
-	CallTimeout string `json:"callTimeout,omitempty" jsonschema:"how long a call of a tool of a server may take" set:"default=10m,duration=1ms"`
-	FrameBytes  int    `json:"frameBytes,omitempty" jsonschema:"size of one message of a server, in bytes" set:"default=8388608,clamp=65536..1000000000"`
-	Tasks       string `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp.md#long-calls-as-tasks"`
+	StartWait   time.Duration `json:"startWait,omitempty" jsonschema:"how long the start of an agent waits for its MCP servers; tools of those that come later are for later agents" set:"default=2s,duration=0s,see=mcp.md"`
+	FirstWait   time.Duration `json:"firstWait,omitempty" jsonschema:"how long the first turn of drover -p waits for MCP servers; MCP_TIMEOUT sets it in milliseconds" set:"default=30s,duration=0s,see=mcp.md"`
+	IdleTimeout time.Duration `json:"idleTimeout,omitempty" jsonschema:"how long a server goes on that nobody uses" set:"default=5m,duration=0s"`
+	CallTimeout time.Duration `json:"callTimeout,omitempty" jsonschema:"how long a call of a tool of a server may take" set:"default=10m,duration=1ms"`
+	FrameBytes  int           `json:"frameBytes,omitempty" jsonschema:"size of one message of a server, in bytes" set:"default=8388608,clamp=65536..1000000000"`
+	Tasks       string        `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp.md#long-calls-as-tasks"`
 }
-
-// Wait is StartWait as a duration.
-func (m MCP) Wait() time.Duration { return duration(m, "StartWait") }
-
-// First is FirstWait as a duration.
-func (m MCP) First() time.Duration { return duration(m, "FirstWait") }
-
-// Idle is IdleTimeout as a duration.
-func (m MCP) Idle() time.Duration { return duration(m, "IdleTimeout") }
-
-// Call is CallTimeout as a duration.
-func (m MCP) Call() time.Duration { return duration(m, "CallTimeout") }
 
 // Memory is what is remembered from session to session.
 type Memory struct {
-	Enabled       string `json:"enabled,omitempty" jsonschema:"on: new sessions begin with what is remembered of their folder; off: they do not, and nothing is remembered" set:"default=on,words=on|off,see=memory.md"`
-	Dream         string `json:"dream,omitempty" jsonschema:"auto: memory is consolidated by itself, which costs calls of a model" set:"default=off,words=off|auto"`
-	Model         string `json:"model,omitempty" jsonschema:"model that consolidates: an alias or a name; not set: haiku if possible, else that of the session"`
-	IdleAfter     string `json:"idleAfter,omitempty" jsonschema:"auto: how long a session must have been idle" set:"default=5m,duration=1s"`
-	Every         string `json:"every,omitempty" jsonschema:"auto: how long after the last consolidation" set:"default=24h,duration=0s"`
-	Sessions      int    `json:"sessions,omitempty" jsonschema:"auto: sessions that must have been at work since the last" set:"default=5,clamp=1..1000"`
-	ShutdownRun   bool   `json:"shutdownRun,omitempty" jsonschema:"a conversation that ends leaves an agent behind that brings what was learnt to the board" set:"env=DROVER_SUBCONSCIOUS|COPILOT_SUBCONSCIOUS"`
-	ShutdownTurns int    `json:"shutdownTurns,omitempty" jsonschema:"prompts that such a conversation must have had" set:"default=3,clamp=1..1000"`
+	Enabled       string        `json:"enabled,omitempty" jsonschema:"on: new sessions begin with what is remembered of their folder; off: they do not, and nothing is remembered" set:"default=on,words=on|off,see=memory.md"`
+	Dream         string        `json:"dream,omitempty" jsonschema:"auto: memory is consolidated by itself, which costs calls of a model" set:"default=off,words=off|auto"`
+	Model         string        `json:"model,omitempty" jsonschema:"model that consolidates: an alias or a name; not set: haiku if possible, else that of the session"`
+	IdleAfter     time.Duration `json:"idleAfter,omitempty" jsonschema:"auto: how long a session must have been idle" set:"default=5m,duration=1s"`
+	Every         time.Duration `json:"every,omitempty" jsonschema:"auto: how long after the last consolidation" set:"default=24h,duration=0s"`
+	Sessions      int           `json:"sessions,omitempty" jsonschema:"auto: sessions that must have been at work since the last" set:"default=5,clamp=1..1000"`
+	ShutdownRun   bool          `json:"shutdownRun,omitempty" jsonschema:"a conversation that ends leaves an agent behind that brings what was learnt to the board" set:"env=DROVER_SUBCONSCIOUS|COPILOT_SUBCONSCIOUS"`
+	ShutdownTurns int           `json:"shutdownTurns,omitempty" jsonschema:"prompts that such a conversation must have had" set:"default=3,clamp=1..1000"`
 }
 
 // On reports whether new sessions are told what is remembered.
@@ -283,12 +197,6 @@ func (m Memory) On() bool { return m.Enabled != "off" }
 
 // Auto reports whether memory is consolidated by itself.
 func (m Memory) Auto() bool { return m.On() && m.Dream == "auto" }
-
-// Idle is IdleAfter as a duration.
-func (m Memory) Idle() time.Duration { return duration(m, "IdleAfter") }
-
-// Period is Every as a duration.
-func (m Memory) Period() time.Duration { return duration(m, "Every") }
 
 // Monitors is how things are watched.
 type Monitors struct {
@@ -332,43 +240,34 @@ type Notify struct {
 	WebhookKeyEnv string `json:"webhookKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the bearer token of the webhook"`
 	NtfyKeyEnv    string `json:"ntfyKeyEnv,omitempty" jsonschema:"name of the environment variable that holds the access token of ntfy"`
 
-	After string `json:"after,omitempty" jsonschema:"how long something must need you before you are told; what comes meanwhile is in the same message" set:"default=10s,duration=0s"`
-	Quiet string `json:"quiet,omitempty" jsonschema:"part of a day, in local time, in which you are not told, also by terminals, such as 22:00-07:00; what still needs you at its end comes then"`
-	When  string `json:"when,omitempty" jsonschema:"any: also of failures; blocking: only of what waits for you" set:"default=any,words=any|blocking"`
+	After time.Duration `json:"after,omitempty" jsonschema:"how long something must need you before you are told; what comes meanwhile is in the same message" set:"default=10s,duration=0s"`
+	Quiet string        `json:"quiet,omitempty" jsonschema:"part of a day, in local time, in which you are not told, also by terminals, such as 22:00-07:00; what still needs you at its end comes then"`
+	When  string        `json:"when,omitempty" jsonschema:"any: also of failures; blocking: only of what waits for you" set:"default=any,words=any|blocking"`
 }
-
-// Wait is After as a duration.
-func (n Notify) Wait() time.Duration { return duration(n, "After") }
 
 // Terminal is how the terminal UI behaves.
 type Terminal struct {
-	Notify    string `json:"notify,omitempty" jsonschema:"how you are told, while the window has no focus, that a turn has ended or that something needs you: a bell; osc: a bell and a notification of the desktop, by OSC 777 in rxvt and VTE, else OSC 9" set:"default=osc,words=off|bell|osc,see=terminal.md"`
-	HintAfter string `json:"hintAfter,omitempty" jsonschema:"how long the agent waits for a command or an agent before the key is shown that moves it to the background" set:"default=2s,duration=0s"`
+	Notify    string        `json:"notify,omitempty" jsonschema:"how you are told, while the window has no focus, that a turn has ended or that something needs you: a bell; osc: a bell and a notification of the desktop, by OSC 777 in rxvt and VTE, else OSC 9" set:"default=osc,words=off|bell|osc,see=terminal.md"`
+	HintAfter time.Duration `json:"hintAfter,omitempty" jsonschema:"how long the agent waits for a command or an agent before the key is shown that moves it to the background" set:"default=2s,duration=0s"`
 
 	Keys map[string]string `json:"keys,omitempty" jsonschema:"other keys of the conversation by what they do, such as {\"background\": \"ctrl+q\"}" set:"see=terminal.md"`
 
 	Mouse bool `json:"mouse,omitempty" jsonschema:"the wheel scrolls and a click chooses; the terminal then selects text with shift held"`
 }
 
-// Hint is HintAfter as a duration.
-func (t Terminal) Hint() time.Duration { return duration(t, "HintAfter") }
-
 // Workers is how a session reaches workers on other machines.
 type Workers struct {
-	Hub   string `json:"hub,omitempty" jsonschema:"file with the join line of a hub, absolute, or the URL of a NATS cluster; not set: your own hub on this machine"`
-	Creds string `json:"credentials,omitempty" jsonschema:"file with the credentials for a NATS cluster, absolute"`
-	Lease string `json:"lease,omitempty" jsonschema:"how long a worker that cannot be reached goes on with a task" set:"default=30s,duration=1s"`
+	Hub   string        `json:"hub,omitempty" jsonschema:"file with the join line of a hub, absolute, or the URL of a NATS cluster; not set: your own hub on this machine"`
+	Creds string        `json:"credentials,omitempty" jsonschema:"file with the credentials for a NATS cluster, absolute"`
+	Lease time.Duration `json:"lease,omitempty" jsonschema:"how long a worker that cannot be reached goes on with a task" set:"default=30s,duration=1s"`
 }
-
-// LeaseTime is Lease as a duration.
-func (w Workers) LeaseTime() time.Duration { return duration(w, "Lease") }
 
 // Remote is where work can be done elsewhere.
 type Remote struct {
 	Services map[string]RemoteService `json:"services,omitempty" jsonschema:"services of remote agents, by name" set:"see=remote-agents.md"`
 	Default  string                   `json:"default,omitempty" jsonschema:"name of the service that is meant where none is named; not set: the only one"`
 	Checkers map[string]string        `json:"checkers,omitempty" jsonschema:"shell commands that say when remote work of a type is done, by type"`
-	Offline  string                   `json:"offline,omitempty" jsonschema:"how long a service may give no answer before its work is given up" set:"default=10m,duration=1s"`
+	Offline  time.Duration            `json:"offline,omitempty" jsonschema:"how long a service may give no answer before its work is given up" set:"default=10m,duration=1s"`
 }
 
 // RemoteService is one service.
@@ -388,9 +287,6 @@ func (r Remote) Usual() string {
 	}
 	return ""
 }
-
-// OfflineLimit is Offline as a duration.
-func (r Remote) OfflineLimit() time.Duration { return duration(r, "Offline") }
 
 // Teleport is how sessions are carried to other machines.
 type Teleport struct {
