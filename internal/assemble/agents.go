@@ -81,7 +81,7 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
-	a.Policy = policy(set)
+	a.Policy = names(set)
 	a.Policy.Rate = table.Rate
 
 	a.Policy.Own = slices.Sorted(maps.Keys(c.Own)) // the program has chosen them

@@ -369,9 +369,6 @@ func (s *Session) start() {
 	if c := s.schedules; c != nil {
 		s.jobs.Go(func() { c.Run(s.life) })
 	}
-	if d := s.newDaily(); d != nil {
-		s.jobs.Go(func() { d.Run(s.life) })
-	}
 }
 
 // openAgents creates what the session needs to start agents and other work.

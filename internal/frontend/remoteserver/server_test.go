@@ -19,13 +19,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/assemble"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
@@ -76,7 +76,7 @@ func play(dir string) error {
 func place(dir string) assemble.Config {
 	set := settings.Settings{Options: options.Default()}
 	set.Sandbox.Mode = "off"
-	c := assemble.Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: permission.Bypass,
+	c := assemble.Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: policy.Bypass,
 		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}
 	c.Settings.Limits.Live = 20
 	return c

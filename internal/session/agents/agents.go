@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/journal"
@@ -31,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/memory"
@@ -89,7 +89,7 @@ type Config struct {
 	Models  *provider.Finder
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
-	Rules   permission.Rules        // mode, lists of rules, further folders
+	Rules   policy.Rules            // mode, lists of rules, further folders
 	Foreign []string                // those of the rules that were written for another program; see [environment.Gates]
 	Env     []string                // of the process that started the session
 	Notes   string                  // of the project and the user; part of every system prompt
