@@ -67,6 +67,7 @@ type Limits struct {
 	SpawnRate   int `json:"spawnRate,omitempty" jsonschema:"agents that one root may start within a minute; a further start is refused, with how long to wait" set:"default=60,clamp=1..10000"`
 	MessageHops int `json:"messageHops,omitempty" jsonschema:"messages in a row by which agents may answer each other with nothing done in between" set:"default=20,clamp=1..1000"`
 	Monitors    int `json:"monitors,omitempty" jsonschema:"monitors at work at the same time; more wait" set:"default=200,clamp=1..10000,see=monitors.md"`
+	Workflows   int `json:"workflows,omitempty" jsonschema:"workflows at work at the same time; a further start is refused" set:"default=100,clamp=1..10000,see=workflows.md"`
 	PerSession  int `json:"perSession,omitempty" jsonschema:"agents of all roots together in a session" set:"default=1000,clamp=1..100000"`
 
 	QuoteFrom int `json:"quoteFrom,omitempty" jsonschema:"the Agent tool says what so many agents at work, and each multiple, will likely use together, by earlier runs" set:"default=5,clamp=1..100000,see=unattended.md#quotes"`

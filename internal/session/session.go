@@ -483,7 +483,8 @@ func departed(r task.Record) bool {
 // output opens the output file of a task. A file that exists at the path of a new task was
 // planted, and is refused.
 func (s *Session) output(r task.Record, again bool) (supervise.OutputFile, error) {
-	opt := spool.Options{Limit: s.cfg.Options.Tasks.OutputLimitBytes, Below: s.cfg.Place.Below().For(r.OutputFile), Take: s.space.Take}
+	opt := spool.Options{Limit: s.cfg.Options.Tasks.OutputLimitBytes, Below: s.cfg.Place.Below().For(r.OutputFile),
+		Take: s.space.Take}
 	open := spool.Open
 	if again {
 		open = spool.Reopen

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("%v, %v", notes, err)
 	}
 	if s.Limits != (options.Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200,
-		PerSession: 1000, QuoteFrom: 5}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
+		PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
 		s.Permissions.AskTimeout != 10*time.Minute || s.Agents.Summaries != 30*time.Second ||
 		s.Web != (options.Web{MaxBytes: 5_000_000, CacheTTL: 15 * time.Minute}) ||
 		s.Context != (options.Context{AutoCompact: "on", Share: 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" ||
@@ -78,7 +78,7 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("permissions %+v, from %+v", s.Permissions, s.RuleSources)
 	}
 	if s.Model != "flag" || s.Durability != "power" || s.Limits != (options.Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60,
-		MessageHops: 20, Monitors: 200, PerSession: 1000, QuoteFrom: 5}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground ||
+		MessageHops: 20, Monitors: 200, PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground ||
 		s.Providers.Anthropic.BaseURL != "https://u" {
 		t.Errorf("%+v", s)
 	}
@@ -133,7 +133,7 @@ func TestBent(t *testing.T) {
 		`"waitCeiling":"soon","outputLimitBytes":1},"permissions":{"defaultMode":"yolo"}}`)
 	s, notes, err := Load(Sources{User: path})
 	if err != nil || s.Limits != (options.Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200,
-		PerSession: 1000, QuoteFrom: 5}) || s.Durability != "crash" || s.Tasks.WaitCeiling != 10*time.Minute || s.Tasks.OutputLimitBytes != 4096 ||
+		PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Durability != "crash" || s.Tasks.WaitCeiling != 10*time.Minute || s.Tasks.OutputLimitBytes != 4096 ||
 		s.Permissions.DefaultMode != "default" {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -471,7 +471,8 @@ func (k *Environment) runtime() *Runtime {
 // compaction configures how the agent's conversation is compacted.
 func (k *Environment) compaction(model string) *agent.Compaction {
 	s := k.s
-	c := &agent.Compaction{Share: s.opt.Context.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
+	c := &agent.Compaction{Share: s.opt.Context.Share, Restore: k.restore,
+		Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
 	if s.cfg.Window != nil {
 		c.Window, _ = s.cfg.Window(model)
 	}

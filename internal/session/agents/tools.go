@@ -50,7 +50,8 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(
 		all,
 		tasktools.New(
-			tasktools.Config{Tasks: rt, OutputLimit: s.opt.Tasks.OutputLength, Remote: s.cfg.Remote.Usual != "", Workers: s.cfg.Workers,
+			tasktools.Config{Tasks: rt, OutputLimit: s.opt.Tasks.OutputLength,
+				Remote: s.cfg.Remote.Usual != "", Workers: s.cfg.Workers,
 				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.opt.Tasks.OutputLength))

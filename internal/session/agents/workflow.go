@@ -29,13 +29,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-const (
-	// approvalWait is how long an approval without a time limit waits.
-	approvalWait = 24 * time.Hour
-
-	// liveWorkflows limits the running workflows of a session.
-	liveWorkflows = 100
-)
+// approvalWait is how long an approval without a time limit waits.
+const approvalWait = 24 * time.Hour
 
 // flows executes the steps of a workflow for its starter: its agents get no more than me has,
 // and its commands get the environment of me.
@@ -197,13 +192,13 @@ func (s *Set) fewWorkflows() error {
 			live++
 		}
 	}
-	if live < liveWorkflows {
+	if live < s.opt.Limits.Workflows {
 		return nil
 	}
 	return &control.Error{
 		Code:    control.Unavailable,
 		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
-		Fix:     "wait for some of them",
+		Fix:     "wait for some of them, or set limits.workflows",
 	}
 }
 

@@ -145,6 +145,7 @@ func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried
 		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork}
 		return rt.s.Kinds.Command(client, line)
 	}
-	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY, Sandbox: !c.Outside}
+	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY,
+		Sandbox: !c.Outside}
 	return rt.s.Kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
 }
