@@ -18,10 +18,10 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/steps"
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
@@ -62,7 +62,7 @@ func (b *backend) Ready(set settings.Settings) []string {
 }
 
 // ReadWorkflow reads a file of a workflow.
-func (b *backend) ReadWorkflow(path string) ([]byte, error) { return steps.Read(path) }
+func (b *backend) ReadWorkflow(path string) ([]byte, error) { return workflowfile.Read(path) }
 
 // Waiting returns what judges whether the end of an output waits for an answer.
 func (b *backend) Waiting() func([]byte) bool {

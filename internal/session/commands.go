@@ -13,11 +13,9 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/expansion"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
@@ -188,9 +186,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string, t
 	if c.Trusted {
 		k.Granted.Set(fill(c.Allow), nil)
 	}
-	who := expansion.Agent{Gate: k.Config.Gate, Tools: tools, Folder: k.Me.Cwd,
-		Home: home.Lookup(k.Me.Env)("HOME")}
-	included, err := expansion.Include(ctx, who, c, values)
+	included, err := k.Include(ctx, tools, c, values)
 	if err != nil {
 		k.Granted.Set(nil, nil)
 		return "", err
@@ -204,7 +200,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string, t
 		k.Granted.Set(fill(c.Allow), fill(c.Only))
 	}
 	if report != "" {
-		h.s.report.Say(k.Me.ID, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
+		h.s.tree.Report.Say(k.Me.ID, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
 	}
 	return h.handedOn(c, text), nil
 }
@@ -254,7 +250,9 @@ func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 // handedOn turns the prompt into one for another agent, if the command names one. It reports
 // settings of the command that cannot be applied.
 func (h mainHooks) handedOn(c command.Command, text string) string {
-	tell := func(format string, args ...any) { h.s.report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...)) }
+	tell := func(format string, args ...any) {
+		h.s.tree.Report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...))
+	}
 	if c.Agent != "" {
 		_, err := h.s.Catalog().Find(c.Agent)
 		able := slices.Contains(h.tools, "Agent")

@@ -411,7 +411,7 @@ func TestDreamIdle(t *testing.T) {
 				}
 				return
 			}
-			if _, err := r.dreamTimer().StartIfDue(r.ctx, time.Time{}); err != nil {
+			if _, err := r.Session.dreams.StartIfDue(r.ctx, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			for _, rec := range r.sup.List(0) {
@@ -450,9 +450,8 @@ func TestDreamBudget(t *testing.T) {
 // A dream that failed is not tried again at each rest, of which its own end is one.
 func TestDreamFailsOnce(t *testing.T) {
 	r, server, _ := remembering(t, map[string][]modeltest.Answer{"main": {modeltest.Text("one"), modeltest.Text("two")},
-		"dream": {modeltest.Error(400, "invalid_request_error", "no")}})
-	timer := r.dreamTimer()
-	timer.Rule = memory.Rule{Every: 24 * time.Hour}
+		"dream": {modeltest.Error(400, "invalid_request_error", "no")}}, func(c *Config) { c.Options.Memory.Sessions = 0 })
+	timer := r.Session.dreams
 	var last time.Time
 	for range 3 {
 		var err error

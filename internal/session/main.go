@@ -20,7 +20,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -284,7 +283,7 @@ type mainHost struct{ *Main }
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
-		Description: work.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+		Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)
@@ -314,7 +313,7 @@ func (h mainHost) Parting(ctx context.Context) {
 	}
 	// The host exits when nothing is left to do, so nothing has to outlive it.
 	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
-		h.s.report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
+		h.s.tree.Report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 

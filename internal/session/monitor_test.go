@@ -9,7 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -24,7 +24,7 @@ func TestMonitorStart(t *testing.T) {
 	r := open(t, "")
 	line := control.MonitorRequest{Shell: &control.ShellRequest{Line: "echo one; echo two; pwd"}, Match: "o"}
 	rec := r.wait(string(r.run("", watching(line), named("eye")).ID))[0]
-	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != work.MonitorPool || !rec.Backgrounded {
+	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != agents.MonitorPool || !rec.Backgrounded {
 		t.Errorf("%+v", rec)
 	}
 	if m := rec.Progress.Monitor; m == nil || m.Lines != 3 || m.Events < 2 || m.Notified != 0 {

@@ -31,12 +31,9 @@ func (s *Session) openSchedules() error {
 			}
 			return nil
 		},
-		Start: s.startScheduled,
-		Live: func(id task.ID) bool {
-			r, ok := s.sup.Get(id)
-			return ok && !r.Status.Terminal()
-		},
-		Report: func(text string) { s.report.Say(s.cfg.Info.Session, text) },
+		Start:  s.startScheduled,
+		Live:   s.tree.Alive,
+		Report: s.tree.Say,
 	})
 	return err
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
@@ -37,21 +36,16 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/options"
-	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/agents"
-	"github.com/drover-dev/drover/internal/session/approvals"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/idle"
-	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/internal/session/messages"
-	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/schedule"
@@ -59,7 +53,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -98,44 +91,32 @@ type Session struct {
 	*requests.Tasks // the task requests of clients
 
 	cfg    Config
+	tree   *tree.Tree // what its parts share
 	log    *journal.Journal
 	sup    *supervise.Supervisor
-	tree   *tree.Tree
-	kinds  *builtin.Kinds
-	fleet  *placement.Fleet
 	unlock func()
 
 	life context.Context // ends when Close begins
 	end  context.CancelFunc
+	jobs sync.WaitGroup // joined by Close
 
-	idle *idle.Watch // whether anything is left to do
-
-	activity *activity.Watch // of running tasks
-	upkeep   *upkeep.Upkeep
-	audience *conversation.Audience // attached clients
-
-	mail      *messages.Mailboxes
-	checkouts *environment.Checkouts // of isolated agents
-	report    *environment.Reporter
-
-	space     *diskspace.Guard
-	snapshots *snapshot.Writer // of the log
-
-	budgets *budget.Budgets // of agents
-	dreams  *dreams.Dreams
-	servers *servers.Servers // MCP servers
-
-	agents    *agents.Set
-	work      *work.Work
+	space     *upkeep.Space
+	servers   *servers.Servers   // MCP servers
 	services  *services.Services // of remote work
-	leases    *lease.Leases
-	parking   *parking.Lot
-	schedules *schedule.Clock // nil: it has none
+	fleet     *placement.Fleet   // workers on other machines
+	sandboxes *sandboxes.Sandboxes
+	mail      *messages.Mailboxes
+	idle      *idle.Watch      // whether anything is left to do
+	budgets   *budget.Budgets  // of agents
+	activity  *activity.Watch  // of running tasks
+	snapshots *snapshot.Writer // of the log
+	agents    *agents.Set
+	dreams    *dreams.Dreams
+	upkeep    *upkeep.Upkeep
+	audience  *conversation.Audience // attached clients
 
-	unscheduled error          // why a background session has none
-	jobs        sync.WaitGroup // joined by Close
-	approvals   *approvals.Approvals
-	sandboxes   *sandboxes.Sandboxes
+	schedules   *schedule.Clock // nil: it has none
+	unscheduled error           // why a background session has none
 
 	title atomic.Pointer[string] // see Entitle; nil: none was given
 
@@ -176,7 +157,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := s.openLog(); err != nil {
 		return nil, err
 	}
-	s.assemble()
+	s.compose()
 	_ = failpoint.Hit("session/opened")
 	if err := s.takeIn(ctx); err != nil {
 		s.sup.Close()
@@ -188,7 +169,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	}
 	_ = failpoint.Hit("session/shown")
 	if err := s.openSchedules(); err != nil { // the tasks of the session are not held up by that
-		s.report.Say(cfg.Info.Session, err.Error())
+		s.tree.Say(err.Error())
 		s.schedules, s.unscheduled = nil, err
 	}
 	s.start()
@@ -208,36 +189,40 @@ func (s *Session) openLog() (err error) {
 	return nil
 }
 
-// assemble makes the parts of the session, which stand still until start.
-func (s *Session) assemble() {
+// compose makes the parts of the session, which do nothing before start.
+func (s *Session) compose() {
 	cfg, opt := s.cfg, s.cfg.Options
-	s.report = environment.NewReporter(cfg.Info.Session, cfg.Agents.Tell)
-	report := func(text string) { s.report.Say(cfg.Info.Session, text) }
-	s.space = diskspace.New(
-		diskspace.Config{
-			Place:        cfg.Place,
-			QuotaBytes:   opt.Tasks.UserQuotaBytes,
-			MinFreeBytes: opt.Tasks.MinFreeBytes,
-			Report:       report,
-		},
-	)
-	sc := shell.Config{ExitFile: cfg.Place.ExitFile, Copier: cfg.Copier, Keys: cfg.Place.KeysFile, Grown: s.space.Grown,
-		MaxProcesses: opt.Tasks.MaxProcesses}
-	if cfg.Keeper != nil {
-		sc.Keeper = cfg.Keeper
-	}
-	edits := &environment.Edits{}
-	s.checkouts = environment.NewCheckouts(
-		cfg.Agents.Worktrees,
-		cfg.Agents.Tape,
-		edits,
-		func(about task.ID, text string) { s.report.Say(about, text) },
-	)
+	report := tree.NewReporter(cfg.Info.Session, cfg.Agents.Tell)
+	say := func(text string) { report.Say(cfg.Info.Session, text) }
+	s.space = upkeep.NewSpace(cfg.Place, opt.Tasks, say)
+	s.sup = supervise.New(s.supervision())
+	s.tree = &tree.Tree{Info: cfg.Info, Place: cfg.Place, Options: opt, Tasks: s.sup, Log: s.log, Report: report}
+
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
-	s.kinds = builtin.New(sc)
-	s.useRemote()
-	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)})
-	s.sup = supervise.New(supervise.Config{
+	s.services = services.New(cfg.Agents.Remote)
+	s.fleet = s.newFleet()
+	s.sandboxes = s.newSandboxes()
+	s.boundServers()
+	kinds := builtin.New(s.shellConfig(), s.fleet,
+		mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)}, s.elsewhere())
+
+	s.mail = messages.New(s.tree)
+	s.idle = idle.New(s.tree, s.mail)
+	s.budgets = budget.New(s.sup, cfg.Place, cfg.Agents.Accounts, opt.Agents)
+	s.activity = activity.New(s.sup, s.log.Grown, cfg.Place, opt)
+	s.snapshots = snapshot.New(s.log, s.sup.Ended)
+
+	s.agents = agents.New(s.tree, cfg.Agents, kinds, s.mail, s.idle, s.activity, s.budgets, s.servers, s.services,
+		s.sandboxes, s.space, cfg.Keeper)
+	s.dreams = dreams.New(s.tree, cfg.Agents, s.agents, kinds, s.budgets, s.remembered)
+	s.Tasks = requests.New(s.tree, s.mail, s.idle, s.activity, s.space, s.agents, s.dreams, cfg.Agents.Worktrees)
+	s.upkeep = upkeep.New(cfg.Place, s.sup, s.keeperLost(), say)
+}
+
+// supervision configures the supervisor, which calls the parts of the session when tasks start and end.
+func (s *Session) supervision() supervise.Config {
+	cfg, limits := s.cfg, s.cfg.Options.Limits
+	return supervise.Config{
 		Session:    cfg.Info.Session,
 		Log:        s.log,
 		Output:     s.output,
@@ -257,52 +242,54 @@ func (s *Session) assemble() {
 		Mail:    cfg.Agents.Mail,
 		Unsaved: s.space.Saved,
 		Pools: map[string]supervise.Pool{
-			agents.Pool: {Size: opt.Limits.Live, Queue: queued, Depth: opt.Limits.Depth, PerRoot: opt.Limits.PerRoot,
-				PerSession: opt.Limits.PerSession, Rate: opt.Limits.SpawnRate},
-			work.ShellPool:   {Size: liveShells},
-			work.MonitorPool: {Size: opt.Limits.Monitors, Queue: queued},
-			work.RemotePool:  {Size: remoteLive, Queue: queued},
-			work.WorkerPool:  {Size: placedLive},
+			agents.Pool: {Size: limits.Live, Queue: queued, Depth: limits.Depth, PerRoot: limits.PerRoot,
+				PerSession: limits.PerSession, Rate: limits.SpawnRate},
+			agents.ShellPool:   {Size: liveShells},
+			agents.MonitorPool: {Size: limits.Monitors, Queue: queued},
+			agents.RemotePool:  {Size: remoteLive, Queue: queued},
+			agents.WorkerPool:  {Size: placedLive},
 		},
-	})
-	s.tree = tree.New(cfg.Info.Session, s.sup, s.log)
-	s.mail = messages.New(messages.Config{Tasks: s.sup, Log: s.log, Place: cfg.Place,
-		OutputChars: opt.Tasks.OutputLength, Hops: opt.Limits.MessageHops})
-	s.idle = idle.New(idle.Config{Session: cfg.Info.Session, Tasks: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail})
-	s.leases = lease.New(s.sup)
-	window, err := daypart.Parse(opt.Limits.WakeWindow)
-	if err != nil { // the settings have checked it; a program may not have
-		report(fmt.Sprintf("limits.wakeWindow is ignored: %v", err))
 	}
-	s.parking = parking.New(parking.Config{Window: window, Budget: opt.Limits.WakeBudget})
-	s.approvals = approvals.New(s.sup, cfg.Agents.KeepRule)
-	s.budgets = budget.New(
-		budget.Config{
-			Accounts: cfg.Agents.Accounts,
-			Top:      opt.Agents,
-			Tasks:    s.sup,
-			Place:    cfg.Place,
-		},
-	)
-	s.dreams = s.newDreams()
-	chores := upkeep.Config{
-		Place:     cfg.Place,
-		Tasks:     s.sup,
-		Report:    report,
-		Brief:     cfg.Info.Role == RoleRun,
-		Retention: opt.Tasks.Retention,
+}
+
+// shellConfig configures the driver of commands.
+func (s *Session) shellConfig() shell.Config {
+	place := s.cfg.Place
+	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Grown: s.space.Grown,
+		MaxProcesses: s.cfg.Options.Tasks.MaxProcesses}
+	if s.cfg.Keeper != nil {
+		c.Keeper = s.cfg.Keeper
 	}
-	if cfg.Keeper != nil {
-		chores.KeeperLost = cfg.Keeper.Lost()
+	return c
+}
+
+// keeperLost is closed when the keeper has died; nil: the session has none.
+func (s *Session) keeperLost() <-chan struct{} {
+	if s.cfg.Keeper == nil {
+		return nil
 	}
-	if opt.Memory.Auto() && cfg.Agents.Memory != nil {
-		chores.Dreams = s.dreamTimer()
+	return s.cfg.Keeper.Lost()
+}
+
+// start lets the parts work that have work of their own, until life ends.
+func (s *Session) start() {
+	opt, store := s.cfg.Options, s.cfg.Agents.Memory
+	s.agents.Start(s.life)
+	s.activity.Start(s.life)
+	s.snapshots.Start(s.life)
+	s.space.Start(s.life)
+	if store != nil { // a host may have died during a dream
+		if err := store.Recover(); err != nil {
+			s.tree.Say(err.Error())
+		}
 	}
-	s.upkeep = upkeep.New(chores)
-	s.activity = activity.New(activity.Config{Tasks: s.sup, Grown: s.log.Grown, Place: cfg.Place,
-		CommandQuiet: opt.Tasks.StallAfter, AgentSilent: opt.Agents.StallAfter, Summaries: opt.Agents.Summaries})
-	s.snapshots = snapshot.New(s.log, s.sup.Ended)
-	s.openAgents(edits)
+	s.upkeep.Start(s.life, opt.Tasks.Retention, s.cfg.Info.Role == RoleRun)
+	if store != nil && opt.Memory.Auto() {
+		s.jobs.Go(func() { s.dreams.Run(s.life, s.idle) })
+	}
+	if c := s.schedules; c != nil {
+		s.jobs.Go(func() { c.Run(s.life) })
+	}
 }
 
 // boundServers starts the MCP servers of the project in the sandbox.
@@ -338,60 +325,16 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	c.Scratch = place.Scratch()
 	if w := s.cfg.Agents.Worktrees; w != nil {
 		if err := w.Ensure(); err != nil { // what is not there when the first command starts is not shown
-			s.report.Say(s.cfg.Info.Session, err.Error())
+			s.tree.Say(err.Error())
 		}
 	}
 	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees(), root.Workspaces())
-	c.Report = s.report.Once
+	c.Report = s.tree.Report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
 		// It needs nothing else, and who is inside could try to read what it has.
 		c.Env = append(c.Env, process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
 	}
 	return sandboxes.New(c)
-}
-
-// start lets the parts work that have work of their own, until life ends.
-func (s *Session) start() {
-	cfg := s.cfg
-	s.checkouts.Start(s.life, cfg.Info.Session, func(id task.ID) bool {
-		r, ok := s.sup.Get(id)
-		return ok && !r.Status.Terminal()
-	})
-	s.activity.Start(s.life)
-	s.snapshots.Start(s.life)
-	s.space.Start(s.life)
-	if store := cfg.Agents.Memory; store != nil { // a host may have died during a dream
-		if err := store.Recover(); err != nil {
-			s.report.Say(cfg.Info.Session, err.Error())
-		}
-	}
-	s.upkeep.Start(s.life)
-	if c := s.schedules; c != nil {
-		s.jobs.Go(func() { c.Run(s.life) })
-	}
-}
-
-// openAgents creates what the session needs to start agents and other work.
-func (s *Session) openAgents(edits *environment.Edits) {
-	a, opt := s.cfg.Agents, s.cfg.Options
-	gates := environment.Gates{Foreign: a.Foreign, Report: s.report}
-	s.sandboxes = s.newSandboxes()
-	s.boundServers()
-	s.fleet = s.newFleet()
-	s.work = work.New(work.Config{Kinds: s.kinds, Fleet: s.fleet, Gates: gates, Rules: a.Rules, Servers: s.servers,
-		Services:   s.services,
-		NoMonitors: !opt.Monitors.Enabled, Client: a.Client, Sandboxes: s.sandboxes})
-	s.agents = agents.New(s.cfg.Info, s.cfg.Place, opt, a, agents.Parts{
-		Tasks: s.sup, Log: s.log, Kinds: s.kinds, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Budgets: s.budgets,
-		Servers: s.servers, Activity: s.activity, Checkouts: s.checkouts, Edits: edits, Approvals: s.approvals,
-		Report: s.report, Gates: gates, Work: s.work, Space: s.space, Sandboxes: s.sandboxes, Parking: s.parking,
-		Fleet: s.fleet, Keeper: s.cfg.Keeper,
-	})
-	s.Tasks = requests.New(requests.Config{
-		Session: s.cfg.Info.Session, Role: s.cfg.Info.Role, Place: s.cfg.Place, NoBackground: opt.Tasks.DisableBackground,
-		Supervisor: s.sup, Log: s.log, Tree: s.tree, Mailboxes: s.mail, Idle: s.idle, Activity: s.activity,
-		Space: s.space, Agents: s.agents, Work: s.work, Leases: s.leases, Dreams: s.dreams,
-	})
 }
 
 // Alone returns a context that ends when the session has lost its keeper and has therefore
@@ -408,76 +351,6 @@ func (s *Session) Retire() bool {
 		}
 		return s.schedules.Retire(s.sup.Retire)
 	})
-}
-
-// takeIn passes the tasks of earlier hosts to the supervisor.
-func (s *Session) takeIn(ctx context.Context) error {
-	if s.log.Last() == 0 {
-		return nil
-	}
-	left, err := s.snapshots.Read(ctx)
-	if err != nil {
-		return err
-	}
-	old := make([]supervise.Old, len(left.States))
-	begun := archive.Begun(left.States, s.cfg.Place.ExitFile)
-	for i, st := range left.States {
-		old[i] = supervise.Old{Born: st.Born, Task: st.Task}
-		if p, ok := begun[st.Task.ID]; ok {
-			old[i].Begun = &p
-		}
-	}
-	s.budgets.Restore(left.States, left.Ended)
-	for _, st := range left.States {
-		if s.goesOn(st.Task) && st.Task.Parked != nil {
-			s.parking.Restore(*st.Task.Parked)
-		}
-	}
-	s.sup.Remember(left.Ended)
-	if err := s.sup.Adopt(ctx, old, s.kinds.For); err != nil {
-		return err
-	}
-	_ = failpoint.Hit("session/adopted")
-	if slices.ContainsFunc(left.States, func(st journal.State) bool { return placement.Misses(st.Task, time.Now()) }) {
-		s.jobs.Go(func() { s.fleet.Listen(s.life) })
-	}
-	services.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
-		r, known := s.sup.Get(id)
-		return known && r.Status.Terminal()
-	})
-	if err := s.settleLost(ctx, left.States); err != nil {
-		return err
-	}
-	s.endOrphans()
-	return nil
-}
-
-// lostWait limits how long opening waits until the tasks that died with the earlier host are
-// recorded as ended.
-const lostWait = 5 * time.Second
-
-// settleLost waits for those records, so that the notifications are delivered with the first
-// prompt and not after its answer.
-func (s *Session) settleLost(ctx context.Context, states []journal.State) error {
-	var dead []task.ID
-	for _, st := range states {
-		if !st.Task.Status.Terminal() && (!st.Task.Keep || departed(st.Task)) && !s.goesOn(st.Task) {
-			dead = append(dead, st.Task.ID)
-		}
-	}
-	wait, cancel := context.WithTimeoutCause(ctx, lostWait, supervise.ErrTimeout)
-	defer cancel()
-	_, err := s.sup.Wait(wait, dead, false)
-	if errors.Is(err, supervise.ErrTimeout) {
-		return nil // it is delivered later
-	}
-	return err
-}
-
-// departed reports whether a command has ended although its end could not be recorded.
-func departed(r task.Record) bool {
-	p := r.Process
-	return p != nil && !process.Alive(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot})
 }
 
 // output opens the output file of a task. A file that exists at the path of a new task was
@@ -519,32 +392,6 @@ func (s *Session) Since(ctx context.Context, after task.Seq) ([]task.Event, erro
 	return s.log.Since(ctx, after)
 }
 
-// writeInfo writes session.json.
-func (s *Session) writeInfo(end *time.Time) error {
-	info := s.info()
-	info.EndTime = end
-	if end != nil {
-		info.DiskBytes, info.OutputBytes = archive.DiskBytes(s.cfg.Place)
-		info.Live, info.PID = false, 0
-	}
-	return archive.WriteInfo(s.cfg.Place, info)
-}
-
-func (s *Session) info() control.Info {
-	info := s.cfg.Info
-	info.Dir = s.cfg.Place.Dir()
-	info.PID = os.Getpid()
-	info.Live = true
-	info.Tasks.Live, info.Tasks.Total = s.sup.Live()
-	if r, ok := s.sup.Get(info.Session); ok && info.Title == "" {
-		info.Title = r.Description
-	}
-	if title := s.title.Load(); title != nil && info.Title == "" {
-		info.Title = *title
-	}
-	return info
-}
-
 // Close ends everything in order: the main agent's turn, every task, the
 // keeper's watch, the log. A second call does nothing.
 func (s *Session) Close() error {
@@ -556,7 +403,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	s.leases.Close()
+	s.Tasks.Close()
 	var errs []error
 	if main != nil {
 		main.End()
@@ -573,12 +420,11 @@ func (s *Session) Close() error {
 	s.sup.Close()
 	s.services.Close()
 	s.fleet.Close()
-	s.parking.Close()
 	s.jobs.Wait()
 	_ = failpoint.Hit("close/ended")
 	s.activity.Close()
 	s.upkeep.Close()
-	s.checkouts.Close()
+	s.agents.Close()
 	if main != nil {
 		errs = append(errs, main.close())
 	}
@@ -639,32 +485,4 @@ func (s *Session) Hurry() {
 			r.Close()
 		}
 	})
-}
-
-// endProcesses ends the processes that tasks of this session left outside their groups. Kept
-// tasks are spared.
-func (s *Session) endProcesses() {
-	kept := map[task.ID]bool{}
-	any, held := false, 0
-	for _, r := range s.sup.List(0) {
-		if held++; !r.Status.Terminal() {
-			kept[r.ID] = true
-		}
-		any = any || r.Process != nil
-	}
-	if _, total := s.sup.Live(); !any && total == held {
-		return
-	}
-	ended.EndProcesses(s.cfg.Info.Session, kept)
-}
-
-// endOrphans ends processes of earlier hosts that those did not record.
-func (s *Session) endOrphans() {
-	kept := map[task.ID]bool{}
-	for _, r := range s.sup.List(0) {
-		if r.Keep && !r.Status.Terminal() {
-			kept[r.ID] = true
-		}
-	}
-	ended.EndOrphans(s.cfg.Info.Session, kept)
 }

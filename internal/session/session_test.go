@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/agents"
-	"github.com/drover-dev/drover/internal/session/lease"
+	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -288,7 +288,7 @@ func TestLease(t *testing.T) {
 	ended := func(t *testing.T, r *testSession, id task.ID) {
 		t.Helper()
 		got := r.wait(string(id))[0]
-		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != lease.ClientGone {
+		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != requests.ClientGone {
 			t.Errorf("%s, %+v", got.Status, got.Cause)
 		}
 	}

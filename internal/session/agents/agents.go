@@ -11,6 +11,8 @@ package agents
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -18,18 +20,13 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
-	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
-	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/model/usage"
-	"github.com/drover-dev/drover/internal/options"
-	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/command"
@@ -37,9 +34,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/activity"
-	"github.com/drover-dev/drover/internal/session/approvals"
 	"github.com/drover-dev/drover/internal/session/budget"
-	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/idle"
 	"github.com/drover-dev/drover/internal/session/messages"
@@ -48,7 +43,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/tree"
-	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -131,40 +126,29 @@ type Config struct {
 	Tape environment.Tape
 }
 
-// Parts are the parts of a session that its agents use.
-type Parts struct {
-	Tasks     *supervise.Supervisor
-	Log       *journal.Journal
-	Kinds     *builtin.Kinds
-	Tree      *tree.Tree
-	Mailboxes *messages.Mailboxes
-	Idle      *idle.Watch
-	Budgets   *budget.Budgets
-	Servers   *servers.Servers
-	Activity  *activity.Watch
-	Checkouts *environment.Checkouts
-	Edits     *environment.Edits
-	Approvals *approvals.Approvals
-	Report    *environment.Reporter
-	Gates     environment.Gates
-	Work      *work.Work
-	Space     *diskspace.Guard
-	Sandboxes *sandboxes.Sandboxes
-	Parking   *parking.Lot
-	Fleet     *placement.Fleet
-	Keeper    *keeper.Link // nil without a keeper
-}
-
 // Set is the agents of one session. Its methods may be called by several goroutines.
 type Set struct {
-	Parts
-	info  control.Info // of the session
-	place home.Session
-	opt   options.Options
-	cfg   Config
+	*tree.Tree
+	cfg Config
+
+	kinds     *builtin.Kinds
+	mail      *messages.Mailboxes
+	idle      *idle.Watch
+	activity  *activity.Watch
+	budgets   *budget.Budgets
+	servers   *servers.Servers
+	services  *services.Services
+	sandboxes *sandboxes.Sandboxes
+	space     *upkeep.Space
+	keeper    *keeper.Link // nil: none
+
+	Parking   *parking.Lot
+	checkouts *environment.Checkouts
+	edits     *environment.Edits
+	gates     environment.Gates
 
 	teams    sync.Mutex // held over the start of a teammate
-	counting sync.Mutex // held over a start that counts the agents at work; taken behind teams
+	counting sync.Mutex // held over a start that counts the agents at work; taken after teams
 	spills   sync.Mutex // held while a hook gets an output file
 
 	mu        sync.Mutex // guards the fields below
@@ -172,22 +156,71 @@ type Set struct {
 	runners   map[*hook.Runner]struct{}           // open environments
 	turns     map[task.ID]context.CancelCauseFunc // of subagents
 	teammates map[task.ID]*teammate               // at work
+	allowed   []string                            // rules that the user has allowed permanently
 }
 
-// New returns an empty set.
-func New(info control.Info, place home.Session, opt options.Options, cfg Config, parts Parts) *Set {
-	s := &Set{
-		Parts:     parts,
-		info:      info,
-		place:     place,
-		opt:       opt,
-		cfg:       cfg,
+// New returns an empty set. A nil link is a session without a keeper.
+func New(
+	s *tree.Tree, cfg Config, kinds *builtin.Kinds, mail *messages.Mailboxes, idle *idle.Watch,
+	activity *activity.Watch, budgets *budget.Budgets, servers *servers.Servers, services *services.Services,
+	boxes *sandboxes.Sandboxes, space *upkeep.Space, link *keeper.Link,
+) *Set {
+	edits := &environment.Edits{}
+	window, err := daypart.Parse(s.Options.Limits.WakeWindow)
+	if err != nil { // the settings have checked it; a program may not have
+		s.Say(fmt.Sprintf("limits.wakeWindow is ignored: %v", err))
+	}
+	leave := func(id task.ID, text string) { s.Report.Say(id, text) }
+	return &Set{
+		Tree: s, cfg: cfg, kinds: kinds, mail: mail, idle: idle, activity: activity, budgets: budgets,
+		servers: servers, services: services, sandboxes: boxes, space: space, keeper: link,
+		Parking:   parking.New(parking.Config{Window: window, Budget: s.Options.Limits.WakeBudget}),
+		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Tape, edits, leave),
+		edits:     edits,
+		gates:     environment.Gates{Foreign: cfg.Foreign, Report: s.Report},
 		runners:   map[*hook.Runner]struct{}{},
 		turns:     map[task.ID]context.CancelCauseFunc{},
 		teammates: map[task.ID]*teammate{},
 	}
-	s.useParked()
-	return s
+}
+
+// Start removes what crashes have left of the checkouts of agents, until ctx ends or Close.
+func (s *Set) Start(ctx context.Context) { s.checkouts.Start(ctx, s.Info.Session, s.Alive) }
+
+// Swept is closed when those are removed.
+func (s *Set) Swept() <-chan struct{} { return s.checkouts.Swept() }
+
+// Close ends what Start began. No agent may be at work.
+func (s *Set) Close() { s.checkouts.Close() }
+
+// Driver returns the driver that goes on with work of an earlier host, or nil for a kind whose work
+// ended with its host.
+func (s *Set) Driver(kind task.Kind) task.Driver {
+	return s.kinds.Adopting(kind, s.goOn, s.GoesOn)
+}
+
+// AllowAlways keeps an allow rule for the session, and stores it for later ones. It applies to the
+// next call, before the call that was asked about continues.
+func (s *Set) AllowAlways(ctx context.Context, rule string) error {
+	if s.cfg.KeepRule == nil {
+		return errors.New("this session keeps no rules")
+	}
+	if err := s.cfg.KeepRule(ctx, rule); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.allowed, rule) {
+		s.allowed = append(s.allowed, rule)
+	}
+	return nil
+}
+
+// AllowedAlways returns the rules that the user has allowed permanently.
+func (s *Set) AllowedAlways() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.allowed)
 }
 
 // SetMain sets the main agent, whose conversation is now open.

@@ -18,7 +18,7 @@ import (
 func (s *Set) Client(cwd string, env, allowed []string) Caller {
 	rules := s.cfg.Rules
 	rules.Allow = slices.Concat(rules.Allow, allowed)
-	return Caller{Cwd: cwd, Env: s.Work.ClientEnv(env), Model: s.opt.Model, Rules: rules}
+	return Caller{Cwd: cwd, Env: s.clientEnv(env), Model: s.Options.Model, Rules: rules}
 }
 
 // StartForClient starts an agent that a client asks for.
@@ -79,7 +79,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 // Consolidate starts an agent with a model that consolidates what was learned in a
 // conversation.
 func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
-	me := Caller{Cwd: s.info.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
+	me := Caller{Cwd: s.Info.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
 	me.Rules.Mode = policy.DontAsk
 	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
 	_, _, err := s.Launch(ctx, subagent.Input{Type: "rem-agent", Prompt: prompt}, spec, me)
@@ -89,7 +89,7 @@ func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 // ChooseModel selects the model of an agent without an explicit request, and checks that it can
 // be called. The first of the wanted models has precedence.
 func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, error) {
-	me := Caller{Cwd: s.info.Project, Env: s.cfg.Env, Model: s.opt.Model}
+	me := Caller{Cwd: s.Info.Project, Env: s.cfg.Env, Model: s.Options.Model}
 	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined}, false)
 }
 
@@ -98,7 +98,7 @@ func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, err
 func (s *Set) OpenMain(
 	ctx context.Context, def subagent.Definition, tools []string, model string, maxTurns int,
 ) (*Environment, error) {
-	me := Caller{ID: s.info.Session, Cwd: s.info.Project, Env: s.cfg.Env, Model: s.opt.Model, Rules: s.cfg.Rules,
+	me := Caller{ID: s.Info.Session, Cwd: s.Info.Project, Env: s.cfg.Env, Model: s.Options.Model, Rules: s.cfg.Rules,
 		Tools: tools, MaxTurns: maxTurns}
 	def.Tools, me.Spawns = environment.Spawnable(def.Tools)
 	me.Tools = environment.Subset(me.Tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Tools)...)
@@ -115,5 +115,5 @@ func (s *Set) OpenMain(
 	s.Report.Say(me.ID, choice.Notes...)
 	me.Model = choice.Name
 	me.live = newLive(choice.Name, me.Rules.Mode)
-	return s.newEnvironment(ctx, me, def, s.place.Transcript())
+	return s.newEnvironment(ctx, me, def, s.Place.Transcript())
 }

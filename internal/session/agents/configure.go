@@ -136,7 +136,7 @@ func (k *Environment) Configure(
 		me.live.thinking = &next.Thinking
 		me.live.mu.Unlock()
 	}
-	return k.s.Idle.Configured(k.Settings(c)), nil
+	return k.s.idle.Configured(k.Settings(c)), nil
 }
 
 // Settings returns the current settings of the main agent.

@@ -30,7 +30,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -71,7 +70,7 @@ func (s *Set) newEnvironment(
 ) (_ *Environment, err error) {
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
-		limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
+		limits: s.budgets.Limits(me.ID, me.MaxTurns)}
 	choice, access := provider.Choice{Name: cmp.Or(me.Model, def.Name)}, me.access()
 	if def.ACP == nil {
 		if choice, err = s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin()); err != nil {
@@ -103,21 +102,21 @@ func (s *Set) newEnvironment(
 			return nil, err
 		}
 	}
-	s.Edits.Open(me.ID)
+	s.edits.Open(me.ID)
 	return k, nil
 }
 
 // openServers connects the agent to its MCP servers.
 func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 	s, id := k.s, k.Me.ID
-	k.servers = s.Servers.Open(
+	k.servers = s.servers.Open(
 		ctx,
 		servers.AgentConfig{
 			Access:     access,
 			Ask:        k.ask,
 			Attended:   s.wait(task.Form) > 0,
 			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
-			Limit:      s.opt.Tasks.OutputLength,
+			Limit:      s.Options.Tasks.OutputLength,
 			Report:     func(text string) { s.Report.Say(id, text) },
 			ReportOnce: s.Report.Once,
 			RunTask:    k.mcpTask,
@@ -160,9 +159,9 @@ func (k *Environment) config(model string) agent.Config {
 		Gate:      hook.NewGate(k.Runner, judge{k}),
 		Hooks:     k.Hooks,
 		Sees:      choose.Sees,
-		Meter:     s.Budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
+		Meter:     s.budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
 		Agent:     k.def.Name,
-		SessionID: string(s.info.Session),
+		SessionID: string(s.Info.Session),
 
 		WaitWhilePaused: func(ctx context.Context) error {
 			if h, ok := me.live.task(); ok {
@@ -177,7 +176,7 @@ func (k *Environment) config(model string) agent.Config {
 				k.waited.Store(true)
 			}
 			k.limits.On(e)
-			s.Mailboxes.On(me.ID, e)
+			s.mail.On(me.ID, e)
 			if s.cfg.On != nil {
 				s.cfg.On(me.ID, e)
 			}
@@ -215,7 +214,7 @@ const longCall = 4 * time.Minute
 // waits reports whether the next request of the agent may be long in coming: agents or workflows
 // work for it in the background, or it has waited long for a call before.
 func (k *Environment) waits() bool {
-	return k.waited.Load() || slices.ContainsFunc(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0),
+	return k.waited.Load() || slices.ContainsFunc(k.s.Background(k.Me.ID, k.Me.Depth == 0),
 		func(r task.Record) bool { return r.Kind.IsAgent() || r.Traits().Work == task.BySteps })
 }
 
@@ -238,7 +237,7 @@ func (k *Environment) Close() {
 	k.servers.Close()
 	s := k.s
 	if _, moved := k.Me.live.task(); !moved { // else the conversation has it
-		s.Edits.Close(k.Me.ID)
+		s.edits.Close(k.Me.ID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +312,7 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 	k.newGate = func(mode policy.Mode) (*policy.Gate, error) {
 		r := k.rulesFor(tools)
 		r.Mode = mode
-		return k.s.Gates.New(r)
+		return k.s.gates.New(r)
 	}
 	var err error
 	if k.narrow, err = k.newGate(k.Me.Rules.Mode); err != nil || !k.Me.widens() {
@@ -324,14 +323,14 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 }
 
 func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
-	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
+	sandboxed := func() bool { return k.s.sandboxes.Auto(k.Me.sandbox) }
 	if ws := k.Me.workspace; ws != nil {
-		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
+		sandboxed = func() bool { return ws.Bounded && k.s.sandboxes.Trusts(k.Me.sandbox) }
 	}
 	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
 	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
-	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
+	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.AllowedAlways()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
 	return r
@@ -471,7 +470,7 @@ func (k *Environment) runtime() *Runtime {
 // compaction configures how the agent's conversation is compacted.
 func (k *Environment) compaction(model string) *agent.Compaction {
 	s := k.s
-	c := &agent.Compaction{Share: s.opt.Context.Share, Restore: k.restore,
+	c := &agent.Compaction{Share: s.Options.Context.Share, Restore: k.restore,
 		Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
 	if s.cfg.Window != nil {
 		c.Window, _ = s.cfg.Window(model)
@@ -481,7 +480,7 @@ func (k *Environment) compaction(model string) *agent.Compaction {
 
 // restore returns what the agent must keep after a compaction.
 func (k *Environment) restore(ctx context.Context) string {
-	running := environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
+	running := environment.RunningTasks(k.s.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
 	return join([]string{running, k.todos(ctx), k.used.Restore()})
 }
 
@@ -511,9 +510,9 @@ func (k *Environment) todos(ctx context.Context) string {
 // Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
 // session are ignored.
 func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
-	to := s.info.Session
+	to := s.Info.Session
 	if owner != MainName {
-		r, err := s.Tree.FindNear(owner, by)
+		r, err := s.FindNear(owner, by)
 		if err != nil || !r.Kind.IsAgent() {
 			return nil
 		}
@@ -553,7 +552,7 @@ func (k *Environment) edited(e agent.Event) {
 		return
 	}
 	if path, ok := k.Me.within(in.Path); ok {
-		k.s.Edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
+		k.s.edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
 	}
 }
 
@@ -564,5 +563,5 @@ func (me Caller) access() servers.Access {
 
 // subscribe lets the agent watch resources of its own servers.
 func (k *Environment) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
-	return work.Subscription(k.servers.Subscribe(server, uri))
+	return subscription(k.servers.Subscribe(server, uri))
 }

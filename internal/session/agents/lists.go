@@ -21,11 +21,11 @@ const (
 
 // reminders makes the reminders of an agent that has the named tools.
 func (s *Set) reminders(me Caller, critical string, has func(tool string) bool) *environment.Reminders {
-	r := environment.NewReminders(critical, func() []string { return s.Edits.Take(me.ID) })
+	r := environment.NewReminders(critical, func() []string { return s.edits.Take(me.ID) })
 	if has("TaskOutput") {
 		r.Add(environment.List{Name: taskList, Head: "Background tasks:", Volatile: true,
 			Foot:  "\n\nTaskOutput reads the result of a task, TaskStop ends one.",
-			Items: func() []environment.Item { return environment.TaskItems(s.Tree.Background(me.ID, me.Depth == 0)) }})
+			Items: func() []environment.Item { return environment.TaskItems(s.Background(me.ID, me.Depth == 0)) }})
 	}
 	if has("Skill") {
 		r.Add(

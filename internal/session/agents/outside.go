@@ -50,7 +50,7 @@ func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 			own.Own = append(own.Own, filepath.Join(dir, f))
 		}
 	}
-	return c.s.Sandboxes.Profile(own)
+	return c.s.sandboxes.Profile(own)
 }
 
 // wish is how a program of an agent of another vendor is bounded.
@@ -84,7 +84,7 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 		w.Reach = k.reach
 		given, from := env, box
 		if line != "" { // a command of the agent is one like those of others
-			given, from = process.ChildEnv(me.Env), c.s.Sandboxes
+			given, from = process.ChildEnv(me.Env), c.s.sandboxes
 		}
 		start, err := from.Command(w)
 		if err != nil {
@@ -225,7 +225,7 @@ func (f outsideFiles) Write(_ context.Context, path, content string) error {
 		err = shut
 	}
 	if err == nil {
-		f.k.s.Edits.Record(worktree.Editor{Task: f.k.Me.ID, Name: f.k.Me.name()}, place.Path())
+		f.k.s.edits.Record(worktree.Editor{Task: f.k.Me.ID, Name: f.k.Me.name()}, place.Path())
 	}
 	return err
 }

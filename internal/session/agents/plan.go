@@ -92,7 +92,7 @@ func (k *Environment) endPlanMode(edits bool) error {
 		}
 		l.change(model, mode, gate)
 		if k.s.mainAgent() == k { // else its turn was moved to the background
-			k.s.Idle.ModeChanged(string(mode))
+			k.s.idle.ModeChanged(string(mode))
 		}
 	}
 	for _, it := range k.planEnded() {

@@ -188,7 +188,7 @@ func (s *Set) leader(me Caller) string {
 	switch owner := me.Host.Record().Owner; owner {
 	case "":
 		return ""
-	case s.info.Session:
+	case s.Info.Session:
 		return MainName
 	default:
 		r, _ := s.Tasks.Get(owner)
@@ -201,14 +201,14 @@ func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 	if r.Resume == "" {
 		return r.Team != ""
 	}
-	old, err := rt.s.Tree.Find(r.Resume)
+	old, err := rt.s.Find(r.Resume)
 	return err == nil && old.Team != nil
 }
 
 // noTeam returns why no teammate can be started here.
 func (s *Set) noTeam() error {
 	why := "agents of agents do not run in the background here, and a teammate does: only the main agent can have teammates"
-	if s.opt.Tasks.DisableBackground {
+	if s.Options.Tasks.DisableBackground {
 		why = "background work is turned off, and a teammate works in the background"
 	}
 	return &toolkit.Refusal{Text: why}
@@ -223,7 +223,7 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	if r.Team == nil || r.Status != task.Running || r.Paused || r.Parked != nil || r.AwaitingApproval || r.Stopping {
 		return
 	}
-	grace := s.opt.Agents.TeammateGrace
+	grace := s.Options.Agents.TeammateGrace
 	_, err := s.Tasks.Post(
 		ctx,
 		task.Message{
@@ -263,7 +263,7 @@ func (p planner) Propose(ctx context.Context, call agent.Call, plan string) (tas
 		}
 	}
 	r := me.Host.Record()
-	hops, err := s.Mailboxes.Allow(me.ID, r.Owner)
+	hops, err := s.mail.Allow(me.ID, r.Owner)
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
@@ -341,14 +341,14 @@ func (s *Set) enter(id task.ID, m *teammate) {
 // work returns the driver's work for a child: that of an agent, or of a teammate.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.def.ACP != nil {
-		return s.Kinds.AgentOfOthers(s.info.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
+		return s.kinds.AgentOfOthers(s.Info.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
 			c.outside = a
 			return c.assemble
 		}, in)
 	}
-	w := s.Kinds.Agent(c.assemble, in)
+	w := s.kinds.Agent(c.assemble, in)
 	if c.teammate != nil {
-		w = s.Kinds.Teammate(c.assemble, in)
+		w = s.kinds.Teammate(c.assemble, in)
 	}
 	if c.on != "" {
 		w.Driver = placed{w.Driver}

@@ -25,17 +25,17 @@ func (k *Environment) tools() []agent.Tool {
 	dirs := slices.Clone(me.Rules.Dirs)
 	written := dirs
 	if me.Depth == 0 {
-		written = append(slices.Clip(dirs), s.place.Reports())
+		written = append(slices.Clip(dirs), s.Place.Reports())
 	}
 	may := func(path string) bool { return k.Gate().MayRead(path) }
 	outside := func(tool, real string) bool { return k.Gate().MayUse(tool, real) }
-	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.place.Scratch(),
-		OutputLimit: s.opt.Tasks.OutputLength, Sandbox: s.Sandboxes.On(me.sandbox)}
+	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.Place.Scratch(),
+		OutputLimit: s.Options.Tasks.OutputLength, Sandbox: s.sandboxes.On(me.sandbox)}
 	if me.workspace != nil {
 		shells.TempDir, shells.Far = "", true // a command there cannot write into a file of this machine
 	}
 	all := []agent.Tool{shelltool.New(shells)}
-	here := append([]string{s.place.Tasks(), s.place.HookOutputs()}, s.memoryDirs()...)
+	here := append([]string{s.Place.Tasks(), s.Place.HookOutputs()}, s.memoryDirs()...)
 	onFiles := files.New(
 		files.Config{
 			Root:     me.Cwd,
@@ -50,11 +50,11 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(
 		all,
 		tasktools.New(
-			tasktools.Config{Tasks: rt, OutputLimit: s.opt.Tasks.OutputLength,
+			tasktools.Config{Tasks: rt, OutputLimit: s.Options.Tasks.OutputLength,
 				Remote: s.cfg.Remote.Usual != "", Workers: s.cfg.Workers,
 				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
-	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.opt.Tasks.OutputLength))
+	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.Options.Tasks.OutputLength))
 	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(all)...)
 	if me.teammate != nil && me.Rules.Mode == policy.Plan {
@@ -90,7 +90,7 @@ func (k *Environment) tools() []agent.Tool {
 	if me.workspace == nil { // steps of a workflow work in a folder of this machine
 		all = append(all, k.workflowTool(rt))
 	}
-	deepest := me.Depth >= s.opt.Limits.Depth
+	deepest := me.Depth >= s.Options.Limits.Depth
 	return slices.DeleteFunc(all, func(t agent.Tool) bool {
 		name := t.Spec().Name
 		return me.Tools != nil && !slices.Contains(me.Tools, name) || deepest && name == "Agent"

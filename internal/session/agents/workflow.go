@@ -23,8 +23,6 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/steps"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -46,7 +44,7 @@ var _ workflow.Steps = (*flows)(nil)
 func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
 	parent := h.Record().ID
 	if a.Resumed {
-		r, ok, err := f.s.Tree.Child(ctx, parent, a.Key)
+		r, ok, err := f.s.Child(ctx, parent, a.Key)
 		if err != nil {
 			return task.Record{}, err
 		}
@@ -76,30 +74,30 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 	var w builtin.Work
 	switch {
 	case a.Step.Workflow != nil:
-		w = f.s.Kinds.Workflow(f, a.Input())
+		w = f.s.kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	case a.Step.On != "":
-		w = f.s.Kinds.CommandAt(
+		w = f.s.kinds.CommandAt(
 			placement.Want{
 				Job:    fleetwire.Job{Description: spec.Description, Line: a.Step.Shell, Env: a.Vars, Sandbox: true},
 				Folder: a.Cwd,
 			},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, work.WorkerPool
+		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, WorkerPool
 	default:
-		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{
+		bounded, err := f.s.sandboxes.Command(sandboxes.Wish{
 			Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox,
 		})
 		if err != nil {
 			return task.Record{}, err
 		}
 		spec.Sandbox = bounded.Held
-		w = f.s.Kinds.Command(
+		w = f.s.kinds.Command(
 			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.Command, spec.Pool = a.Step.Shell, work.ShellPool
+		spec.Command, spec.Pool = a.Step.Shell, ShellPool
 	}
 	spec.Input = w.Input
 	return h.Spawn(ctx, w.Driver, spec)
@@ -115,7 +113,7 @@ func without(env, own []string) []string {
 
 // Again implements [workflow.Steps].
 func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.Attempt) (task.Record, error) {
-	w := f.s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	w := f.s.kinds.Workflow(f, workflow.Input{Resume: true})
 	return f.s.Tasks.Resume(ctx, id, w.Driver, task.Spec{Input: w.Input, Cwd: a.Cwd, Timeout: limitOf(a.Step)})
 }
 
@@ -176,10 +174,10 @@ func (s *Set) newWorkflow(
 	if err := s.fewWorkflows(); err != nil {
 		return supervise.Starting{}, err
 	}
-	w := s.Kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
+	w := s.kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
 	spec.Input, spec.Command, spec.Cwd = w.Input, plan.File, cwd
 	spec.Name = cmp.Or(spec.Name, subagent.Normalize(plan.Name))
-	spec.Description = cmp.Or(spec.Description, work.FirstLine(plan.Description, 80), "workflow "+plan.Name)
+	spec.Description = cmp.Or(spec.Description, FirstLine(plan.Description, 80), "workflow "+plan.Name)
 	spec.Timeout = cmp.Or(spec.Timeout, plan.Timeout)
 	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
 }
@@ -192,7 +190,7 @@ func (s *Set) fewWorkflows() error {
 			live++
 		}
 	}
-	if live < s.opt.Limits.Workflows {
+	if live < s.Options.Limits.Workflows {
 		return nil
 	}
 	return &control.Error{
@@ -217,15 +215,15 @@ func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supe
 			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
 		}
 	}
-	plan, err := steps.Compile(r.Workflow.File, steps.Read)
+	plan, err := compile(r.Workflow.File, flow.Read)
 	if err != nil {
 		return start, err
 	}
 	if r.ByModel {
-		err = steps.Each(plan, r.Cwd, func(step steps.Step) error {
+		err = eachStep(plan, r.Cwd, func(step judgedStep) error {
 			guarded := r
 			guarded.Cwd = step.Dir
-			return s.Work.Banned(guarded, step.Line())
+			return s.banned(guarded, step.line())
 		})
 		if err != nil {
 			return start, err
@@ -261,7 +259,7 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 	if err := s.fewWorkflows(); err != nil {
 		return r, err
 	}
-	w := s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	w := s.kinds.Workflow(f, workflow.Input{Resume: true})
 	spec.Input, spec.Cwd, spec.Timeout = w.Input, r.Cwd, plan.Timeout
 	return s.Tasks.Resume(ctx, r.ID, w.Driver, spec)
 }

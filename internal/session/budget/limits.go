@@ -52,7 +52,7 @@ func (l *Limits) Due() []environment.Item {
 			},
 		)
 	}
-	if p := l.budgets.cfg.Accounts; p != nil {
+	if p := l.budgets.accounts; p != nil {
 		for _, share := range p.Shares(string(l.id)) {
 			due = append(due, l.spent(share)...)
 		}
@@ -109,9 +109,9 @@ func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 func (l *Limits) late() (due []environment.Item) {
 	whose := "you"
 	for id := l.id; id != ""; {
-		used, limit := l.budgets.cfg.Tasks.Clock(id)
+		used, limit := l.budgets.tasks.Clock(id)
 		due = append(due, nearlyUp(id, whose, used, limit)...)
-		r, _ := l.budgets.cfg.Tasks.Get(id)
+		r, _ := l.budgets.tasks.Get(id)
 		id = r.Parent
 		whose = fmt.Sprintf("agent %s, which ends you with it,", id)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -61,7 +62,7 @@ func UsualTools(folder string) []agent.Tool {
 // program.
 type Gates struct {
 	Foreign []string // those rules
-	Report  *Reporter
+	Report  *tree.Reporter
 }
 
 // New makes a gate of rules.

@@ -1,12 +1,4 @@
-// Package diskspace limits what one session uses of the disk that it shares with all other
-// sessions of the user, and measures its own files.
-//
-// A [Guard] owns the sum of all outputs as far as this session knows it. No start is refused
-// for a quota because of a sum older than a second. A problem that keeps tasks from starting,
-// or their ends from being recorded, is reported once when it begins and once when it is over.
-//
-// The package removes nothing; package ended does.
-package diskspace
+package upkeep
 
 import (
 	"context"
@@ -18,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -32,20 +25,17 @@ const (
 // maxSums limits how much of a stored sum is read.
 const maxSums = 4 << 20
 
-// Config configures a guard.
-type Config struct {
-	Place        home.Session
-	QuotaBytes   int64             // of the outputs of all sessions of the user; 0: no limit
-	MinFreeBytes int64             // that must be free for a start; 0: none
-	Report       func(text string) // messages for the user
-}
-
-// Guard limits what a session uses of the disk. Its methods may be called by several
+// Space limits what one session uses of the disk that it shares with all other sessions of the
+// user, and measures its own files. It removes nothing. No start is refused for a quota because of a sum
+// older than a second. A problem that keeps tasks from starting, or their ends from being recorded, is
+// reported once when it begins and once when it is over. Its methods may be called by several
 // goroutines.
-type Guard struct {
-	cfg  Config
-	root home.Root
-	size size
+type Space struct {
+	place home.Session
+	opt   options.Tasks
+	tell  func(text string)
+	root  home.Root
+	size  size
 
 	stop     context.CancelFunc // of the goroutine
 	measurer sync.WaitGroup     // joined by Close
@@ -64,21 +54,17 @@ type Guard struct {
 	change   context.CancelFunc // ends it
 }
 
-// New returns a guard. It measures nothing before it is needed.
-func New(cfg Config) *Guard {
-	g := &Guard{
-		cfg:     cfg,
-		root:    cfg.Place.Project().Root(),
-		stop:    func() {},
-		want:    make(chan struct{}, 1),
-		unsaved: map[task.RunID]error{},
-	}
+// NewSpace returns the space of a session, by UserQuotaBytes and MinFreeBytes of opt. It measures nothing
+// before it is needed. report is called with messages for the user.
+func NewSpace(place home.Session, opt options.Tasks, report func(text string)) *Space {
+	g := &Space{place: place, opt: opt, tell: report, root: place.Project().Root(), stop: func() {},
+		want: make(chan struct{}, 1), unsaved: map[task.RunID]error{}}
 	g.changed, g.change = context.WithCancel(context.Background())
 	return g
 }
 
 // Start measures sums in the background until ctx ends, or Close.
-func (g *Guard) Start(ctx context.Context) {
+func (g *Space) Start(ctx context.Context) {
 	ctx, g.stop = context.WithCancel(ctx)
 	g.measurer.Go(func() {
 		for {
@@ -94,7 +80,7 @@ func (g *Guard) Start(ctx context.Context) {
 
 // Close ends what Start began, and stores the growth since the sum was measured for the next
 // session.
-func (g *Guard) Close() {
+func (g *Space) Close() {
 	g.stop()
 	g.measurer.Wait()
 	g.mu.Lock()
@@ -108,7 +94,7 @@ func (g *Guard) Close() {
 }
 
 // Admit returns an error with the reason if no task may start.
-func (g *Guard) Admit() error {
+func (g *Space) Admit() error {
 	if short := g.lookAtDisk(); short != "" {
 		return &supervise.LimitError{Limit: "disk", Text: short}
 	}
@@ -125,7 +111,7 @@ func (g *Guard) Admit() error {
 
 // Grown counts what commands of this session have printed since the last call. Its error is the
 // reason why they may print no more.
-func (g *Guard) Grown(bytes int64) error {
+func (g *Space) Grown(bytes int64) error {
 	g.lookAtDisk()
 	g.mu.Lock()
 	g.since += bytes
@@ -134,19 +120,19 @@ func (g *Guard) Grown(bytes int64) error {
 }
 
 // left returns how many bytes may still be printed.
-func (g *Guard) left() int64 {
-	if g.cfg.QuotaBytes <= 0 {
+func (g *Space) left() int64 {
+	if g.opt.UserQuotaBytes <= 0 {
 		return 1<<63 - 1
 	}
 	g.known()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return max(0, g.cfg.QuotaBytes-g.sum-g.since)
+	return max(0, g.opt.UserQuotaBytes-g.sum-g.since)
 }
 
 // Take reserves up to n bytes for output that Drover itself writes, and returns how many are
 // granted.
-func (g *Guard) Take(n int64) int64 {
+func (g *Space) Take(n int64) int64 {
 	n = min(n, g.left())
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,15 +141,15 @@ func (g *Guard) Take(n int64) int64 {
 }
 
 // over reports whether all outputs together exceed the quota, as far as is known.
-func (g *Guard) over() error {
+func (g *Space) over() error {
 	if g.left() > 0 {
 		return nil
 	}
-	return fmt.Errorf("the outputs of all sessions together have reached tasks.userQuotaBytes, %d bytes", g.cfg.QuotaBytes)
+	return fmt.Errorf("the outputs of all sessions together have reached tasks.userQuotaBytes, %d bytes", g.opt.UserQuotaBytes)
 }
 
 // known ensures that there is a sum, and requests a newer one if it is old.
-func (g *Guard) known() {
+func (g *Space) known() {
 	g.mu.Lock()
 	none, old := g.at.IsZero(), time.Since(g.at) > sumAge
 	g.mu.Unlock()
@@ -186,7 +172,7 @@ type outputs struct {
 }
 
 // lastKnown returns the stored sum, or zero.
-func (g *Guard) lastKnown() (o outputs) {
+func (g *Space) lastKnown() (o outputs) {
 	data, err := g.root.ReadFile(g.root.OutputsFile(), maxSums)
 	if err != nil || json.Unmarshal(data, &o) != nil || o.At.After(time.Now()) || o.Sum < 0 {
 		return outputs{}
@@ -195,7 +181,7 @@ func (g *Guard) lastKnown() (o outputs) {
 }
 
 // load uses a recent sum of another session.
-func (g *Guard) load() bool {
+func (g *Space) load() bool {
 	o := g.lastKnown()
 	if o.At.IsZero() {
 		return false
@@ -208,7 +194,7 @@ func (g *Guard) load() bool {
 
 // measure measures a new sum, unless there is a recent one. For an ended session it reads one
 // small file, for others the folder of outputs.
-func (g *Guard) measure(age time.Duration) {
+func (g *Space) measure(age time.Duration) {
 	g.measuring.Lock()
 	defer g.measuring.Unlock()
 	g.mu.Lock()
@@ -224,7 +210,7 @@ func (g *Guard) measure(age time.Duration) {
 	g.write(o)
 }
 
-func (g *Guard) write(o outputs) {
+func (g *Space) write(o outputs) {
 	if data, err := json.Marshal(o); err == nil {
 		_ = g.root.WriteAtomic(g.root.OutputsFile(), data) // on a full disk each session measures for itself
 	}
@@ -248,17 +234,17 @@ func allOutputs(root home.Root) (sum int64) {
 }
 
 // lookAtDisk checks the free space, and reports a change.
-func (g *Guard) lookAtDisk() string {
+func (g *Space) lookAtDisk() string {
 	short := ""
-	if g.cfg.MinFreeBytes > 0 {
+	if g.opt.MinFreeBytes > 0 {
 		room, err := g.root.Room()
 		switch {
 		case err != nil: // the next use of the folder reports the error
-		case room.Bytes < g.cfg.MinFreeBytes:
+		case room.Bytes < g.opt.MinFreeBytes:
 			short = fmt.Sprintf(
 				"the disk of %s has less than tasks.minFreeBytes, %d bytes, free",
 				g.root.Dir(),
-				g.cfg.MinFreeBytes,
+				g.opt.MinFreeBytes,
 			)
 		case room.NoFiles():
 			short = fmt.Sprintf("the disk of %s can hold no more files", g.root.Dir())
@@ -275,7 +261,7 @@ func (g *Guard) lookAtDisk() string {
 }
 
 // Saved is called by the supervisor with the outcome of recording an end.
-func (g *Guard) Saved(run task.RunID, err error) {
+func (g *Space) Saved(run task.RunID, err error) {
 	g.mu.Lock()
 	if err == nil {
 		delete(g.unsaved, run)
@@ -289,7 +275,7 @@ func (g *Guard) Saved(run task.RunID, err error) {
 // Problem returns what keeps tasks from starting, or their ends from being recorded, and a
 // context that ends when that changes. Empty: nothing. If no task runs, nobody may have noticed
 // that it is over.
-func (g *Guard) Problem() (string, context.Context) {
+func (g *Space) Problem() (string, context.Context) {
 	g.mu.Lock()
 	reported := g.reported
 	g.mu.Unlock()
@@ -303,7 +289,7 @@ func (g *Guard) Problem() (string, context.Context) {
 
 // unsavedFor returns why ends are not recorded. With several reasons it always returns the same
 // one; otherwise they would be reported alternately. The caller holds mu.
-func (g *Guard) unsavedFor() (why string) {
+func (g *Space) unsavedFor() (why string) {
 	for _, err := range g.unsaved {
 		if text := root(err).Error(); why == "" || text < why {
 			why = text
@@ -324,7 +310,7 @@ func root(err error) error {
 }
 
 // report tells the user and the waiters when the problem has changed.
-func (g *Guard) report() {
+func (g *Space) report() {
 	g.mu.Lock()
 	now := g.short
 	if len(g.unsaved) > 0 {
@@ -344,5 +330,5 @@ func (g *Guard) report() {
 	if now == "" {
 		now = "there is space again: tasks start, and all ends are recorded"
 	}
-	g.cfg.Report(now)
+	g.tell(now)
 }

@@ -1,4 +1,4 @@
-package diskspace
+package upkeep
 
 import (
 	"sync"
@@ -20,13 +20,13 @@ type size struct {
 }
 
 // Size returns the size of the session's files in bytes.
-func (g *Guard) Size() int64 {
+func (g *Space) Size() int64 {
 	s := &g.size
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begun := time.Now()
 	if begun.Sub(s.at) > sizeShare*s.took {
-		s.bytes, _ = archive.DiskBytes(g.cfg.Place)
+		s.bytes, _ = archive.DiskBytes(g.place)
 		s.at = time.Now()
 		s.took = s.at.Sub(begun)
 	}

@@ -1,11 +1,4 @@
-// Package lease stops tasks when the client that started them has disconnected.
-//
-// [Leases] owns the leases of one session. A client names a lease when it starts tasks, and
-// holds it for as long as it wants them. No task of a lease is left running when the client has
-// released it, or has not held it within [Wait].
-//
-// The package does not know clients: a caller of [Leases.Keep] is one.
-package lease
+package requests
 
 import (
 	"context"
@@ -21,42 +14,34 @@ const (
 	// ClientGone is the detail of the cause of such a stop.
 	ClientGone = "its client has gone"
 
-	// Wait is how long a lease may have tasks before a client holds it, since two requests of a
+	// LeaseWait is how long a lease may have tasks before a client holds it, since two requests of a
 	// client may arrive in either order.
-	Wait = 10 * time.Second
+	LeaseWait = 10 * time.Second
 
-	stopWait = time.Minute // limits the stop of a lease's tasks
+	leaseStop = time.Minute // limits the stop of a lease's tasks
 )
 
-// Tasks is what leases need of the supervisor.
-type Tasks interface {
-	Stop(ctx context.Context, ids []task.ID, req supervise.StopRequest) (task.Receipt, error)
-	Closing() <-chan struct{}
-}
-
-// Leases are those of a session. Its methods may be called by several goroutines.
-type Leases struct {
-	tasks Tasks
+// leases are those of a session. A client names a lease when it starts tasks, and holds it for as long as it
+// wants them.
+type leases struct {
+	tasks *supervise.Supervisor
 
 	mu     sync.Mutex // guards the fields below, and every lease
-	named  map[string]*Lease
+	named  map[string]*lease
 	closed bool
 }
 
-// New returns no leases.
-func New(tasks Tasks) *Leases { return &Leases{tasks: tasks, named: map[string]*Lease{}} }
-
-// Lease is a set of tasks that end with a client. A nil one has no tasks.
-type Lease struct {
-	of    *Leases
+// lease is a set of tasks that end with a client. A nil one has no tasks.
+type lease struct {
+	of    *leases
 	tasks []task.ID
 	held  bool
 	ended bool
 	late  *time.Timer // ends a lease that no client has held; Close stops it
 }
 
-// Add adds a task to the lease, and stops the task if the lease has ended.
-func (l *Lease) Add(ctx context.Context, id task.ID) {
+// add adds a task to the lease, and stops the task if the lease has ended.
+func (l *lease) add(ctx context.Context, id task.ID) {
 	if l == nil {
 		return
 	}
@@ -69,8 +54,8 @@ func (l *Lease) Add(ctx context.Context, id task.ID) {
 	}
 }
 
-// Find returns the lease of a name, nil for the empty one.
-func (l *Leases) Find(name string) (*Lease, error) {
+// open returns the lease of a name, nil for the empty one.
+func (l *leases) open(name string) (*lease, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -80,11 +65,11 @@ func (l *Leases) Find(name string) (*Lease, error) {
 }
 
 // find finds or creates a lease. The caller holds mu.
-func (l *Leases) find(name string) (*Lease, error) {
+func (l *leases) find(name string) (*lease, error) {
 	one := l.named[name]
 	if one == nil && !l.closed {
-		one = &Lease{of: l}
-		one.late = time.AfterFunc(Wait, func() {
+		one = &lease{of: l}
+		one.late = time.AfterFunc(LeaseWait, func() {
 			l.mu.Lock()
 			idle := !one.held && !one.ended
 			one.ended = one.ended || idle // in the same step, so that no client can hold it now
@@ -101,8 +86,9 @@ func (l *Leases) find(name string) (*Lease, error) {
 	return one, nil
 }
 
-// Keep holds a lease while ctx lives, then stops the tasks that were started under it.
-func (l *Leases) Keep(ctx context.Context, name string) error {
+// HoldLease holds a lease while ctx lives, then stops the tasks that were started under it.
+func (t *Tasks) HoldLease(ctx context.Context, name string) error {
+	l := &t.leases
 	if name == "" {
 		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
 	}
@@ -127,13 +113,13 @@ func (l *Leases) Keep(ctx context.Context, name string) error {
 	case <-l.tasks.Closing():
 		return nil
 	}
-	last, done := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), leaseStop)
 	defer done()
 	return l.release(last, one)
 }
 
 // release ends a lease and its tasks. Its name cannot be used again.
-func (l *Leases) release(ctx context.Context, one *Lease) error {
+func (l *leases) release(ctx context.Context, one *lease) error {
 	l.mu.Lock()
 	one.ended = true
 	tasks := one.tasks
@@ -142,7 +128,7 @@ func (l *Leases) release(ctx context.Context, one *Lease) error {
 	return l.stop(ctx, tasks)
 }
 
-func (l *Leases) stop(ctx context.Context, tasks []task.ID) error {
+func (l *leases) stop(ctx context.Context, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
 	}
@@ -154,8 +140,8 @@ func (l *Leases) stop(ctx context.Context, tasks []task.ID) error {
 	return err
 }
 
-// Close ends all leases, whose tasks are left to the supervisor.
-func (l *Leases) Close() {
+// close ends all leases, whose tasks are left to the supervisor.
+func (l *leases) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true

@@ -1,62 +1,31 @@
-// Package approvals lists the questions of agents and accepts their answers.
-//
-// [Approvals] owns the rules that the user has allowed permanently while the session lives; the
-// supervisor owns the questions. A rule is kept only if the open question that was answered has
-// suggested it.
-//
-// The package does not decide what is asked; the gate of an agent does.
-package approvals
+package requests
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/task"
 )
 
-// Approvals are those of a session. Its methods may be called by several goroutines.
-type Approvals struct {
-	tasks *supervise.Supervisor
-	keep  func(ctx context.Context, rule string) error
-
-	mu    sync.Mutex
-	rules []string // guarded by mu: rules allowed permanently
-}
-
-// New returns the approvals of a session. keep stores a rule for later sessions; nil: rules are
-// not stored.
-func New(tasks *supervise.Supervisor, keep func(ctx context.Context, rule string) error) *Approvals {
-	return &Approvals{tasks: tasks, keep: keep}
-}
-
-// Rules returns the rules that the user has allowed permanently.
-func (a *Approvals) Rules() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.rules)
-}
-
-// Open returns the open questions.
-func (a *Approvals) Open(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
+// Approvals returns the open questions.
+func (t *Tasks) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
 	if req.Person {
-		defer a.tasks.Attend()()
+		defer t.s.Tasks.Attend()()
 	}
 	if req.Wait > 0 {
 		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
 		defer cancel()
-		if err := a.tasks.AwaitQuestions(wait, req.After); err != nil && !errors.Is(err, supervise.ErrTimeout) {
+		if err := t.s.Tasks.AwaitQuestions(wait, req.After); err != nil && !errors.Is(err, supervise.ErrTimeout) {
 			return control.Approvals{}, err
 		}
 	}
-	open, version := a.tasks.Questions()
+	open, version := t.s.Tasks.Questions()
 	if req.ID != "" {
 		open = []task.Question{}
-		if q, there := a.tasks.Question(req.ID); there {
+		if q, there := t.s.Tasks.Question(req.ID); there {
 			open = append(open, q)
 		}
 	}
@@ -64,7 +33,7 @@ func (a *Approvals) Open(ctx context.Context, req control.ApprovalsRequest) (con
 }
 
 // Decide answers a question.
-func (a *Approvals) Decide(ctx context.Context, req control.DecideRequest) error {
+func (t *Tasks) Decide(ctx context.Context, req control.DecideRequest) error {
 	if req.ID == "" || req.Digest == "" {
 		return &control.Error{Code: control.Invalid, Message: "an answer names the question and its digest"}
 	}
@@ -72,11 +41,11 @@ func (a *Approvals) Decide(ctx context.Context, req control.DecideRequest) error
 		req.Actor = task.ByUser
 	}
 	if req.Always != "" {
-		if err := a.allowAlways(ctx, req); err != nil {
+		if err := t.allowAlways(ctx, req); err != nil {
 			return err
 		}
 	}
-	err := a.tasks.Decide(ctx, req.ID, req.Digest, req.Reply, task.Cause{Actor: req.Actor, Detail: req.Detail})
+	err := t.s.Tasks.Decide(ctx, req.ID, req.Digest, req.Reply, task.Cause{Actor: req.Actor, Detail: req.Detail})
 	var stale *supervise.StaleError
 	var wrong *task.ReplyError
 	switch {
@@ -89,13 +58,13 @@ func (a *Approvals) Decide(ctx context.Context, req control.DecideRequest) error
 	case errors.As(err, &wrong):
 		return &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
-	return err
+	return Refusal(err)
 }
 
 // allowAlways keeps the rule that an open question suggests, and no other, since that one was
 // shown. It applies from now on, before the asker continues.
-func (a *Approvals) allowAlways(ctx context.Context, req control.DecideRequest) error {
-	q, open := a.tasks.Question(req.ID)
+func (t *Tasks) allowAlways(ctx context.Context, req control.DecideRequest) error {
+	q, open := t.s.Tasks.Question(req.ID)
 	refuse := func(code control.Code, why, fix string) error {
 		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Fix: fix}
 	}
@@ -110,16 +79,9 @@ func (a *Approvals) allowAlways(ctx context.Context, req control.DecideRequest) 
 			fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
 			"see `drover approvals`",
 		)
-	case a.keep == nil:
-		return refuse(control.Conflict, "this session keeps no rules", "allow it without the rule")
 	}
-	if err := a.keep(ctx, req.Always); err != nil {
+	if err := t.agents.AllowAlways(ctx, req.Always); err != nil {
 		return refuse(control.Conflict, err.Error(), "the question is still open: allow it without the rule")
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !slices.Contains(a.rules, req.Always) {
-		a.rules = append(a.rules, req.Always)
 	}
 	return nil
 }

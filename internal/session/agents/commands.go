@@ -1,10 +1,4 @@
-// Package work prepares commands, monitors and remote work for agents and clients.
-//
-// [Work] owns nothing: it makes what the supervisor starts from a request, the drivers of a
-// session and its settings. A guarded request for a command that a rule denies is refused.
-//
-// The package starts nothing, and does not know agents.
-package work
+package agents
 
 import (
 	"context"
@@ -17,7 +11,6 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
@@ -27,10 +20,8 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/policy"
-	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -42,32 +33,10 @@ const (
 	WorkerPool  = "workers" // of tasks on other machines: they need no process here
 )
 
-// Config configures work.
-type Config struct {
-	Kinds      *builtin.Kinds
-	Fleet      *placement.Fleet
-	Gates      environment.Gates
-	Rules      policy.Rules
-	Servers    *servers.Servers
-	Services   *services.Services
-	NoMonitors bool // monitors are disabled
-	Sandboxes  *sandboxes.Sandboxes
-
-	// Client completes the environment of a client with the settings of providers. nil: the
-	// environment is unchanged.
-	Client func(env []string) []string
-}
-
-// Work is that of one session. Its methods may be called by several goroutines.
-type Work struct{ cfg Config }
-
-// New returns the Work of a session.
-func New(cfg Config) *Work { return &Work{cfg} }
-
 // Command is a command before its start.
-func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
 	if r.On != "" {
-		return w.commandAt(r, spec, client)
+		return s.commandAt(r, spec, client)
 	}
 	var start sandboxes.Start
 	if r.ByModel || r.Shell.Sandbox {
@@ -79,13 +48,13 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 				wish.Folders = r.Shell.Folders
 			}
 		}
-		if start, err = w.cfg.Sandboxes.Command(wish); err != nil {
+		if start, err = s.sandboxes.Command(wish); err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
 	}
 	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
-	made := w.cfg.Kinds.Command(client, line)
+	made := s.kinds.Command(client, line)
 	spec.Input, spec.Pool, spec.TTY, spec.Retries = made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
@@ -94,13 +63,13 @@ func (w *Work) Command(r control.StartRequest, spec task.Spec, client shell.Clie
 	if spec.Description == "" {
 		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 	}
-	err := w.Banned(r, spec.Command)
+	err := s.banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, err
 }
 
 // commandAt is a command for a worker before its start.
-func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
+func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
 	refuse := func(why, fix string) (supervise.Starting, error) {
 		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: why, Fix: fix}
 	}
@@ -137,7 +106,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	if !r.NoFolder {
 		want.Folder, want.Untracked, want.Sync = r.Cwd, r.Untracked, r.Sync
 	}
-	made := w.cfg.Kinds.CommandAt(
+	made := s.kinds.CommandAt(
 		want,
 		shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY},
 	)
@@ -149,7 +118,7 @@ func (w *Work) commandAt(r control.StartRequest, spec task.Spec, client shell.Cl
 	if spec.Description == "" {
 		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 	}
-	return supervise.Starting{Driver: made.Driver, Spec: spec}, w.Banned(r, spec.Command)
+	return supervise.Starting{Driver: made.Driver, Spec: spec}, s.banned(r, spec.Command)
 }
 
 func lookup(env []string, name string) (string, bool) {
@@ -161,14 +130,14 @@ func lookup(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// Banned refuses the command of a guarded request that a rule denies.
-func (w *Work) Banned(r control.StartRequest, line string) error {
+// banned refuses the command of a guarded request that a rule denies.
+func (s *Set) banned(r control.StartRequest, line string) error {
 	if !r.ByModel {
 		return nil
 	}
-	rules := w.cfg.Rules
+	rules := s.cfg.Rules
 	rules.Cwd = r.Cwd
-	gate, err := w.cfg.Gates.New(rules)
+	gate, err := s.gates.New(rules)
 	if err != nil {
 		return err
 	}
@@ -185,20 +154,20 @@ func (w *Work) Banned(r control.StartRequest, line string) error {
 	return nil
 }
 
-// ClientEnv returns the environment of a client for agents.
-func (w *Work) ClientEnv(env []string) []string {
-	if w.cfg.Client == nil {
+// clientEnv returns the environment of a client for agents.
+func (s *Set) clientEnv(env []string) []string {
+	if s.cfg.Client == nil {
 		return env
 	}
-	return w.cfg.Client(env)
+	return s.cfg.Client(env)
 }
 
 // ChildEnv returns the environment of commands.
-func (w *Work) ChildEnv(env []string) []string { return process.ChildEnv(w.ClientEnv(env)) }
+func (s *Set) ChildEnv(env []string) []string { return process.ChildEnv(s.clientEnv(env)) }
 
-// Monitor is a monitor before its start.
-func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supervise.Starting {
-	made := w.cfg.Kinds.Monitor(c, what)
+// monitor is a monitor before its start.
+func (s *Set) monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supervise.Starting {
+	made := s.kinds.Monitor(c, what)
 	spec.Input, spec.Pool, spec.Priority = made.Input, MonitorPool, task.Next
 	if spec.Description == "" {
 		spec.Description = FirstLine(what.Subject(), 80)
@@ -207,8 +176,8 @@ func (w *Work) Monitor(spec task.Spec, c monitor.Client, what monitor.Watch) sup
 }
 
 // ClientMonitor prepares a monitor for a client.
-func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
-	what, err := w.watched(r)
+func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
+	what, err := s.watched(r)
 	if err != nil {
 		return supervise.Starting{}, err
 	}
@@ -219,19 +188,19 @@ func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.
 		if spec.Description == "" {
 			spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
 		}
-		if err := w.Banned(r, spec.Command); err != nil {
+		if err := s.banned(r, spec.Command); err != nil {
 			return supervise.Starting{}, err
 		}
 	}
-	client := monitor.Client{Env: w.ChildEnv(r.Env), Subscribe: w.subscribe}
+	client := monitor.Client{Env: s.ChildEnv(r.Env), Subscribe: s.subscribe}
 	if r.Monitor.Shell != nil && r.ByModel {
-		bounded, err := w.cfg.Sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}})
+		bounded, err := s.sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}})
 		if err != nil {
 			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
 		}
 		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
 	}
-	start := w.Monitor(spec, client, what)
+	start := s.monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {
 		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error()}
 	}
@@ -239,7 +208,7 @@ func (w *Work) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.
 }
 
 // watched returns what a client wants to watch, or why that is not possible.
-func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
+func (s *Set) watched(r control.StartRequest) (monitor.Watch, error) {
 	m := r.Monitor
 	what := monitor.Watch{File: m.File, Server: m.Server, URI: m.URI, Match: m.Match}
 	if m.Shell != nil {
@@ -252,7 +221,7 @@ func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
 		return what, &control.Error{Code: code, Message: why, Fix: fix}
 	}
 	switch {
-	case w.cfg.NoMonitors:
+	case !s.Options.Monitors.Enabled:
 		return refuse(control.Unavailable, "monitors are turned off", "set monitors.enabled to true in the settings")
 	case r.Keep:
 		return refuse(control.Invalid, "a monitor does not outlive its host", "leave out keep")
@@ -260,13 +229,13 @@ func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
 	return what, nil
 }
 
-// Remote is remote work before its start. env is that of a client, if a client requests it.
-func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
-	job, open, err := w.cfg.Services.Job(r, env)
+// remoteWork is remote work before its start. env is that of a client, if a client requests it.
+func (s *Set) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
+	job, open, err := s.services.Job(r, env)
 	if err != nil {
 		return supervise.Starting{}, err
 	}
-	made := w.cfg.Kinds.Remote(open, job)
+	made := s.kinds.Remote(open, job)
 	spec.Input, spec.Pool = made.Input, RemotePool
 	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
 	if spec.Description == "" {
@@ -276,7 +245,7 @@ func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (su
 }
 
 // ClientRemote prepares remote work for a client.
-func (w *Work) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
+func (s *Set) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
 	if r.Keep {
 		return supervise.Starting{}, &control.Error{
 			Code:    control.Invalid,
@@ -284,16 +253,16 @@ func (w *Work) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.S
 			Fix:     "leave --keep out",
 		}
 	}
-	return w.Remote(*r.Remote, spec, r.Env)
+	return s.remoteWork(*r.Remote, spec, r.Env)
 }
 
 // subscribe lets a client watch resources of the session's servers.
-func (w *Work) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
-	return Subscription(w.cfg.Servers.Subscribe(ctx, server, uri))
+func (s *Set) subscribe(ctx context.Context, server, uri string) (monitor.Subscription, error) {
+	return subscription(s.servers.Subscribe(ctx, server, uri))
 }
 
-// Subscription converts a resource for a monitor, without a nil pointer in an interface.
-func Subscription(r *servers.Resource, err error) (monitor.Subscription, error) {
+// subscription converts a resource for a monitor, without a nil pointer in an interface.
+func subscription(r *servers.Resource, err error) (monitor.Subscription, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,4 @@
-// Package expansion includes in a prompt what its command asks for.
-//
-// A shell line is a call of the tool Bash and a file a call of Read, decided by the gate of the
-// agent like its own calls. Nothing of a command without the required trust is run, a call that
-// is not allowed refuses the whole prompt with the reason, and time and number are limited. The
-// package makes no text: that is [command.Template.Expand].
-package expansion
+package agents
 
 import (
 	"context"
@@ -19,18 +13,21 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/command"
 )
 
 // lineWait is how long a shell line may run before it continues in the background.
 const lineWait = time.Minute
 
-// Agent is the agent whose prompt is expanded.
-type Agent struct {
-	Gate   agent.Gate
-	Tools  []agent.Tool
-	Folder string // absolute; base of relative paths
-	Home   string // for ~; empty: unknown
+// includer includes in the prompt of an agent what a command asks for. A shell line is a call of the
+// tool Bash and a file a call of Read, decided by the gate of the agent as its own calls are. Nothing of
+// a command without the required trust is run, and a call that is not allowed refuses the whole prompt.
+type includer struct {
+	gate   agent.Gate
+	tools  []agent.Tool
+	folder string // absolute; base of relative paths
+	home   string // for ~; empty: unknown
 }
 
 // RefusedError means that a command was not expanded.
@@ -44,8 +41,10 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("/%s was not sent: %s: %s", e.Command, e.What, e.Why)
 }
 
-// Include runs and reads the inclusions of a command, in order.
-func Include(ctx context.Context, a Agent, c command.Command, v command.Values) ([]command.Included, error) {
+// Include runs and reads the inclusions of a command for the agent, by these tools, in order.
+func (k *Environment) Include(ctx context.Context, tools []agent.Tool, c command.Command, v command.Values,
+) ([]command.Included, error) {
+	a := includer{gate: k.Config.Gate, tools: tools, folder: k.Me.Cwd, home: home.Lookup(k.Me.Env)("HOME")}
 	all := c.Template.Inclusions(v)
 	refuse := func(what, why string) error { return &RefusedError{c.Name, what, why} }
 	if len(all) > command.MaxInclusions {
@@ -54,7 +53,7 @@ func Include(ctx context.Context, a Agent, c command.Command, v command.Values) 
 	}
 	// All calls are judged before any of them runs.
 	for _, one := range all {
-		if !c.Trusted && (one.Kind == command.Shell || outside(a, c, one.Text)) {
+		if !c.Trusted && (one.Kind == command.Shell || a.outside(c, one.Text)) {
 			return nil, refuse(about(one), fmt.Sprintf("%s waits until you trust this folder (see `drover trust`)", c.Path))
 		}
 	}
@@ -86,9 +85,9 @@ func about(one command.Inclusion) string {
 }
 
 // path resolves a reference.
-func (a Agent) path(c command.Command, text string) string {
-	if rest, ok := strings.CutPrefix(text, "~/"); ok && filepath.IsAbs(a.Home) {
-		return filepath.Join(a.Home, rest)
+func (a includer) path(c command.Command, text string) string {
+	if rest, ok := strings.CutPrefix(text, "~/"); ok && filepath.IsAbs(a.home) {
+		return filepath.Join(a.home, rest)
 	}
 	if filepath.IsAbs(text) {
 		return filepath.Clean(text)
@@ -96,17 +95,17 @@ func (a Agent) path(c command.Command, text string) string {
 	if c.Dir != "" {
 		return filepath.Join(c.Dir, text)
 	}
-	return filepath.Join(a.Folder, text)
+	return filepath.Join(a.folder, text)
 }
 
 // outside reports whether a reference leads out of the folder and of that of the skill, by its
 // text or by a link.
-func outside(a Agent, c command.Command, text string) bool {
+func (a includer) outside(c command.Command, text string) bool {
 	real, err := filepath.EvalSymlinks(a.path(c, text))
 	if err != nil {
 		return false // it is not read
 	}
-	for _, dir := range []string{a.Folder, c.Dir} {
+	for _, dir := range []string{a.folder, c.Dir} {
 		base, err := filepath.EvalSymlinks(dir)
 		if rel, bad := filepath.Rel(base, real); dir != "" && err == nil && bad == nil && filepath.IsLocal(rel) {
 			return false
@@ -117,7 +116,7 @@ func outside(a Agent, c command.Command, text string) bool {
 
 // call is the call of the agent that corresponds to an inclusion. found is false for a
 // reference without a file.
-func (a Agent) call(c command.Command, one command.Inclusion, n int) (call agent.Call, found bool) {
+func (a includer) call(c command.Command, one command.Inclusion, n int) (call agent.Call, found bool) {
 	id := fmt.Sprintf("command_%d", n+1)
 	if one.Kind == command.Shell {
 		return made(id, "Bash", map[string]any{"command": one.Text, "timeout": lineWait.Milliseconds(),
@@ -145,9 +144,9 @@ type deniedError struct{ why string }
 func (e *deniedError) Error() string { return e.why }
 
 // make makes a call if the gate allows it.
-func (a Agent) make(ctx context.Context, c agent.Call) (string, error) {
+func (a includer) make(ctx context.Context, c agent.Call) (string, error) {
 	var tool agent.Tool
-	for _, t := range a.Tools {
+	for _, t := range a.tools {
 		if t.Spec().Name == c.Name {
 			tool = t
 		}
@@ -155,7 +154,7 @@ func (a Agent) make(ctx context.Context, c agent.Call) (string, error) {
 	if tool == nil {
 		return "", &deniedError{"the agent has no tool " + c.Name}
 	}
-	decision, err := a.Gate.Check(ctx, c)
+	decision, err := a.gate.Check(ctx, c)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

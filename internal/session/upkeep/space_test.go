@@ -1,4 +1,4 @@
-package diskspace
+package upkeep
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -45,7 +46,7 @@ func TestQuota(t *testing.T) {
 	describe(past, `{"end_time":"2026-01-02T03:04:05Z","output_bytes":500}`)
 	big := output(other, 300)
 	output(mine, 100)
-	g := New(Config{Place: mine, QuotaBytes: 1000, Report: func(string) {}})
+	g := NewSpace(mine, options.Tasks{UserQuotaBytes: 1000}, func(string) {})
 	if err := g.Admit(); err != nil || g.left() != 100 {
 		t.Fatalf("%d left, %v", g.left(), err)
 	}
@@ -59,7 +60,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("over: %v", err)
 	}
 	g.Close()
-	next := New(Config{Place: session(), QuotaBytes: 1000, Report: func(string) {}}) // it knows what this one left, without a walk
+	next := NewSpace(session(), options.Tasks{UserQuotaBytes: 1000}, func(string) {}) // it knows what this one left, without a walk
 	if next.left() != 0 {
 		t.Errorf("the next session knows of %d", next.left())
 	}
@@ -79,7 +80,7 @@ func TestQuota(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	root := home.At(t.TempDir())
 	var said []string
-	g := New(Config{Place: root.Project(t.TempDir()).Session(task.NewSessionID()), MinFreeBytes: 1 << 60, Report: func(text string) { said = append(said, text) }})
+	g := NewSpace(root.Project(t.TempDir()).Session(task.NewSessionID()), options.Tasks{MinFreeBytes: 1 << 60}, func(text string) { said = append(said, text) })
 	_, changed := g.Problem()
 	for range 3 {
 		var limit *supervise.LimitError
@@ -90,7 +91,7 @@ func TestTrouble(t *testing.T) {
 	if changed.Err() == nil || len(said) != 1 || !strings.Contains(said[0], "tasks.minFreeBytes") {
 		t.Errorf("told %q", said)
 	}
-	g.cfg.MinFreeBytes = 0
+	g.opt.MinFreeBytes = 0
 	g.Saved("run_1", fmt.Errorf("append event: %w", fmt.Errorf("commit: %w", os.ErrInvalid)))
 	g.Saved("run_2", os.ErrInvalid)
 	g.Saved("run_1", nil)
@@ -113,7 +114,7 @@ func isLimit(err error, to **supervise.LimitError) bool {
 // and are told once.
 func TestTroubleToldOnce(t *testing.T) {
 	var said []string
-	g := New(Config{Place: home.At(t.TempDir()).Project(t.TempDir()).Session(task.NewSessionID()), Report: func(text string) { said = append(said, text) }})
+	g := NewSpace(home.At(t.TempDir()).Project(t.TempDir()).Session(task.NewSessionID()), options.Tasks{}, func(text string) { said = append(said, text) })
 	for n := range 8 {
 		g.Saved(task.RunID(fmt.Sprint("run_", n)), fmt.Errorf("reason %d", n))
 	}
@@ -129,11 +130,11 @@ func TestTroubleToldOnce(t *testing.T) {
 // starts anything.
 func TestTroubleIsOver(t *testing.T) {
 	root := home.At(t.TempDir())
-	g := New(Config{Place: root.Project(t.TempDir()).Session(task.NewSessionID()), MinFreeBytes: 1 << 60, Report: func(string) {}})
+	g := NewSpace(root.Project(t.TempDir()).Session(task.NewSessionID()), options.Tasks{MinFreeBytes: 1 << 60}, func(string) {})
 	if g.Admit() == nil {
 		t.Fatal("there is room: the test shows nothing")
 	}
-	g.cfg.MinFreeBytes = 1
+	g.opt.MinFreeBytes = 1
 	if now, _ := g.Problem(); now != "" {
 		t.Errorf("still: %s", now)
 	}
@@ -146,7 +147,7 @@ func TestDisk(t *testing.T) {
 	if err := place.Ensure(); err != nil {
 		t.Fatal(err)
 	}
-	g := New(Config{Place: place})
+	g := NewSpace(place, options.Tasks{}, nil)
 	grow := func(name string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(place.Dir(), name), make([]byte, 1<<20), 0o600); err != nil {

@@ -1,15 +1,17 @@
-package steps
+package agents
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 )
 
 // A step is judged with the folder in which it runs and what it sets, also within another
 // workflow; a value that is computed later is no text of the line.
-func TestEach(t *testing.T) {
+func TestEachStep(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"outer.yaml": "name: outer\nsteps:\n  - {id: make, shell: make all, cwd: sub dir, env: {A: x y}}\n  - {id: inner, workflow: inner.yaml, cwd: /other}\n",
@@ -19,13 +21,13 @@ func TestEach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan, err := Compile(filepath.Join(dir, "outer.yaml"), Read)
+	plan, err := compile(filepath.Join(dir, "outer.yaml"), flow.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	err = Each(plan, "/work", func(s Step) error {
-		c, ok := s.Call("1")
+	err = eachStep(plan, "/work", func(s judgedStep) error {
+		c, ok := s.call("1")
 		got = append(got, strings.Join([]string{s.Where, s.Dir, c.Name, string(c.Input)}, " | "))
 		if ok == (s.Workflow != nil) {
 			t.Errorf("%s: it does something by itself: %v", s.Where, ok)
@@ -40,7 +42,7 @@ func TestEach(t *testing.T) {
 	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\n%v", strings.Join(got, "\n"), err)
 	}
-	if _, err := Compile(filepath.Join(dir, "none.yaml"), Read); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+	if _, err := compile(filepath.Join(dir, "none.yaml"), flow.Read); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

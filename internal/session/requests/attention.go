@@ -1,4 +1,4 @@
-package session
+package requests
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -20,16 +19,16 @@ const (
 
 // Attention returns what needs the user. Events wake a waiting caller; a timer does so only
 // while a command waits for input or a limit delays an agent.
-func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
+func (t *Tasks) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if req.Wait > 0 {
 		wait, cancel = context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
 	}
 	defer cancel()
 	for {
-		asked, grown := s.sup.QuestionsChanged(), s.log.Grown()
-		problem, changed := s.space.Problem()
-		now, err := s.attention(ctx, problem)
+		asked, grown := t.s.Tasks.QuestionsChanged(), t.s.Log.Grown()
+		problem, changed := t.space.Problem()
+		now, err := t.attention(ctx, problem)
 		if err != nil || req.Wait <= 0 || now.Version != req.After {
 			return now, err
 		}
@@ -67,16 +66,16 @@ func restFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *Session) attention(ctx context.Context, problem string) (control.Attention, error) {
-	f := attention.Facts{Session: s.cfg.Info.Session, Problem: problem, Waits: s.activity.Waits}
-	for _, r := range s.sup.List(0) { // all live tasks
+func (t *Tasks) attention(ctx context.Context, problem string) (control.Attention, error) {
+	f := attention.Facts{Session: t.s.Info.Session, Problem: problem, Waits: t.activity.Waits}
+	for _, r := range t.s.Tasks.List(0) { // all live tasks
 		f.Tasks = append(f.Tasks, r)
 	}
 	known := map[task.ID]bool{}
 	for _, r := range f.Tasks {
 		known[r.ID] = true
 	}
-	page, err := s.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
+	page, err := t.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
 	if err != nil {
 		return control.Attention{}, err
 	}
@@ -85,28 +84,28 @@ func (s *Session) attention(ctx context.Context, problem string) (control.Attent
 			f.Tasks = append(f.Tasks, r)
 		}
 	}
-	f.Questions, _ = s.sup.Questions()
+	f.Questions, _ = t.s.Tasks.Questions()
 	return control.NewAttention(f, time.Now())
 }
 
 // MarkSeen records that the user has seen how tasks ended.
-func (s *Session) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
+func (t *Tasks) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
-		r, err := s.Get(ctx, ref)
+		r, err := t.Get(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
 		if !r.Status.Terminal() {
-			return nil, requests.Refusal(&task.MoveError{ID: r.ID, From: r.Status, Verb: task.MarkSeen})
+			return nil, Refusal(&task.MoveError{ID: r.ID, From: r.Status, Verb: task.MarkSeen})
 		}
 		ids[i] = r.ID
 	}
 	var err error
 	out := make([]task.Record, len(ids))
 	for i, id := range ids {
-		if out[i], err = s.sup.MarkSeen(ctx, id); err != nil {
-			return nil, requests.Refusal(err)
+		if out[i], err = t.s.Tasks.MarkSeen(ctx, id); err != nil {
+			return nil, Refusal(err)
 		}
 	}
 	return out, nil
