@@ -136,20 +136,18 @@ func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	for _, name := range missing {
 		tell("the project wants the plugin %q, which is not installed", name)
 	}
-	files := catalog.New(
-		catalog.Config{
-			Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins),
-				func(p catalog.Place) bool { return c.Skip.Project && p.Level == catalog.Project }),
-			Also:  []string{c.Root.TrustFile()},
-			Given: c.Agents,
-			Path:  home.Lookup(c.Env)("PATH"),
-			Told:  wrongPlugins,
-			Trusted: func(folder string) bool {
-				st, err := trust.At(c.Root.TrustFile()).Check(folder)
-				return err == nil && st.Trusted
-			},
+	files := catalog.New(catalog.Config{
+		Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins),
+			func(p catalog.Place) bool { return c.Skip.Project && p.Level == catalog.Project }),
+		Also:  []string{c.Root.TrustFile()},
+		Given: c.Agents,
+		Path:  home.Lookup(c.Env)("PATH"),
+		Told:  wrongPlugins,
+		Trusted: func(folder string) bool {
+			st, err := trust.At(c.Root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
 		},
-	)
+	})
 	for _, p := range wrongPlugins {
 		tell("%s", p)
 	}

@@ -30,19 +30,17 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 		files = append(files, mcpconfig.PluginFiles(slices.DeleteFunc(plugins(c),
 			func(dir string) bool { return slices.Contains(c.QuietPlugins, dir) }))...)
 	}
-	return mcpconfig.Read(
-		mcpconfig.Input{
-			Given:  c.MCP,
-			Cwd:    c.Folder,
-			Files:  files,
-			Env:    get,
-			Called: mcptool.ServerName,
-			Trusted: func() bool {
-				st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
-				return err == nil && st.Trusted
-			},
+	return mcpconfig.Read(mcpconfig.Input{
+		Given:  c.MCP,
+		Cwd:    c.Folder,
+		Files:  files,
+		Env:    get,
+		Called: mcptool.ServerName,
+		Trusted: func() bool {
+			st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
+			return err == nil && st.Trusted
 		},
-	)
+	})
 }
 
 // plugins are the folders of the user's plugins that are switched on.

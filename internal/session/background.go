@@ -24,7 +24,7 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 		return s.Tasks.Promote(ctx, ref)
 	}
 	if s.cfg.Options.Tasks.DisableBackground {
-		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+		return task.Record{}, control.Refuse(control.Unavailable, "background work is turned off", "")
 	}
 	return m.background(ctx)
 }

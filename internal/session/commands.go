@@ -100,7 +100,7 @@ func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.To
 		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
 		switch {
 		case err != nil:
-			return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
+			return nil, control.Refuse(control.Invalid, err.Error(), "")
 		case found:
 			return &instead, nil
 		}
@@ -111,7 +111,7 @@ func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.To
 	case errors.As(err, &unknown) && isFile("/"+name):
 		return nil, nil
 	case err != nil:
-		return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return nil, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	text, err := h.expand(ctx, c, args, tools)
 	return &text, err
@@ -166,8 +166,7 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 	case word == "":
 		mode = conversation.AutopilotMode
 	case mode == "":
-		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
-			Fix: "use on or off"}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("/autopilot %.40q is not known", word), "use on or off")
 	}
 	if _, err := h.environment().Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
 		return "", err
@@ -219,8 +218,8 @@ func (h mainHooks) values(c command.Command, args string) (v command.Values, rep
 	}
 	if c.Level == command.BuiltIn && c.Name == command.ResearchName {
 		if strings.TrimSpace(args) == "" {
-			return v, "", &control.Error{Code: control.Invalid, Message: "/research needs a question",
-				Fix: "write it behind the command: /research QUESTION"}
+			return v, "", control.Refuse(control.Invalid, "/research needs a question",
+				"write it behind the command: /research QUESTION")
 		}
 		if report, err = h.s.cfg.Place.NewReport(args); err != nil {
 			return v, "", err

@@ -24,11 +24,7 @@ func (s *Set) Client(cwd string, env, allowed []string) Caller {
 // StartForClient starts an agent that a client asks for.
 func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	if r.Keep {
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "an agent cannot be kept past its host",
-			Fix:     "resume it instead",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "an agent cannot be kept past its host", "resume it instead")
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation,
@@ -49,7 +45,7 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 // and refuses what has no effect on the agent.
 func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	refuse := func(why, fix string) error {
-		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("agent %.60q: %s", r.Type, why), Fix: fix}
+		return control.Refuse(control.Invalid, fmt.Sprintf("agent %.60q: %s", r.Type, why), fix)
 	}
 	mode := policy.Mode(r.PermissionMode)
 	if mode == policy.Auto {

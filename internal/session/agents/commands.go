@@ -49,7 +49,7 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 			}
 		}
 		if start, err = s.sandboxes.Command(wish); err != nil {
-			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
+			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
 	}
 	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
@@ -71,7 +71,7 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 // commandAt is a command for a worker before its start.
 func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Client) (supervise.Starting, error) {
 	refuse := func(why, fix string) (supervise.Starting, error) {
-		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: why, Fix: fix}
+		return supervise.Starting{}, control.Refuse(control.Invalid, why, fix)
 	}
 	if err := fleetwire.CheckName("worker", r.On); err != nil {
 		return refuse(err.Error(), "`drover workers` lists them")
@@ -106,10 +106,7 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 	if !r.NoFolder {
 		want.Folder, want.Untracked, want.Sync = r.Cwd, r.Untracked, r.Sync
 	}
-	made := s.kinds.CommandAt(
-		want,
-		shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY},
-	)
+	made := s.kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
 	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, WorkerPool, r.Shell.TTY, r.Shell.Retries
 	spec.Command = r.Shell.Line
 	if spec.Command == "" {
@@ -146,10 +143,7 @@ func (s *Set) banned(r control.StartRequest, line string) error {
 		return fmt.Errorf("permissions: %w", err)
 	}
 	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
-		return &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason),
-		}
+		return control.Refuse(control.Invalid, fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason), "")
 	}
 	return nil
 }
@@ -196,13 +190,13 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 	if r.Monitor.Shell != nil && r.ByModel {
 		bounded, err := s.sandboxes.Command(sandboxes.Wish{Folders: []string{r.Cwd}})
 		if err != nil {
-			return supervise.Starting{}, &control.Error{Code: control.Unavailable, Message: err.Error()}
+			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
 		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
 	}
 	start := s.monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {
-		return supervise.Starting{}, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return supervise.Starting{}, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	return start, nil
 }
@@ -218,7 +212,7 @@ func (s *Set) watched(r control.StartRequest) (monitor.Watch, error) {
 		what.File = filepath.Clean(what.File)
 	}
 	refuse := func(code control.Code, why, fix string) (monitor.Watch, error) {
-		return what, &control.Error{Code: code, Message: why, Fix: fix}
+		return what, control.Refuse(code, why, fix)
 	}
 	switch {
 	case !s.Options.Monitors.Enabled:
@@ -247,11 +241,8 @@ func (s *Set) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) 
 // ClientRemote prepares remote work for a client.
 func (s *Set) ClientRemote(r control.StartRequest, spec task.Spec) (supervise.Starting, error) {
 	if r.Keep {
-		return supervise.Starting{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "remote work goes on without its host anyway",
-			Fix:     "leave --keep out",
-		}
+		return supervise.Starting{}, control.Refuse(control.Invalid, "remote work goes on without its host anyway",
+			"leave --keep out")
 	}
 	return s.remoteWork(*r.Remote, spec, r.Env)
 }

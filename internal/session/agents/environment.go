@@ -109,21 +109,18 @@ func (s *Set) newEnvironment(
 // openServers connects the agent to its MCP servers.
 func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 	s, id := k.s, k.Me.ID
-	k.servers = s.servers.Open(
-		ctx,
-		servers.AgentConfig{
-			Access:     access,
-			Ask:        k.ask,
-			Attended:   s.wait(task.Form) > 0,
-			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
-			Limit:      s.Options.Tasks.OutputLength,
-			Report:     func(text string) { s.Report.Say(id, text) },
-			ReportOnce: s.Report.Once,
-			RunTask:    k.mcpTask,
-			Sample:     k.sample,
-			Reach:      k.reachServer,
-		},
-	)
+	k.servers = s.servers.Open(ctx, servers.AgentConfig{
+		Access:     access,
+		Ask:        k.ask,
+		Attended:   s.wait(task.Form) > 0,
+		First:      k.Me.Depth == 0 && s.mainAgent() == nil,
+		Limit:      s.Options.Tasks.OutputLength,
+		Report:     func(text string) { s.Report.Say(id, text) },
+		ReportOnce: s.Report.Once,
+		RunTask:    k.mcpTask,
+		Sample:     k.sample,
+		Reach:      k.reachServer,
+	})
 }
 
 // remindOf makes the reminders of an agent that has these tools.
@@ -524,10 +521,7 @@ func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string)
 	}
 	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
 	if errors.Is(err, task.ErrMailFull) {
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("%s has too much unread mail to be told", owner),
-		}
+		return control.Refuse(control.Unavailable, fmt.Sprintf("%s has too much unread mail to be told", owner), "")
 	}
 	return err
 }

@@ -116,18 +116,15 @@ func (k *Environment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
 	for _, r := range k.s.Background(k.Me.ID, k.Me.Depth == 0) {
-		out = append(
-			out,
-			hook.Background{
-				ID:          string(r.ID),
-				Type:        cmp.Or(words[r.Traits().Work], "subagent"),
-				Status:      string(r.Status),
-				Description: r.Description,
-				Command:     r.Command,
-				AgentType:   r.AgentType,
-				Name:        r.Name,
-			},
-		)
+		out = append(out, hook.Background{
+			ID:          string(r.ID),
+			Type:        cmp.Or(words[r.Traits().Work], "subagent"),
+			Status:      string(r.Status),
+			Description: r.Description,
+			Command:     r.Command,
+			AgentType:   r.AgentType,
+			Name:        r.Name,
+		})
 	}
 	return out
 }

@@ -25,17 +25,15 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 		return nil
 	}
 	return []agent.Tool{
-		monitortool.New(
-			monitortool.Config{
-				Monitors: k.Monitors(),
-				Root:     me.Cwd,
-				Dirs:     append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
-				Outside:  func(real string) bool { return k.Gate().MayUse("Read", real) },
-				Cwd:      bashCwd(tools),
-				Told:     func() string { return k.runtime().told(true) },
-				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
-			},
-		),
+		monitortool.New(monitortool.Config{
+			Monitors: k.Monitors(),
+			Root:     me.Cwd,
+			Dirs:     append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
+			Outside:  func(real string) bool { return k.Gate().MayUse("Read", real) },
+			Cwd:      bashCwd(tools),
+			Told:     func() string { return k.runtime().told(true) },
+			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
+		}),
 	}
 }
 

@@ -29,9 +29,9 @@ import (
 // choice. The error is for one that cannot be started yet.
 func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 	if def.ACP.Command == "" {
-		return "", &control.Error{Code: control.Unavailable,
-			Message: fmt.Sprintf("agent %s is a program that waits for trust in the folder of its definition", def.Name),
-			Fix:     "see `drover trust`"}
+		return "", control.Refuse(control.Unavailable,
+			fmt.Sprintf("agent %s is a program that waits for trust in the folder of its definition", def.Name),
+			"see `drover trust`")
 	}
 	model := cmp.Or(in.Model, def.Model)
 	if model == "inherit" {
@@ -67,7 +67,7 @@ func (c *Child) held() (*task.Sandbox, error) {
 	}
 	start, err := c.profile(home.Lookup(c.Env)).Command(c.wish(c.Caller, c.def.ACP.Command))
 	if err != nil {
-		return nil, &control.Error{Code: control.Unavailable, Message: err.Error()}
+		return nil, control.Refuse(control.Unavailable, err.Error(), "")
 	}
 	return start.Held, nil
 }

@@ -29,11 +29,9 @@ func (s *Set) Relaunch(
 ) (_ task.Record, notes []string, err error) {
 	old, _ := s.Tasks.Get(id)
 	if above := s.Isolated(old.Parent); above != me.inside {
-		return old, nil, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
-			Fix:     "resume that one, and let it go on with this",
-		}
+		return old, nil, control.Refuse(control.Conflict,
+			fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
+			"resume that one, and let it go on with this")
 	}
 	if tree.Isolated(old) {
 		in.Isolation = environment.InWorktree
@@ -70,9 +68,8 @@ func (s *Set) Relaunch(
 // end as before.
 func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
 	if r.AgentType == task.MainSession {
-		return r, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("task %s was a turn of the conversation, and has ended", r.ID),
-			Fix:     "tell the conversation what is to be done next, which knows its result"}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s was a turn of the conversation, and has ended", r.ID),
+			"tell the conversation what is to be done next, which knows its result")
 	}
 	me, err := s.above(r, env)
 	if err != nil {

@@ -213,15 +213,13 @@ func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition, byAg
 			top = m.Me.ModelName()
 		}
 	}
-	return p.Choose(
-		choose.Request{
-			Input:      in.Model,
-			Definition: def.Model,
-			Parent:     me.ModelName(),
-			Session:    top,
-			AgentType:  subagent.Normalize(def.Name),
-		},
-	)
+	return p.Choose(choose.Request{
+		Input:      in.Model,
+		Definition: def.Model,
+		Parent:     me.ModelName(),
+		Session:    top,
+		AgentType:  subagent.Normalize(def.Name),
+	})
 }
 
 // budget returns the child in the form in which its budget is reserved. The ID is that of a
@@ -280,19 +278,16 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			return nil, err
 		}
 	}
-	t, history, err := agent.OpenTranscript(
-		place.AgentTranscript(rec.ID),
-		agent.Meta{
-			ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
-			Version:     c.s.Info.Version,
-			Cwd:         me.Cwd,
-			IsSidechain: true,
-			AgentName:   c.def.Name,
-			AgentID:     string(rec.ID),
-			SessionID:   string(rec.Session),
-			Sync:        c.s.Options.Power(),
-		},
-	)
+	t, history, err := agent.OpenTranscript(place.AgentTranscript(rec.ID), agent.Meta{
+		ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
+		Version:     c.s.Info.Version,
+		Cwd:         me.Cwd,
+		IsSidechain: true,
+		AgentName:   c.def.Name,
+		AgentID:     string(rec.ID),
+		SessionID:   string(rec.Session),
+		Sync:        c.s.Options.Power(),
+	})
 	if err != nil {
 		return nil, err
 	}

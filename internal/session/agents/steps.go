@@ -95,5 +95,5 @@ func compile(file string, read func(string) ([]byte, error)) (*flow.Plan, error)
 	if n := len(faults) - 1; n > 0 {
 		text += fmt.Sprintf(", and %d more faults", n)
 	}
-	return nil, &control.Error{Code: control.Invalid, Message: text, Fix: "see `drover workflow check`"}
+	return nil, control.Refuse(control.Invalid, text, "see `drover workflow check`")
 }

@@ -105,30 +105,21 @@ func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
 			continue
 		}
 		if members++; r.Owner != spec.Owner && !r.Status.Terminal() {
-			return spec, &control.Error{
-				Code:    control.Conflict,
-				Message: fmt.Sprintf("the team %s is led by another", r.Team.Team),
-				Fix:     "give the team another name",
-			}
+			return spec, control.Refuse(control.Conflict, fmt.Sprintf("the team %s is led by another", r.Team.Team),
+				"give the team another name")
 		}
 	}
 	t, err := lifecycle.NewTeam(spec.Team.Name, spec.Team.Team, members)
 	if err != nil {
-		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return spec, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	if task.AgentName(t.Name) != t.Name {
-		return spec, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("a teammate cannot be called %s", t.Name),
-			Fix:     "give the teammate another name",
-		}
+		return spec, control.Refuse(control.Invalid, fmt.Sprintf("a teammate cannot be called %s", t.Name),
+			"give the teammate another name")
 	}
 	if r, err := s.Tasks.Find(t.AgentID); err == nil {
-		e := &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
-			Fix:     "send it a message",
-		}
+		e := control.Refuse(control.Conflict, fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
+			"send it a message")
 		if r.Team == nil {
 			e.Fix = "give the teammate another name"
 		}
@@ -147,10 +138,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 	}
 	c.teammate = &teammate{
 		team: *t,
-		wide: environment.Narrower(
-			environment.Narrower(me.Mode(), policy.Mode(c.def.PermissionMode)),
-			policy.AcceptEdits,
-		),
+		wide: environment.Narrower(environment.Narrower(me.Mode(), policy.Mode(c.def.PermissionMode)), policy.AcceptEdits),
 	}
 	if c.Tools == nil {
 		return
@@ -168,14 +156,7 @@ func (m *teammate) brief(leader string) string {
 	if leader != "" {
 		who = fmt.Sprintf("You are led by the agent %s.", leader)
 	}
-	return "\n\n" + strings.NewReplacer(
-		"{agent}",
-		m.team.AgentID,
-		"{team}",
-		m.team.Team,
-		"{leader}",
-		who,
-	).Replace(
+	return "\n\n" + strings.NewReplacer("{agent}", m.team.AgentID, "{team}", m.team.Team, "{leader}", who).Replace(
 		strings.TrimSpace(teamPrompt),
 	)
 }
@@ -224,16 +205,13 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 		return
 	}
 	grace := s.Options.Agents.TeammateGrace
-	_, err := s.Tasks.Post(
-		ctx,
-		task.Message{
-			To:       r.ID,
-			From:     from,
-			Kind:     task.ShutdownRequest,
-			Priority: task.Next,
-			Text:     fmt.Sprintf(shutdownText, grace),
-		},
-	)
+	_, err := s.Tasks.Post(ctx, task.Message{
+		To:       r.ID,
+		From:     from,
+		Kind:     task.ShutdownRequest,
+		Priority: task.Next,
+		Text:     fmt.Sprintf(shutdownText, grace),
+	})
 	if err != nil {
 		return // its mailbox is full, or the log cannot be written: it is stopped anyway
 	}

@@ -36,15 +36,13 @@ func (k *Environment) tools() []agent.Tool {
 	}
 	all := []agent.Tool{shelltool.New(shells)}
 	here := append([]string{s.Place.Tasks(), s.Place.HookOutputs()}, s.memoryDirs()...)
-	onFiles := files.New(
-		files.Config{
-			Root:     me.Cwd,
-			Dirs:     written,
-			ReadDirs: here,
-			Outside:  outside,
-			MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
-		},
-	)
+	onFiles := files.New(files.Config{
+		Root:     me.Cwd,
+		Dirs:     written,
+		ReadDirs: here,
+		Outside:  outside,
+		MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
+	})
 	onFiles = append(onFiles, search.New(search.Config{Root: me.Cwd, Dirs: dirs, Outside: outside, MayRead: may})...)
 	all = append(all, k.atWorkspace(onFiles, here)...)
 	all = append(
@@ -69,15 +67,13 @@ func (k *Environment) tools() []agent.Tool {
 	if s.cfg.Todos != nil {
 		all = append(
 			all,
-			todotools.New(
-				todotools.Config{
-					Store:  s.cfg.Todos,
-					Caller: rt.name(),
-					Main:   me.Depth == 0,
-					Hooks:  todoHooks{k},
-					Assign: s.Assign,
-				},
-			)...)
+			todotools.New(todotools.Config{
+				Store:  s.cfg.Todos,
+				Caller: rt.name(),
+				Main:   me.Depth == 0,
+				Hooks:  todoHooks{k},
+				Assign: s.Assign,
+			})...)
 	}
 	if s.cfg.Web != nil {
 		all = append(all, webtool.New(s.cfg.Web))

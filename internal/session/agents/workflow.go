@@ -165,11 +165,7 @@ func (s *Set) newWorkflow(
 ) (supervise.Starting, error) {
 	all, err := plan.Values(params)
 	if err != nil {
-		return supervise.Starting{}, &control.Error{
-			Code:    control.Invalid,
-			Message: err.Error(),
-			Fix:     "see `drover workflow check`",
-		}
+		return supervise.Starting{}, control.Refuse(control.Invalid, err.Error(), "see `drover workflow check`")
 	}
 	if err := s.fewWorkflows(); err != nil {
 		return supervise.Starting{}, err
@@ -193,27 +189,19 @@ func (s *Set) fewWorkflows() error {
 	if live < s.Options.Limits.Workflows {
 		return nil
 	}
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
-		Fix:     "wait for some of them, or set limits.workflows",
-	}
+	return control.Refuse(control.Unavailable,
+		fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
+		"wait for some of them, or set limits.workflows")
 }
 
 // ClientWorkflow prepares a workflow for a client.
 func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supervise.Starting, err error) {
 	if r.Keep {
-		return start, &control.Error{
-			Code:    control.Invalid,
-			Message: "a workflow cannot be kept past its host",
-			Fix:     "resume it instead",
-		}
+		return start, control.Refuse(control.Invalid, "a workflow cannot be kept past its host", "resume it instead")
 	}
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
-		return start, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
-		}
+		return start, control.Refuse(control.Invalid,
+			fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd), "")
 	}
 	plan, err := compile(r.Workflow.File, flow.Read)
 	if err != nil {
@@ -236,11 +224,8 @@ func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supe
 // ResumeWorkflow gives an ended workflow a further run, for a client.
 func (s *Set) ResumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
 	if req.Prompt != "" {
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
-			Fix:     "resume it without one",
-		}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
+			"resume it without one")
 	}
 	me, err := s.above(r, req.Env)
 	if err != nil {
@@ -267,7 +252,7 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 // resumable returns the plan of a workflow that can be continued.
 func resumable(s *Set, r task.Record) (*flow.Plan, error) {
 	refuse := func(why, fix string) (*flow.Plan, error) {
-		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: fix}
+		return nil, control.Refuse(control.Conflict, fmt.Sprintf("workflow %s %s", r.ID, why), fix)
 	}
 	p, nested := s.Tasks.Get(r.Parent)
 	plan, _, _, err := workflow.Saved(r.Checkpoint)

@@ -33,7 +33,7 @@ func (placed) Launches() {}
 func (c *Child) at(on string, me Caller) error {
 	refuse := func(why, fix string) error {
 		why = fmt.Sprintf("agent %s at worker %s: %s", c.def.Name, on, why)
-		return &control.Error{Code: control.Invalid, Message: why, Fix: fix}
+		return control.Refuse(control.Invalid, why, fix)
 	}
 	switch {
 	case on == "" && me.workspace != nil && (c.isolation != "" || c.def.ACP != nil):

@@ -74,22 +74,15 @@ const (
 func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
 	store := d.cfg.Memory
 	if store == nil {
-		return task.Record{}, &control.Error{
-			Code:    control.Unavailable,
-			Message: "nothing is remembered here",
-			Fix:     "set memory.enabled to on",
-		}
+		return task.Record{}, control.Refuse(control.Unavailable, "nothing is remembered here", "set memory.enabled to on")
 	}
 	state, err := store.State()
 	if err != nil {
 		return task.Record{}, err
 	}
 	if state.PID != 0 {
-		return task.Record{}, &control.Error{
-			Code:    control.Conflict,
-			Message: (&memory.HeldError{PID: state.PID}).Error(),
-			Fix:     "see `drover ps --all-sessions`",
-		}
+		return task.Record{}, control.Refuse(control.Conflict, (&memory.HeldError{PID: state.PID}).Error(),
+			"see `drover ps --all-sessions`")
 	}
 	wish := d.s.Options.Memory.Model
 	choice, err := d.agents.ChooseModel(Type, wish, cheapModel(wish))
@@ -167,19 +160,16 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 	if err != nil {
 		return nil, err
 	}
-	t, _, err := agent.OpenTranscript(
-		d.s.Place.AgentTranscript(rec.ID),
-		agent.Meta{
-			ParentTask:  string(rec.Session),
-			Version:     d.s.Info.Version,
-			Cwd:         store.Dir(),
-			IsSidechain: true,
-			AgentName:   Type,
-			AgentID:     string(rec.ID),
-			SessionID:   string(rec.Session),
-			Sync:        d.s.Options.Power(),
-		},
-	)
+	t, _, err := agent.OpenTranscript(d.s.Place.AgentTranscript(rec.ID), agent.Meta{
+		ParentTask:  string(rec.Session),
+		Version:     d.s.Info.Version,
+		Cwd:         store.Dir(),
+		IsSidechain: true,
+		AgentName:   Type,
+		AgentID:     string(rec.ID),
+		SessionID:   string(rec.Session),
+		Sync:        d.s.Options.Power(),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -71,11 +71,8 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	case wanted == "":
 		return "", nil
 	case wanted != InWorktree:
-		return "", &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
-			Fix:     "use worktree, or leave it out",
-		}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("isolation %.40q is not known", wanted),
+			"use worktree, or leave it out")
 	case c.store == nil && c.tape == nil:
 		return "", errNoStore()
 	}
@@ -83,11 +80,8 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 }
 
 func errNoStore() error {
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: "this session has no place for worktrees, so no agent can be isolated",
-		Fix:     "leave the isolation out",
-	}
+	return control.Refuse(control.Unavailable, "this session has no place for worktrees, so no agent can be isolated",
+		"leave the isolation out")
 }
 
 // taped opens a checkout, or returns the one that was recorded.

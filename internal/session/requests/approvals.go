@@ -35,7 +35,7 @@ func (t *Tasks) Approvals(ctx context.Context, req control.ApprovalsRequest) (co
 // Decide answers a question.
 func (t *Tasks) Decide(ctx context.Context, req control.DecideRequest) error {
 	if req.ID == "" || req.Digest == "" {
-		return &control.Error{Code: control.Invalid, Message: "an answer names the question and its digest"}
+		return control.Refuse(control.Invalid, "an answer names the question and its digest", "")
 	}
 	if req.Actor == "" {
 		req.Actor = task.ByUser
@@ -52,11 +52,11 @@ func (t *Tasks) Decide(ctx context.Context, req control.DecideRequest) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, supervise.ErrNoQuestion):
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover approvals`"}
+		return control.Refuse(control.NotFound, err.Error(), "see `drover approvals`")
 	case errors.As(err, &stale):
-		return &control.Error{Code: control.Conflict, Message: err.Error(), Fix: "see `drover approvals`"}
+		return control.Refuse(control.Conflict, err.Error(), "see `drover approvals`")
 	case errors.As(err, &wrong):
-		return &control.Error{Code: control.Invalid, Message: err.Error()}
+		return control.Refuse(control.Invalid, err.Error(), "")
 	}
 	return Refusal(err)
 }
@@ -66,7 +66,7 @@ func (t *Tasks) Decide(ctx context.Context, req control.DecideRequest) error {
 func (t *Tasks) allowAlways(ctx context.Context, req control.DecideRequest) error {
 	q, open := t.s.Tasks.Question(req.ID)
 	refuse := func(code control.Code, why, fix string) error {
-		return &control.Error{Code: code, Message: fmt.Sprintf("question %.40q: %s", req.ID, why), Fix: fix}
+		return control.Refuse(code, fmt.Sprintf("question %.40q: %s", req.ID, why), fix)
 	}
 	switch {
 	case !req.Reply.Allow || len(req.Reply.Input) > 0:

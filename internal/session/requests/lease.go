@@ -81,7 +81,7 @@ func (l *leases) find(name string) (*lease, error) {
 		l.named[name] = one
 	}
 	if one == nil || one.ended {
-		return nil, &control.Error{Code: control.Conflict, Message: "nobody holds the lease of this request any more"}
+		return nil, control.Refuse(control.Conflict, "nobody holds the lease of this request any more", "")
 	}
 	return one, nil
 }
@@ -90,7 +90,7 @@ func (l *leases) find(name string) (*lease, error) {
 func (t *Tasks) HoldLease(ctx context.Context, name string) error {
 	l := &t.leases
 	if name == "" {
-		return &control.Error{Code: control.Invalid, Message: "a lease needs a name"}
+		return control.Refuse(control.Invalid, "a lease needs a name", "")
 	}
 	l.mu.Lock()
 	if l.closed {
@@ -99,7 +99,7 @@ func (t *Tasks) HoldLease(ctx context.Context, name string) error {
 	}
 	one, err := l.find(name)
 	if err == nil && one.held {
-		err = &control.Error{Code: control.Conflict, Message: "the lease is held already"}
+		err = control.Refuse(control.Conflict, "the lease is held already", "")
 	}
 	if err != nil {
 		l.mu.Unlock()

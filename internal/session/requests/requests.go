@@ -99,7 +99,7 @@ func (t *Tasks) Get(ctx context.Context, ref string) (task.Record, error) {
 
 func (t *Tasks) find(refs []string) ([]task.ID, error) {
 	if len(refs) == 0 {
-		return nil, &control.Error{Code: control.Invalid, Message: "no task is named"}
+		return nil, control.Refuse(control.Invalid, "no task is named", "")
 	}
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
@@ -187,22 +187,15 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 		return task.Receipt{}, err
 	}
 	if req.Grace != nil && *req.Grace < 0 {
-		return task.Receipt{}, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("the grace %s is negative", *req.Grace),
-		}
+		return task.Receipt{}, control.Refuse(control.Invalid, fmt.Sprintf("the grace %s is negative", *req.Grace), "")
 	}
 	if req.Actor == "" {
 		req.Actor = task.ByUser
 	}
-	receipt, err := t.s.Tasks.Stop(
-		ctx,
-		ids,
-		supervise.StopRequest{
-			Grace: req.Grace,
-			Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
-		},
-	)
+	receipt, err := t.s.Tasks.Stop(ctx, ids, supervise.StopRequest{
+		Grace: req.Grace,
+		Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
+	})
 	if receipt.Survivors == nil {
 		receipt.Survivors = []task.Survivor{}
 	}
@@ -224,20 +217,15 @@ func (t *Tasks) Promote(ctx context.Context, ref string) (task.Record, error) {
 		return r, Refusal(err)
 	}
 	if t.s.Info.Role == control.RoleRun && r.Parent == "" {
-		return r, &control.Error{
-			Code:    control.Unavailable,
-			Message: "a foreground `drover run` belongs to its terminal",
-			Fix:     "start it with `drover run -d`",
-		}
+		return r, control.Refuse(control.Unavailable, "a foreground `drover run` belongs to its terminal",
+			"start it with `drover run -d`")
 	}
 	if t.s.Options.Tasks.DisableBackground {
-		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+		return r, control.Refuse(control.Unavailable, "background work is turned off", "")
 	}
 	if p, ok := t.s.Tasks.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID),
-		}
+		return r, control.Refuse(control.Conflict,
+			fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID), "")
 	}
 	r, err = t.s.Tasks.Promote(ctx, r.ID)
 	if err != nil {
@@ -311,11 +299,7 @@ func (t *Tasks) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event
 func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
 	m := t.idle.Conversation()
 	if m == nil {
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: "this session has no main agent",
-			Fix:     "start one with `drover -p`",
-		}
+		return control.Refuse(control.Unavailable, "this session has no main agent", "start one with `drover -p`")
 	}
 	text, err := t.withImages(m, req)
 	if err != nil {
@@ -330,11 +314,11 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 		return req.Text, nil
 	}
 	refused := func(format string, args ...any) error {
-		return &control.Error{Code: control.Invalid, Message: "images of a prompt: " + fmt.Sprintf(format, args...)}
+		return control.Refuse(control.Invalid, "images of a prompt: "+fmt.Sprintf(format, args...), "")
 	}
 	if model := m.ModelSettings().Name; !choose.Sees(model) {
-		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("model %s does not see images", model),
-			Fix: "choose another model with `drover configure --model`, or describe them"}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("model %s does not see images", model),
+			"choose another model with `drover configure --model`, or describe them")
 	}
 	if len(req.Images) > picture.Max {
 		return "", refused("there are %d, and there may be %d", len(req.Images), picture.Max)

@@ -20,7 +20,7 @@ const userName = "user"
 // Send sends a message to an agent, or a prompt to the main agent.
 func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
 	if strings.TrimSpace(req.Text) == "" && !req.Raw {
-		return task.Record{}, &control.Error{Code: control.Invalid, Message: "the message is empty"}
+		return task.Record{}, control.Refuse(control.Invalid, "the message is empty", "")
 	}
 	if own := t.s.Info.Session; req.Ref == string(own) {
 		rec, _ := t.s.Tasks.Get(own)
@@ -46,15 +46,12 @@ func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record,
 	}
 	m := task.Message{To: r.ID, From: cmp.Or(req.From, userName), Kind: task.PlainMessage, Text: req.Text}
 	if err := m.Check(); err != nil {
-		return r, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return r, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	seq, err := t.s.Tasks.Post(ctx, m)
 	if errors.Is(err, task.ErrMailFull) {
-		return r, &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("agent %s has too much mail that it has not read", r.ID),
-			Fix:     "wait until it has read some",
-		}
+		return r, control.Refuse(control.Unavailable, fmt.Sprintf("agent %s has too much mail that it has not read", r.ID),
+			"wait until it has read some")
 	} else if err != nil {
 		return r, Refusal(err)
 	}
@@ -73,12 +70,12 @@ func (t *Tasks) sendMain(ctx context.Context, req control.SendRequest) error {
 }
 
 func noKeys(id task.ID) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("%s has no terminal: keys mean nothing to it", id)}
+	return control.Refuse(control.Conflict, fmt.Sprintf("%s has no terminal: keys mean nothing to it", id), "")
 }
 
 // noReader returns why a task accepts no message, and what to do instead.
 func noReader(r task.Record) error {
-	e := &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())}
+	e := control.Refuse(control.Conflict, fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun()), "")
 	if r.Traits().Work == task.ByCommand {
 		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
 		e.Fix = fmt.Sprintf(
@@ -97,7 +94,7 @@ func (t *Tasks) Pause(ctx context.Context, refs []string) ([]task.Record, error)
 	}
 	for _, id := range ids { // all are looked up before the first is paused
 		if r, _ := t.s.Tasks.Get(id); r.Status.Terminal() {
-			return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s has ended (%s)", id, r.Status)}
+			return nil, control.Refuse(control.Conflict, fmt.Sprintf("task %s has ended (%s)", id, r.Status), "")
 		}
 	}
 	recs := []task.Record{}
@@ -124,11 +121,8 @@ func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Rec
 	}
 	switch {
 	case r.Paused && req.Prompt != "":
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
-			Fix:     fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID),
-		}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
+			fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID))
 	case r.Paused:
 		if _, err := t.s.Tasks.Thaw(ctx, r.ID); err != nil {
 			return r, Refusal(err)
@@ -138,19 +132,16 @@ func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Rec
 	case r.Parked != nil && req.Prompt == "" && t.agents.Parking.Wake(r.Parked.Provider):
 		return r, nil
 	case !r.Status.Terminal():
-		return r, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),
-			Fix: fmt.Sprintf("to tell it something use `drover send %s`", r.ID)}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),
+			fmt.Sprintf("to tell it something use `drover send %s`", r.ID))
 	case r.ID == t.s.Info.Session:
-		return r, &control.Error{Code: control.Conflict, Message: "this conversation has ended",
-			Fix: fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID)}
+		return r, control.Refuse(control.Conflict, "this conversation has ended",
+			fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID))
 	case r.Traits().Work == task.BySteps:
 		return shown(t.agents.ResumeWorkflow(ctx, r, req))
 	case !r.Kind.IsAgent():
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status),
-			Fix:     "start it anew",
-		}
+		return r, control.Refuse(control.Conflict,
+			fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status), "start it anew")
 	}
 	return shown(t.agents.Again(ctx, r, cmp.Or(req.Prompt, agents.GoOn), req.Env))
 }
@@ -172,10 +163,7 @@ func (t *Tasks) steerWork(ctx context.Context, r task.Record, text string) error
 func (t *Tasks) typeInto(ctx context.Context, r task.Record, req control.SendRequest) error {
 	r = t.s.Begun(ctx, r)
 	if r.Status != task.Running {
-		return &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status),
-		}
+		return control.Refuse(control.Conflict, fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status), "")
 	}
 	text := req.Text
 	if !req.Raw {
@@ -200,11 +188,8 @@ func (t *Tasks) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	case err != nil:
 		return r, Refusal(err)
 	case !t.agents.Interrupt(r.ID):
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
-			Fix:     fmt.Sprintf("to end it use `drover stop %s`", r.ID),
-		}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is in no turn that could be interrupted", r.ID),
+			fmt.Sprintf("to end it use `drover stop %s`", r.ID))
 	}
 	return r, nil
 }
@@ -234,12 +219,8 @@ func (t *Tasks) EndMonitors(ctx context.Context) ([]task.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	_, err := t.s.Tasks.Stop(
-		ctx,
-		ids,
-		supervise.StopRequest{
-			Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the conversation is over"},
-		},
-	)
+	_, err := t.s.Tasks.Stop(ctx, ids, supervise.StopRequest{
+		Cause: task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the conversation is over"},
+	})
 	return live, err
 }

@@ -136,9 +136,7 @@ func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client s
 		return rec, Refusal(err)
 	}
 	if _, err := t.s.Tasks.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
-		last, why := context.WithoutCancel(
-			ctx,
-		), task.Cause{
+		last, why := context.WithoutCancel(ctx), task.Cause{
 			Actor:  task.ByUser,
 			Reason: task.ReasonStopped,
 			Detail: context.Cause(ctx).Error(),
@@ -158,16 +156,10 @@ func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client s
 func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	switch {
 	case r.Keep:
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream cannot be kept past its host",
-			Fix:     "start another one later",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "a dream cannot be kept past its host",
+			"start another one later")
 	case r.Lease != "":
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream belongs to no client, and takes no lease",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "a dream belongs to no client, and takes no lease", "")
 	}
 	return t.dreams.Start(
 		ctx,

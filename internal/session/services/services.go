@@ -126,11 +126,8 @@ func (s *Services) Job(
 		name = s.cfg.Usual
 	}
 	if name == "" {
-		return remote.Job{}, nil, &control.Error{
-			Code:    control.Invalid,
-			Message: "no remote service is named",
-			Fix:     "name one with --service, or set remote.services in your settings",
-		}
+		return remote.Job{}, nil, control.Refuse(control.Invalid, "no remote service is named",
+			"name one with --service, or set remote.services in your settings")
 	}
 	t, err := remoteapi.ParseType(r.Type)
 	open := s.Open(env)
@@ -138,11 +135,7 @@ func (s *Services) Job(
 		_, err = open(name)
 	}
 	if err != nil {
-		return remote.Job{}, nil, &control.Error{
-			Code:    control.Invalid,
-			Message: err.Error(),
-			Fix:     "see docs/remote-agents.md",
-		}
+		return remote.Job{}, nil, control.Refuse(control.Invalid, err.Error(), "see docs/remote-agents.md")
 	}
 	return remote.Job{Service: name, Type: t, Prompt: r.Prompt, Metadata: r.Metadata}, open, nil
 }
