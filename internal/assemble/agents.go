@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy/hook"
@@ -81,10 +82,7 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
-	a.Policy = names(set)
-	a.Policy.Rate = table.Rate
-
-	a.Policy.Own = slices.Sorted(maps.Keys(c.Own)) // the program has chosen them
+	a.Policy = choose.Policy{Models: set.Models, Rate: table.Rate, Own: slices.Sorted(maps.Keys(c.Own))}
 
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {

@@ -368,7 +368,7 @@ func Rules(c Config) policy.Rules {
 // reachable says why the model of the main agent cannot be asked.
 func (s *Session) reachable(c Config, env func(string) string) error {
 	var missing error
-	p := names(c.Settings)
+	p := choose.Policy{Models: c.Settings.Models}
 	p.Reachable = func(name string) error {
 		_, missing = s.models.Find(name, env, c.Folder)
 		return missing
@@ -382,12 +382,6 @@ func (s *Session) reachable(c Config, env func(string) string) error {
 	}
 	_, err = s.models.Find(choice.Name, env, c.Folder)
 	return err
-}
-
-// names is what the settings say of the names of models.
-func names(set settings.Settings) choose.Policy {
-	return choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers,
-		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 }
 
 // own are the tools by which an agent works on its own tasks and lists: they need

@@ -142,7 +142,7 @@ type Set struct {
 	space     *upkeep.Space
 	keeper    *keeper.Link // nil: none
 
-	Parking   *parking.Lot
+	Parking   *parking.Queue
 	checkouts *environment.Checkouts
 	edits     *environment.Edits
 	gates     environment.Gates
@@ -174,7 +174,7 @@ func New(
 	return &Set{
 		Tree: s, cfg: cfg, kinds: kinds, mail: mail, idle: idle, activity: activity, budgets: budgets,
 		servers: servers, services: services, sandboxes: boxes, space: space, keeper: link,
-		Parking:   parking.New(parking.Config{Window: window, Budget: s.Options.Limits.WakeBudget}),
+		Parking:   parking.New(window, s.Options.Limits.WakeBudget),
 		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Tape, edits, leave),
 		edits:     edits,
 		gates:     environment.Gates{Foreign: cfg.Foreign, Report: s.Report},
