@@ -212,33 +212,6 @@ func TestLaunchOrder(t *testing.T) {
 	}
 }
 
-// The call decides before the definition, and that before the one who asks;
-// inherit means the last, whoever says it.
-func TestChildResolution(t *testing.T) {
-	var known subagent.Catalog
-	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = func() subagent.Catalog { return known } })
-	for _, tt := range []struct {
-		name                     string
-		in, def, parent, want    int
-		inM, defM, parentM, wntM string
-	}{
-		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-5-5"},
-		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-5-5"},
-		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-5-5"},
-		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-5-5"},
-		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-5-5"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			known = subagent.NewCatalog(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
-			c, err := r.agents.Resolve(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
-				agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: tt.parentM, MaxTurns: tt.parent})
-			if err != nil || c.MaxTurns != tt.want || c.Model != tt.wntM {
-				t.Errorf("%d turns, model %q, %v; want %d, %q", c.MaxTurns, c.Model, err, tt.want, tt.wntM)
-			}
-		})
-	}
-}
-
 // The output file is where it is said to be, and is a file; the link to the
 // transcript stands beside it.
 func TestPlaces(t *testing.T) {
@@ -272,43 +245,6 @@ func TestPlaces(t *testing.T) {
 func fixed(defs ...subagent.Definition) func() subagent.Catalog {
 	c := subagent.NewCatalog(defs...)
 	return func() subagent.Catalog { return c }
-}
-
-// Agent(x, y) in a list of tools is the tool Agent for x and y only, and a child
-// of such an agent may start no more than it.
-func TestSpawns(t *testing.T) {
-	catalog := fixed(
-		subagent.Definition{Name: "lead", Prompt: "x", Tools: []string{"Read", "Agent(Helper, other)"}},
-		subagent.Definition{Name: "helper", Prompt: "x", Tools: []string{"Agent(other,stranger)", "Read"}},
-		subagent.Definition{Name: "other", Prompt: "x"}, subagent.Definition{Name: "stranger", Prompt: "x"})
-	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = catalog })
-	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env}
-	start := func(who agents.Caller, kind string) (agents.Caller, error) {
-		c, err := r.agents.Resolve(subagent.Input{Type: kind, Prompt: "x"}, who)
-		if err != nil {
-			return agents.Caller{}, err
-		}
-		return c.Caller, nil
-	}
-	lead, err := start(me, "lead")
-	if err != nil || !slices.Equal(lead.Tools, []string{"Read", "Agent"}) {
-		t.Fatalf("%q, %v", lead.Tools, err)
-	}
-	var unknown *subagent.UnknownTypeError
-	if _, err := start(lead, "stranger"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"helper", "other"}) {
-		t.Errorf("a type that was not listed: %v", err)
-	}
-	helper, err := start(lead, "helper")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := start(helper, "stranger"); !errors.As(err, &unknown) {
-		t.Errorf("a child may start what its parent may not: %v", err)
-	}
-	other, err := start(helper, "other")
-	if err != nil || !slices.Equal(other.Tools, []string{"Agent", "Read"}) || !slices.Equal(other.Spawns, []string{"other"}) {
-		t.Errorf("%q, %q, %v", other.Tools, other.Spawns, err)
-	}
 }
 
 // In the conversation of a subagent happens what happens in that of a main agent that
