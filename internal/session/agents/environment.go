@@ -320,11 +320,8 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 }
 
 func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
-	sandboxed := func() bool { return k.s.sandboxes.Auto(k.Me.sandbox) }
-	if ws := k.Me.workspace; ws != nil {
-		sandboxed = func() bool { return ws.Bounded && k.s.sandboxes.Trusts(k.Me.sandbox) }
-	}
-	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
+	r := k.Me.Rules
+	r.Cwd, r.Tools = k.Me.Cwd, tools
 	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
 	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.AllowedAlways()) }
@@ -333,7 +330,20 @@ func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
 	return r
 }
 
-// Gate returns the current gate.
+// GateOf returns the current gate for a call: with what bounds the command that it starts. The first such
+// call of a session opens the sandbox, which holds from then on.
+func (k *Environment) GateOf(c agent.Call) *policy.Gate {
+	gate := k.Gate()
+	switch ws := k.Me.workspace; {
+	case !gate.Starts(c):
+		return gate
+	case ws != nil:
+		return gate.Within(policy.Bounds{Whole: ws.Bounded && k.s.sandboxes.Trusts(k.Me.sandbox)})
+	}
+	return gate.Within(k.s.sandboxes.Bounds(k.Me.sandbox))
+}
+
+// Gate returns the current gate, which does not know what bounds the commands.
 func (k *Environment) Gate() *policy.Gate {
 	if k.wide != nil && k.Me.teammate.approved.Load() {
 		return k.wide
@@ -419,7 +429,8 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 	if err != nil {
 		return err
 	}
-	c := k.Gate().Decide(agent.Call{Name: "Bash", Input: command})
+	call := agent.Call{Name: "Bash", Input: command}
+	c := k.GateOf(call).Decide(call)
 	if c.Decision == policy.Allow && c.Rule != "" {
 		return nil
 	}

@@ -134,10 +134,11 @@ type judge struct{ *Environment }
 
 // Judge implements [hook.Rules].
 func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
-	v := j.Gate().Decide(c)
+	gate := j.GateOf(c)
+	v := gate.Decide(c)
 	_ = failpoint.Hit("call/judged")
 	if word == hook.Allow {
-		v = j.Gate().Grant(c)
+		v = gate.Grant(c)
 	}
 	if word == hook.Ask && v.Decision == policy.Allow {
 		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}

@@ -150,13 +150,12 @@ func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (ag
 		}
 		return agent.Decision{Allow: true}, nil
 	}
-	gate := k.Gate()
 	for _, call := range append(slices.Clip(w.Calls), w.Shown) {
-		if v := gate.DecideForeign(call); v.Decision == policy.Deny {
+		if v := k.GateOf(call).DecideForeign(call); v.Decision == policy.Deny {
 			return agent.Decision{Reason: v.Reason, Suggest: v.Suggest}, nil
 		}
 	}
-	return gate.Ask(ctx, w.Shown, policy.Verdict{Decision: policy.Ask,
+	return k.Gate().Ask(ctx, w.Shown, policy.Verdict{Decision: policy.Ask,
 		Reason: "what " + k.def.Name + " wants to do is not understood, so no rule allows it"})
 }
 
