@@ -67,7 +67,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 
 	a.Env = withoutTokens(withProject(env, set.Env), set.Remote)
-	a.Remote = elsewhere(c, tell)
+	a.Remote, a.RemoteEnv = set.Remote, c.Env
+	checkServices(set.Remote, tell)
 	own := make(map[string]usage.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
 		own[name] = usage.Price(p)

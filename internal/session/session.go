@@ -26,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
@@ -46,6 +47,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/activity"
@@ -64,7 +66,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/schedule"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/session/work"
@@ -214,7 +215,8 @@ type Agents struct {
 
 	Commands func() command.Catalog // read at each use; nil: those of the program
 
-	Remote services.Config // services of remote agents
+	Remote    settings.Remote // services of remote agents
+	RemoteEnv []string        // of the user, with the tokens of these services
 
 	Worktrees *worktree.Store // of isolated agents; nil: agents cannot be isolated
 
@@ -289,7 +291,7 @@ type Session struct {
 
 	agents    *agents.Set
 	work      *work.Work
-	services  *services.Services // of remote work
+	remote    *remote.Driver
 	leases    *lease.Leases
 	parking   *parking.Lot
 	schedules *schedule.Clock // nil: it has none
@@ -401,7 +403,8 @@ func (s *Session) assemble() {
 	)
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
 	s.kinds = builtin.New(sc)
-	s.useRemote()
+	s.remote = s.newRemote()
+	s.kinds.UseRemote(s.remote)
 	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)})
 	s.sup = supervise.New(supervise.Config{
 		Session:    cfg.Info.Session,
@@ -549,7 +552,6 @@ func (s *Session) openAgents(edits *environment.Edits) {
 	s.boundServers()
 	s.fleet = s.newFleet()
 	s.work = work.New(work.Config{Kinds: s.kinds, Fleet: s.fleet, Gates: gates, Rules: a.Rules, Servers: s.servers,
-		Services:   s.services,
 		NoMonitors: l.NoMonitors, Client: a.Client, Sandboxes: s.sandboxes})
 	cfg := agents.Config{
 		Session: s.cfg.Info.Session, Project: s.cfg.Info.Project, Version: s.cfg.Info.Version, Started: s.started,
@@ -562,7 +564,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Env: a.Env, Notes: a.Notes, RuleSources: a.RuleSources,
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
-		Remote:     a.Remote.Usual != "", Workers: s.cfg.Workers, Sees: a.Sees, Window: a.Window, Share: a.Share,
+		Remote:     s.remote.Usable(), Workers: s.cfg.Workers, Sees: a.Sees, Window: a.Window, Share: a.Share,
 		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap, Tape: a.Tape,
 		On: a.On, OnHook: a.OnHook,
 	}
@@ -630,7 +632,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 	if slices.ContainsFunc(left.States, func(st journal.State) bool { return placement.Misses(st.Task, time.Now()) }) {
 		s.jobs.Go(func() { s.fleet.Listen(s.life) })
 	}
-	services.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
+	remote.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
 		r, known := s.sup.Get(id)
 		return known && r.Status.Terminal()
 	})
@@ -760,7 +762,7 @@ func (s *Session) Close() error {
 	}()
 	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
-	s.services.Close()
+	s.remote.Close()
 	s.fleet.Close()
 	s.parking.Close()
 	s.jobs.Wait()

@@ -1,12 +1,16 @@
 package builtin
 
-import "github.com/drover-dev/drover/internal/driver/remote"
+import (
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/remote"
+)
 
-// UseRemote makes the driver of remote work. It is called once, before any other
-// method is.
-func (k *Kinds) UseRemote(c remote.Config) { k.remote = remote.New(c) }
+// UseRemote sets the driver of remote work, before any other method is called.
+func (k *Kinds) UseRemote(d *remote.Driver) { k.remote = d }
 
-// Remote is work in a session elsewhere, at a service that open finds.
-func (k *Kinds) Remote(open func(service string) (remote.Service, error), j remote.Job) Work {
-	return Work{Driver: k.remote.For(open), Input: encode(j)}
+// Remote is work of an agent elsewhere. env is the environment of a client, which may have tokens that the session does
+// not have.
+func (k *Kinds) Remote(r control.RemoteRequest, env []string) (Work, error) {
+	d, job, err := k.remote.Job(r, env)
+	return Work{Driver: d, Input: encode(job)}, err
 }

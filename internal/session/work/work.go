@@ -30,7 +30,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -49,7 +48,6 @@ type Config struct {
 	Gates      environment.Gates
 	Rules      permission.Rules
 	Servers    *servers.Servers
-	Services   *services.Services
 	NoMonitors bool // monitors are disabled
 	Sandboxes  *sandboxes.Sandboxes
 
@@ -262,11 +260,10 @@ func (w *Work) watched(r control.StartRequest) (monitor.Watch, error) {
 
 // Remote is remote work before its start. env is that of a client, if a client requests it.
 func (w *Work) Remote(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
-	job, open, err := w.cfg.Services.Job(r, env)
+	made, err := w.cfg.Kinds.Remote(r, env)
 	if err != nil {
 		return supervise.Starting{}, err
 	}
-	made := w.cfg.Kinds.Remote(open, job)
 	spec.Input, spec.Pool = made.Input, RemotePool
 	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
 	if spec.Description == "" {
