@@ -16,7 +16,8 @@ import (
 // ErrBreak is a failure by which the connection breaks without an answer.
 var ErrBreak = errors.New("the connection breaks")
 
-// Agent is the server of an agent. Its tasks change only by Change, and by CancelTask. Its fields are set before it is used.
+// Agent is the server of an agent. Its tasks change only by Change, and by CancelTask. Its fields are set before it
+// is used.
 type Agent struct {
 	*httptest.Server
 
@@ -89,7 +90,8 @@ func copied(t a2a.Task) a2a.Task {
 
 // Say makes the agent say something, in a state that waits for the client or not.
 func Say(t *a2a.Task, state a2a.State, text string) {
-	m := a2a.Message{ID: fmt.Sprintf("%s-m%d", t.ID, len(t.History)), Task: t.ID, Role: a2a.RoleAgent, Parts: []a2a.Part{a2a.TextPart(text)}}
+	m := a2a.Message{ID: fmt.Sprintf("%s-m%d", t.ID, len(t.History)), Task: t.ID, Role: a2a.RoleAgent,
+		Parts: []a2a.Part{a2a.TextPart(text)}}
 	t.History = append(t.History, m)
 	t.Status = a2a.Status{State: state, Message: &m}
 }

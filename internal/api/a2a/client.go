@@ -53,8 +53,8 @@ type agent struct {
 	streams     bool
 }
 
-// Dial returns the client of the agent whose card is at an address that [CheckCard] accepts. The token is sent as bearer
-// token; empty: none. Dial does no I/O. Close closes idle connections.
+// Dial returns the client of the agent whose card is at an address that [CheckCard] accepts. The token is sent as
+// bearer token; empty: none. Dial does no I/O. Close closes idle connections.
 func Dial(card, token string) (*Client, error) {
 	u, err := checkURL(card)
 	if err != nil {
@@ -66,8 +66,8 @@ func Dial(card, token string) (*Client, error) {
 	return &Client{card: u, token: token, http: newHTTP(u), Silence: time.Minute}, nil
 }
 
-// CheckCard refuses an address of an agent card to which nothing may be sent. Unless anyPath is set, its path must end
-// in /agent-card.json.
+// CheckCard refuses an address of an agent card to which nothing may be sent. Unless anyPath is set, its path must
+// end in /agent-card.json.
 func CheckCard(address string, anyPath bool) error {
 	u, err := checkURL(address)
 	if err == nil && !anyPath && !strings.HasSuffix(u.Path, "/agent-card.json") {

@@ -34,16 +34,16 @@ const (
 	PlanReady  = "plan_ready"           // a plan waits for approval: only [PhaseKey] says so
 )
 
-// PhaseKey is the key under which the metadata of a status message may name a phase. It takes precedence over the phase
-// that follows from the state.
+// PhaseKey is the key under which the metadata of a status message may name a phase. It takes precedence over the
+// phase that follows from the state.
 const PhaseKey = "phase"
 
 // answered begins the ID of a task that the agent answered with a message, which ends the work at once.
 const answered = "message-"
 
-// Follower follows one task of an agent. It keeps all artifacts, as one output: an artifact is part of the output once
-// those before it are complete, so the output is the same bytes whether the artifacts arrived as a stream or are read
-// again, and a reader may continue where it ended. Its methods may be called by several goroutines.
+// Follower follows one task of an agent. It keeps all artifacts, as one output: an artifact is part of the output
+// once those before it are complete, so the output is the same bytes whether the artifacts arrived as a stream or are
+// read again, and a reader may continue where it ended. Its methods may be called by several goroutines.
 type Follower struct {
 	c  *Client
 	id string // never changes
@@ -103,8 +103,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Start sends a message that begins a task. With again, the message may have been sent before, and the task that it has
-// begun is looked for first. An agent that does not list its tasks may begin a second one.
+// Start sends a message that begins a task. With again, the message may have been sent before, and the task that it
+// has begun is looked for first. An agent that does not list its tasks may begin a second one.
 func (c *Client) Start(ctx context.Context, m Message, again bool) (*Follower, error) {
 	a, err := c.find(ctx)
 	if err != nil {
@@ -194,8 +194,8 @@ func (f *Follower) Close() {
 	f.streams.Wait()
 }
 
-// Poll returns what is new. If the agent streams, it waits until something is, for hold at most; the first time it waits
-// for what is known of the task.
+// Poll returns what is new. If the agent streams, it waits until something is, for hold at most; the first time it
+// waits for what is known of the task.
 func (f *Follower) Poll(ctx context.Context, hold time.Duration) (News, error) {
 	if f.terminal() {
 		return f.news(), nil
@@ -252,8 +252,8 @@ func (f *Follower) wait(ctx context.Context, hold time.Duration) error {
 	}
 }
 
-// ready reports whether Poll has something to return, and returns the channel that is closed at the next change. It takes
-// the failure of the stream.
+// ready reports whether Poll has something to return, and returns the channel that is closed at the next change. It
+// takes the failure of the stream.
 func (f *Follower) ready() (bool, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

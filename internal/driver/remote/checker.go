@@ -17,9 +17,9 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// Checker decides for one type of remote work when it is done. After each poll it gets the metadata of the start, nil if
-// there was none, and the result of the poll. A returned text ends the task and is its answer; nil means that the work
-// continues. Several goroutines may call it.
+// Checker decides for one type of remote work when it is done. After each poll it gets the metadata of the start, nil
+// if there was none, and the result of the poll. A returned text ends the task and is its answer; nil means that the
+// work continues. Several goroutines may call it.
 type Checker func(ctx context.Context, metadata json.RawMessage, n a2a.News) (*string, error)
 
 // Limits of a command that checks.
@@ -30,9 +30,9 @@ const (
 	drainWait  = time.Second
 )
 
-// Command runs a shell command as a checker. Its stdin is a JSON object: metadata, status, phase, events and result. If
-// it exits with 0, its output is the answer; without output the work continues. Any other end is an error, and so is a
-// run longer than 30 s.
+// Command runs a shell command as a checker. Its stdin is a JSON object: metadata, status, phase, events and result.
+// If it exits with 0, its output is the answer; without output the work continues. Any other end is an error, and so
+// is a run longer than 30 s.
 type Command struct {
 	Line  string
 	Dir   string

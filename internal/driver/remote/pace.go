@@ -17,8 +17,8 @@ const (
 	retryMost      = 10 * time.Minute // maximum wait that an agent may request
 )
 
-// Pace determines when to poll next. It does no I/O and has no clock: the caller passes the time. The zero value has the
-// defaults; Jitter must be set.
+// Pace determines when to poll next. It does no I/O and has no clock: the caller passes the time. The zero value has
+// the defaults; Jitter must be set.
 type Pace struct {
 	Base, Most, Offline time.Duration
 	Jitter              func() float64 // from 0 to below 1
@@ -39,8 +39,8 @@ func or(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Good returns the wait after a poll that took a given time and returned something new or did not. It is 0 after a poll
-// that waited for news; a task without news is polled less and less often.
+// Good returns the wait after a poll that took a given time and returned something new or did not. It is 0 after a
+// poll that waited for news; a task without news is polled less and less often.
 func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	p.failed, p.since = 0, time.Time{}
 	wait := p.base()
@@ -54,9 +54,9 @@ func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	return max(0, wait-took)
 }
 
-// Bad returns the wait after a temporary failure: the base, doubled after each further one, less up to a half at random,
-// and never less than the agent requests. After the permitted time of failures it returns an [*UnreachableError]; a
-// permanent failure is returned at once.
+// Bad returns the wait after a temporary failure: the base, doubled after each further one, less up to a half at
+// random, and never less than the agent requests. After the permitted time of failures it returns an
+// [*UnreachableError]; a permanent failure is returned at once.
 func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
 	if !a2a.Temporary(err) {
 		return 0, err

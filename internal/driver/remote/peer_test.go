@@ -22,8 +22,8 @@ import (
 // patience is how long one task may take.
 const patience = 20 * time.Second
 
-// peer is an agent that follows a script: for each method the answers in their order, the last one again and again. An
-// answer is a result; one that begins with ! is an error of a code; a list is a stream; a function answers itself.
+// peer is an agent that follows a script: for each method the answers in their order, the last one again and again.
+// An answer is a result; one that begins with ! is an error of a code; a list is a stream; a function answers itself.
 type peer struct {
 	t      *testing.T
 	at     string

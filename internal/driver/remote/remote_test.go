@@ -142,8 +142,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A service is found by its name, with the token of its own variable only, or by the address of its card. What is wrong is
-// said before anything is recorded.
+// A service is found by its name, with the token of its own variable only, or by the address of its card. What is
+// wrong is said before anything is recorded.
 func TestJob(t *testing.T) {
 	set := settings.Remote{Default: "cloud", Services: map[string]settings.RemoteService{
 		"cloud": {URL: "https://one.example/agent-card.json", TokenEnv: "ONE"}, "open": {URL: "https://two.example/agent-card.json"},
@@ -294,8 +294,8 @@ func (c *crash) Write(b []byte) (int, error) {
 
 func (c *crash) Output() task.Output { return c }
 
-// Whenever a host dies, there is one remote task, and the next host has it. The next one asks with the whole prompt, though
-// the record has a part of a long prompt only.
+// Whenever a host dies, there is one remote task, and the next host has it. The next one asks with the whole prompt,
+// though the record has a part of a long prompt only.
 func TestCrash(t *testing.T) {
 	prompt := strings.Repeat("do it\n", 10_000)
 	for at := 1; at <= 3; at++ {
@@ -347,8 +347,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A host that does not know whether there is a remote task looks for it, and asks again if there is none. Checkpoints of
-// older versions have the prompt in the record only.
+// A host that does not know whether there is a remote task looks for it, and asks again if there is none. Checkpoints
+// of older versions have the prompt in the record only.
 func TestAdoptWithoutSidecar(t *testing.T) {
 	for checkpoint, prompt := range map[string]string{
 		`{"v":1,"state":"creating","service":"there","type":"remote-agent"}`:                                    "do it",
@@ -378,8 +378,8 @@ func TestAdoptWithoutSidecar(t *testing.T) {
 	}
 }
 
-// What cannot be followed is lost, with its reason; a remote session that may continue is named. The last is a session of
-// the protocol of earlier versions.
+// What cannot be followed is lost, with its reason; a remote session that may continue is named. The last is a
+// session of the protocol of earlier versions.
 func TestBadCheckpoints(t *testing.T) {
 	a := newAgent(t)
 	d, _ := driverOf(t, a, func(c *Config) { c.Settings.Services["old"] = settings.RemoteService{URL: a.URL + "/drover"} })
@@ -577,7 +577,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// RA-05: a checker is asked after each poll, and its text is the answer. It is asked though the remote task has ended.
+// RA-05: a checker is asked after each poll, and its text is the answer. It is asked though the remote task has
+// ended.
 func TestChecker(t *testing.T) {
 	a := newAgent(t)
 	a.Begin = completed("", says("pushed"))

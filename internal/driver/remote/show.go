@@ -50,8 +50,8 @@ func (w *work) show(message string) {
 // maxWords limits what a notification of a phase repeats of the agent's messages, in characters.
 const maxWords = 2000
 
-// tell notifies the owner of a phase in which the remote task waits for somebody: once for each phase, unless the host
-// dies before the record shows it.
+// tell notifies the owner of a phase in which the remote task waits for somebody: once for each phase, unless the
+// host dies before the record shows it.
 func (w *work) tell(ctx context.Context, phase string) {
 	if phase == w.phase {
 		return

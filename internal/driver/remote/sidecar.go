@@ -14,8 +14,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Sidecar is a file in the folder of a session that names the remote task of a task. It exists from the moment that the
-// remote task is known to the end of the task.
+// Sidecar is a file in the folder of a session that names the remote task of a task. It exists from the moment that
+// the remote task is known to the end of the task.
 type Sidecar struct {
 	Task     string          `json:"taskId"`
 	Session  string          `json:"sessionId"`

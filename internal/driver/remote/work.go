@@ -80,8 +80,8 @@ func (w *work) begin(ctx context.Context, find func(string) (*a2a.Client, error)
 	return w.save(ctx)
 }
 
-// abandoned names the remote task of a checkpoint that cannot be followed: its service is unknown, or it is a session of
-// the protocol that earlier versions spoke.
+// abandoned names the remote task of a checkpoint that cannot be followed: its service is unknown, or it is a session
+// of the protocol that earlier versions spoke.
 func (w *work) abandoned(err error) []task.Survivor {
 	if w.state.Session == "" {
 		return nil
@@ -117,8 +117,8 @@ func (w *work) message() (a2a.Message, error) {
 	return m, nil
 }
 
-// attach makes sure that the remote task exists, and that the checkpoint and the sidecar name it. The sidecar is first:
-// after a crash in between, the agent is not asked again.
+// attach makes sure that the remote task exists, and that the checkpoint and the sidecar name it. The sidecar is
+// first: after a crash in between, the agent is not asked again.
 func (w *work) attach(ctx context.Context) (err error) {
 	begun := w.state.Stage == running
 	if begun {
