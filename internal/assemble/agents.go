@@ -58,7 +58,8 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	}
 
 	a.Env = withoutTokens(withProject(env, set.Env), set.Remote)
-	a.Remote = elsewhere(c, tell)
+	a.RemoteEnv = c.Env
+	checkServices(set.Remote, tell)
 	own := make(map[string]usage.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
 		own[name] = usage.Price(p)

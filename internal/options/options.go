@@ -273,10 +273,13 @@ type Remote struct {
 
 // RemoteService is one service.
 type RemoteService struct {
-	URL      string `json:"url" jsonschema:"https, or http on this machine"`
+	URL      string `json:"url" jsonschema:"address of an A2A agent card: https, or http on this machine"`
 	TokenEnv string `json:"tokenEnv,omitempty" jsonschema:"name of the environment variable that holds its token"`
-	Protocol string `json:"protocol,omitempty" jsonschema:"drover, or a2a for an agent by the address of its card; not set: a2a if the address ends in /agent-card.json" set:"words=drover|a2a"`
+	Protocol string `json:"protocol,omitempty" jsonschema:"a2a: the address is that of an agent card, though it does not end in /agent-card.json" set:"words=a2a"`
 }
+
+// AnyPath reports whether the user says that the address is that of a card.
+func (s RemoteService) AnyPath() bool { return s.Protocol == "a2a" }
 
 // Usual is the name of the service that is meant where none is named, or empty.
 func (r Remote) Usual() string {

@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/keeper"
@@ -50,7 +51,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/schedule"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
@@ -101,9 +101,9 @@ type Session struct {
 	jobs sync.WaitGroup // joined by Close
 
 	space     *upkeep.Space
-	servers   *servers.Servers   // MCP servers
-	services  *services.Services // of remote work
-	fleet     *placement.Fleet   // workers on other machines
+	servers   *servers.Servers // MCP servers
+	remote    *remote.Driver   // of agents elsewhere
+	fleet     *placement.Fleet // workers on other machines
 	sandboxes *sandboxes.Sandboxes
 	mail      *messages.Mailboxes
 	idle      *idle.Watch      // whether anything is left to do
@@ -199,12 +199,12 @@ func (s *Session) compose() {
 	s.tree = &tree.Tree{Info: cfg.Info, Place: cfg.Place, Options: opt, Tasks: s.sup, Log: s.log, Report: report}
 
 	s.servers = servers.New(s.life, cfg.Agents.MCP, cfg.Place)
-	s.services = services.New(cfg.Agents.Remote)
+	s.remote = s.newRemote()
 	s.fleet = s.newFleet()
 	s.sandboxes = s.newSandboxes()
 	s.boundServers()
 	kinds := builtin.New(s.shellConfig(), s.fleet,
-		mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)}, s.elsewhere())
+		mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)}, s.remote)
 
 	s.mail = messages.New(s.tree)
 	s.idle = idle.New(s.tree, s.mail)
@@ -212,7 +212,7 @@ func (s *Session) compose() {
 	s.activity = activity.New(s.sup, s.log.Grown, cfg.Place, opt)
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
 
-	s.agents = agents.New(s.tree, cfg.Agents, kinds, s.mail, s.idle, s.activity, s.budgets, s.servers, s.services,
+	s.agents = agents.New(s.tree, cfg.Agents, kinds, s.mail, s.idle, s.activity, s.budgets, s.servers,
 		s.sandboxes, s.space, cfg.Keeper)
 	s.dreams = dreams.New(s.tree, cfg.Agents, s.agents, kinds, s.budgets, s.remembered)
 	s.Tasks = requests.New(s.tree, s.mail, s.idle, s.activity, s.space, s.agents, s.dreams, cfg.Agents.Worktrees)
@@ -418,7 +418,7 @@ func (s *Session) Close() error {
 	}()
 	_ = failpoint.Hit("close/begun")
 	s.sup.Close()
-	s.services.Close()
+	s.remote.Close()
 	s.fleet.Close()
 	s.jobs.Wait()
 	_ = failpoint.Hit("close/ended")

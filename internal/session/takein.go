@@ -8,12 +8,12 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/ended"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -48,7 +48,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 	if slices.ContainsFunc(left.States, func(st journal.State) bool { return placement.Misses(st.Task, time.Now()) }) {
 		s.jobs.Go(func() { s.fleet.Listen(s.life) })
 	}
-	services.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
+	remote.RemoveSidecars(s.cfg.Place, func(id task.ID) bool {
 		r, known := s.sup.Get(id)
 		return known && r.Status.Terminal()
 	})

@@ -7,6 +7,7 @@ package builtin
 import (
 	"encoding/json"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
@@ -31,16 +32,13 @@ type Kinds struct {
 	others   acpclient.Config
 }
 
-// New makes the kinds of one session. A nil fleet has no workers; calls and elsewhere make no driver without
-// their functions that open.
-func New(c shell.Config, fleet *placement.Fleet, calls mcptask.Config, elsewhere remote.Config) *Kinds {
-	k := &Kinds{Fleet: fleet, shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+// New makes the kinds of one session. A nil fleet has no workers, and a nil elsewhere no agents on other machines; calls
+// makes no driver without Open.
+func New(c shell.Config, fleet *placement.Fleet, calls mcptask.Config, elsewhere *remote.Driver) *Kinds {
+	k := &Kinds{Fleet: fleet, remote: elsewhere, shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
 	k.others.Keeper, k.others.Table = c.Keeper, new(process.Table)
 	if calls.Open != nil {
 		k.mcp = mcptask.New(calls)
-	}
-	if elsewhere.Open != nil {
-		k.remote = remote.New(elsewhere)
 	}
 	return k
 }
@@ -106,9 +104,14 @@ func (k *Kinds) MCPTask(made func(immediate string), c mcptask.Call) Work {
 	return Work{Driver: k.mcp.For(made), Input: encode(c)}
 }
 
-// Remote is work in a session elsewhere, at a service that open finds.
-func (k *Kinds) Remote(open func(service string) (remote.Service, error), j remote.Job) Work {
-	return Work{Driver: k.remote.For(open), Input: encode(j)}
+// Elsewhere reports whether agents can work elsewhere without a named service.
+func (k *Kinds) Elsewhere() bool { return k.remote != nil && k.remote.Usable() }
+
+// Remote is work of an agent elsewhere. env is the environment of a client, which may have tokens that the session does
+// not have.
+func (k *Kinds) Remote(r control.RemoteRequest, env []string) (Work, error) {
+	d, job, err := k.remote.Job(r, env)
+	return Work{Driver: d, Input: encode(job)}, err
 }
 
 // Workflow is a workflow whose steps are done by steps. What a host has left of one

@@ -34,8 +34,6 @@ type Backend interface {
 	ServePage(ctx context.Context, o Page) error
 	// ServeA2A offers agents to others by the Agent2Agent protocol, and prints where.
 	ServeA2A(ctx context.Context, o A2A) error
-	// ServeRemote serves remote sessions, to whoever has the token.
-	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.
 	Demo(ctx context.Context, out io.Writer, colour bool, width int) error
 }

@@ -64,8 +64,7 @@ func examples() map[string][]string {
 		"remote":            {`drover remote run --service ci "fix the build"`},
 		"remote run": {`drover remote run --service ci "fix the build"`,
 			`drover remote run -d --type background-pr "update the dependencies"`},
-		"remote serve": {"DROVER_REMOTE_TOKEN=$(openssl rand -hex 32) drover remote serve --listen 127.0.0.1:7070"},
-		"demo":         {"drover demo"},
+		"demo": {"drover demo"},
 
 		"ps": {"drover ps", "drover ps -a --tree", "drover ps --watch", "drover ps --json | jq '.[].task_id'"},
 		"logs": {"drover logs b1a2b3c4d", "drover logs -f server", "drover logs -n 20 server", "drover logs -f server worker",

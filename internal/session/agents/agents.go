@@ -41,7 +41,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/services"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
@@ -105,7 +104,7 @@ type Config struct {
 	Worktrees *worktree.Store        // of isolated agents; nil: agents cannot be isolated
 	Web       *webtool.Fetcher       // nil: no pages are fetched
 	MCP       *servers.Config        // nil: no MCP servers
-	Remote    services.Config        // services of remote agents
+	RemoteEnv []string               // of the user, with the tokens of services of remote agents
 	Workers   bool                   // there is a hub, and models may place agents at its workers
 
 	// Window returns the context window of a model in tokens. nil: conversations are not compacted.
@@ -137,7 +136,6 @@ type Set struct {
 	activity  *activity.Watch
 	budgets   *budget.Budgets
 	servers   *servers.Servers
-	services  *services.Services
 	sandboxes *sandboxes.Sandboxes
 	space     *upkeep.Space
 	keeper    *keeper.Link // nil: none
@@ -162,7 +160,7 @@ type Set struct {
 // New returns an empty set. A nil link is a session without a keeper.
 func New(
 	s *tree.Tree, cfg Config, kinds *builtin.Kinds, mail *messages.Mailboxes, idle *idle.Watch,
-	activity *activity.Watch, budgets *budget.Budgets, servers *servers.Servers, services *services.Services,
+	activity *activity.Watch, budgets *budget.Budgets, servers *servers.Servers,
 	boxes *sandboxes.Sandboxes, space *upkeep.Space, link *keeper.Link,
 ) *Set {
 	edits := &environment.Edits{}
@@ -173,7 +171,7 @@ func New(
 	leave := func(id task.ID, text string) { s.Report.Say(id, text) }
 	return &Set{
 		Tree: s, cfg: cfg, kinds: kinds, mail: mail, idle: idle, activity: activity, budgets: budgets,
-		servers: servers, services: services, sandboxes: boxes, space: space, keeper: link,
+		servers: servers, sandboxes: boxes, space: space, keeper: link,
 		Parking:   parking.New(window, s.Options.Limits.WakeBudget),
 		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Tape, edits, leave),
 		edits:     edits,

@@ -225,11 +225,10 @@ func (s *Set) watched(r control.StartRequest) (monitor.Watch, error) {
 
 // remoteWork is remote work before its start. env is that of a client, if a client requests it.
 func (s *Set) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
-	job, open, err := s.services.Job(r, env)
+	made, err := s.kinds.Remote(r, env)
 	if err != nil {
 		return supervise.Starting{}, err
 	}
-	made := s.kinds.Remote(open, job)
 	spec.Input, spec.Pool = made.Input, RemotePool
 	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
 	if spec.Description == "" {

@@ -49,7 +49,7 @@ func (k *Environment) tools() []agent.Tool {
 		all,
 		tasktools.New(
 			tasktools.Config{Tasks: rt, OutputLimit: s.Options.Tasks.OutputLength,
-				Remote: s.cfg.Remote.Usual != "", Workers: s.cfg.Workers,
+				Remote: s.kinds.Elsewhere(), Workers: s.cfg.Workers,
 				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.Options.Tasks.OutputLength))

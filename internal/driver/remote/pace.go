@@ -1,9 +1,11 @@
-package remoteapi
+package remote
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/drover-dev/drover/internal/api/a2a"
 )
 
 // Limits of the time between two polls.
@@ -11,12 +13,12 @@ const (
 	DefaultBase    = time.Second      // minimum, and the time after the first failure
 	DefaultMost    = 30 * time.Second // maximum after failures
 	DefaultOffline = 10 * time.Minute // without an answer before the task fails
-	quietMost      = 3                // doublings less one: at most four times the base, for a session without events
-	retryMost      = 10 * time.Minute // maximum wait that a service may request
+	quietMost      = 3                // doublings less one: at most four times the base, for a task without news
+	retryMost      = 10 * time.Minute // maximum wait that an agent may request
 )
 
-// Pace determines when to poll next. It does no I/O and has no clock: the caller passes the
-// time. The zero value has the defaults; Jitter must be set.
+// Pace determines when to poll next. It does no I/O and has no clock: the caller passes the time. The zero value has
+// the defaults; Jitter must be set.
 type Pace struct {
 	Base, Most, Offline time.Duration
 	Jitter              func() float64 // from 0 to below 1
@@ -37,9 +39,8 @@ func or(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Good returns the wait after a poll that took a given time and returned something new or did
-// not. After a poll that the service has held there is none; a session without events is polled
-// less and less often.
+// Good returns the wait after a poll that took a given time and returned something new or did not. It is 0 after a
+// poll that waited for news; a task without news is polled less and less often.
 func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	p.failed, p.since = 0, time.Time{}
 	wait := p.base()
@@ -53,11 +54,11 @@ func (p *Pace) Good(took time.Duration, news bool) time.Duration {
 	return max(0, wait-took)
 }
 
-// Bad returns the wait after a temporary failure: the base, doubled after each further one,
-// less up to a half at random, and never less than the service requests. After the permitted
-// time of failures it returns an [*UnreachableError]; a permanent failure is returned at once.
+// Bad returns the wait after a temporary failure: the base, doubled after each further one, less up to a half at
+// random, and never less than the agent requests. After the permitted time of failures it returns an
+// [*UnreachableError]; a permanent failure is returned at once.
 func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
-	if !Passing(err) {
+	if !a2a.Temporary(err) {
 		return 0, err
 	}
 	if p.failed == 0 {
@@ -72,7 +73,7 @@ func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
 	}
 	p.failed++
 	wait -= time.Duration(p.Jitter() * float64(wait) / 2)
-	var status *StatusError
+	var status *a2a.StatusError
 	if errors.As(err, &status) {
 		wait = max(wait, min(status.RetryAfter, retryMost))
 	}
@@ -82,7 +83,7 @@ func (p *Pace) Bad(now time.Time, err error) (time.Duration, error) {
 // Failing returns the number of failures in a row.
 func (p *Pace) Failing() int { return p.failed }
 
-// UnreachableError means that a service gave no valid answer for too long.
+// UnreachableError means that an agent gave no valid answer for too long.
 type UnreachableError struct {
 	For time.Duration
 	Err error // of the last attempt

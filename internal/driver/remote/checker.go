@@ -1,4 +1,4 @@
-package remoteapi
+package remote
 
 import (
 	"bytes"
@@ -13,48 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// Checker decides for one type of remote work when it is done. After each poll it gets the
-// metadata of the start, nil if there was none, and the result of the poll. A returned text
-// ends the task and is its answer; nil means that it continues. It may be called by several
-// goroutines.
-type Checker interface {
-	Check(ctx context.Context, metadata json.RawMessage, p Page) (*string, error)
-}
-
-// CheckerFunc is a function as a [Checker].
-type CheckerFunc func(ctx context.Context, metadata json.RawMessage, p Page) (*string, error)
-
-// Check calls f.
-func (f CheckerFunc) Check(ctx context.Context, metadata json.RawMessage, p Page) (*string, error) {
-	return f(ctx, metadata, p)
-}
-
-// Checkers has at most one checker for each type. Its zero value has none; its methods may be
-// called by several goroutines.
-type Checkers struct {
-	mu sync.Mutex
-	of map[Type]Checker // guarded by mu
-}
-
-// Register sets the checker of a type, replacing the previous one; nil removes it.
-func (c *Checkers) Register(t Type, checker Checker) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[Type]Checker{}
-	}
-	c.of[t] = checker
-}
-
-// For returns the checker of a type, or nil.
-func (c *Checkers) For(t Type) Checker {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[t]
-}
+// Checker decides for one type of remote work when it is done. After each poll it gets the metadata of the start, nil
+// if there was none, and the result of the poll. A returned text ends the task and is its answer; nil means that the
+// work continues. Several goroutines may call it.
+type Checker func(ctx context.Context, metadata json.RawMessage, n a2a.News) (*string, error)
 
 // Limits of a command that checks.
 const (
@@ -64,31 +30,42 @@ const (
 	drainWait  = time.Second
 )
 
-// Command is a checker that runs a shell command. Its stdin is a JSON object: metadata, status,
-// phase, events and result. If it exits with 0, its output is the answer; no output means that
-// the work continues. Any other end is an error, and so is a run longer than 30 s.
+// Command runs a shell command as a checker. Its stdin is a JSON object: metadata, status, phase, events and result.
+// If it exits with 0, its output is the answer; without output the work continues. Any other end is an error, and so
+// is a run longer than 30 s.
 type Command struct {
 	Line  string
 	Dir   string
 	Env   []string     // complete
-	Ready func() error // returns when a keeper runs, which ends the command if this process dies; nil: not needed
+	Ready func() error // returns once a keeper runs, which ends the command if this process dies; nil: not needed
 }
 
 // checked is the input of the command.
 type checked struct {
 	Metadata json.RawMessage `json:"metadata"`
-	Status   Status          `json:"status"`
+	Status   string          `json:"status"` // queued, running or completed: other ends ask no checker
 	Phase    string          `json:"phase,omitempty"`
 	Result   string          `json:"result,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	Events   []Event         `json:"events"`
+	Events   []event         `json:"events"`
 }
 
-// Check runs the command, and returns when none of its processes is left.
-func (c *Command) Check(ctx context.Context, metadata json.RawMessage, p Page) (*string, error) {
-	in := checked{Metadata: metadata, Status: p.Status, Phase: p.Phase, Result: p.Result, Error: p.Error, Events: p.Events}
-	if in.Events == nil {
-		in.Events = []Event{}
+// event is a message of the agent.
+type event struct {
+	Type string `json:"type"` // assistant
+	Text string `json:"text"`
+}
+
+// Check is a [Checker]. It returns when all processes of the command have ended.
+func (c *Command) Check(ctx context.Context, metadata json.RawMessage, n a2a.News) (*string, error) {
+	in := checked{Metadata: metadata, Status: "running", Phase: n.Phase, Result: n.Result, Events: []event{}}
+	switch n.State {
+	case a2a.Submitted:
+		in.Status = "queued"
+	case a2a.Completed:
+		in.Status = "completed"
+	}
+	for _, text := range n.Said {
+		in.Events = append(in.Events, event{"assistant", text})
 	}
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -164,7 +141,7 @@ func (c *Command) start(stdin, stdout *os.File) (*process.Group, string, error) 
 	return g, mark, err
 }
 
-// fed returns an unnamed file with the data: a command that does not read it blocks nothing.
+// fed returns an unnamed file with the data. Unlike a pipe it cannot block on a command that does not read.
 func fed(data []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "drover-check-*")
 	if err != nil {

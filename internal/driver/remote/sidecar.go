@@ -1,21 +1,25 @@
-package remoteapi
+package remote
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strings"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/task"
 )
 
-// Sidecar is the file beside a session's log with the remote session of a task. It exists from
-// the moment that the session is known to the end of the task.
+// Sidecar is a file in the folder of a session that names the remote task of a task. It exists from the moment that
+// the remote task is known to the end of the task.
 type Sidecar struct {
 	Task     string          `json:"taskId"`
 	Session  string          `json:"sessionId"`
-	Type     Type            `json:"remoteTaskType"`
+	Type     string          `json:"remoteTaskType"`
 	Metadata json.RawMessage `json:"remoteTaskMetadata,omitempty"`
 }
 
@@ -41,7 +45,7 @@ func ReadSidecar(path string) (Sidecar, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("read sidecar %s: %w", path, err)
 	}
-	return s, CheckSession(s.Session)
+	return s, a2a.CheckID(s.Session)
 }
 
 // RemoveSidecar removes the file, if there is one.
@@ -50,4 +54,18 @@ func RemoveSidecar(path string) error {
 		return fmt.Errorf("remove sidecar: %w", err)
 	}
 	return nil
+}
+
+// RemoveSidecars removes the sidecars of tasks that have ended: a host may die between the end and the removal.
+func RemoveSidecars(place home.Session, ended func(task.ID) bool) {
+	dir := filepath.Dir(place.RemoteFile("r00000000"))
+	files, err := place.Below().Names(dir)
+	if err != nil {
+		return // the folder does not exist
+	}
+	for _, name := range files {
+		if id, ok := strings.CutSuffix(name, ".json"); ok && ended(task.ID(id)) {
+			_ = RemoveSidecar(filepath.Join(dir, name)) // the log is authoritative
+		}
+	}
 }
