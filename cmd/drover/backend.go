@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +19,6 @@ import (
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/git/merge"
-	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
@@ -120,36 +116,11 @@ func (b *backend) note(text string) {
 	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
-// Repositories are the worktrees below the state folder.
-func (b *backend) Repositories() cli.Repositories {
-	trees := worktree.Open(b.root.Worktrees())
-	return cli.Repositories{Worktrees: trees, Merges: merge.Open(b.root.Merges(), trees)}
-}
-
 func (b *backend) Background(ctx context.Context) (control.API, func(), error) {
 	return b.directory().Background(ctx)
 }
 
 func (b *backend) Revive(ctx context.Context) error { return b.directory().Revive(ctx) }
-
-// Program prefers the name by which the shell finds the program: the place behind a link may
-// change with each version.
-func (b *backend) Program() (string, error) {
-	exe, err := program()
-	if err != nil {
-		return "", err
-	}
-	found, err := exec.LookPath("drover")
-	if err != nil || !filepath.IsAbs(found) {
-		return exe, nil
-	}
-	one, err1 := os.Stat(found)
-	other, err2 := os.Stat(exe)
-	if err1 == nil && err2 == nil && os.SameFile(one, other) {
-		return found, nil
-	}
-	return exe, nil
-}
 
 func (b *backend) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {
 	entries, err := b.directory().Sessions(ctx, live, all)

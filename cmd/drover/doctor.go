@@ -12,6 +12,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/git/merge"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -70,7 +72,7 @@ func (b *backend) state() cli.Finding {
 // merges finishes or takes back merges that were interrupted.
 func (b *backend) merges(ctx context.Context) cli.Finding {
 	f := cli.Finding{Check: "merges", Level: cli.Good, Detail: "none was interrupted"}
-	said, err := b.Repositories().Merges.Recover(ctx)
+	said, err := merge.Open(b.root.Merges(), worktree.Open(b.root.Worktrees())).Recover(ctx)
 	if len(said) > 0 {
 		f.Detail = strings.Join(said, "; ")
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/steps"
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
@@ -51,18 +51,41 @@ func (b *backend) sandbox(set settings.Settings) sandboxes.Config {
 	return c
 }
 
-// AgentServer is the server of agents that the settings name.
-func (b *backend) AgentServer(set settings.Settings) catalog.Server {
-	return assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
+// Agents are the definitions of agents of the folder. Settings that cannot be read name no server:
+// whoever needs them reports what is wrong with them.
+func (b *backend) Agents(given string, fresh bool) *catalog.Files {
+	get := home.Lookup(b.env)
+	set, _, _ := settings.Load(settings.Find(get, b.cwd, ""))
+	plugins, problems := catalog.Plugins(get, set.Plugins)
+	c := catalog.Config{
+		Places: catalog.Places(get, b.cwd, false, plugins),
+		Trusted: func(folder string) bool {
+			st, err := trust.At(b.root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
+		},
+		Also:  []string{b.root.TrustFile()},
+		Given: []byte(given),
+		Path:  get("PATH"),
+		Told:  problems,
+	}
+	server := assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
+	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
+		got, err := catalog.Fetch(context.Background(), server)
+		c.Remote = got.Data
+		for _, wrong := range []error{err, got.Stale} {
+			if wrong != nil {
+				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
+					Fix: "see the setting agents.catalog"})
+			}
+		}
+	}
+	return catalog.New(c)
 }
 
 // Ready are the providers of models that can be asked.
 func (b *backend) Ready(set settings.Settings) []string {
 	return provider.Ready(home.Lookup(assemble.Environ(b.env, set)))
 }
-
-// ReadWorkflow reads a file of a workflow.
-func (b *backend) ReadWorkflow(path string) ([]byte, error) { return steps.Read(path) }
 
 // Waiting returns what judges whether the end of an output waits for an answer.
 func (b *backend) Waiting() func([]byte) bool {

@@ -38,7 +38,7 @@ func (a *app) agentCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return a.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
+			return a.Agents("", false).Current().Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,8 +16,6 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/catalog"
-	"github.com/drover-dev/drover/internal/project/settings"
-	"github.com/drover-dev/drover/internal/project/trust"
 )
 
 // agentsCommand tells which agents there are.
@@ -46,7 +43,7 @@ func (a *app) agentsCommand() *cobra.Command {
 				if len(words) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return a.agentFiles("").Current().Names(), cobra.ShellCompDirectiveNoFileComp
+				return a.Agents("", false).Current().Names(), cobra.ShellCompDirectiveNoFileComp
 			},
 			RunE: func(cmd *cobra.Command, words []string) error {
 				return a.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
@@ -61,46 +58,6 @@ func (a *app) agentsCommand() *cobra.Command {
 		},
 	)
 	return cmd
-}
-
-// agentFiles is the catalog of this folder, behind definitions that are given as
-// JSON. Of a server that the settings name it has what that said the last time.
-func (a *app) agentFiles(given string) *catalog.Files { return a.agentCatalog(given, false) }
-
-// AgentNames are the agents of the folder, with definitions that are given as JSON.
-func AgentNames(d Deps, given string) []string {
-	return (&app{Deps: d}).agentFiles(given).Current().Names()
-}
-
-// agentCatalog asks the server if fresh, or if it was never asked. Settings that
-// cannot be read name none: whoever needs them says what is wrong with them.
-func (a *app) agentCatalog(given string, fresh bool) *catalog.Files {
-	get := home.Lookup(a.Env)
-	set, _, _ := settings.Load(settings.Find(get, a.Cwd, ""))
-	plugins, told := catalog.Plugins(get, set.Plugins)
-	c := catalog.Config{
-		Places: catalog.Places(get, a.Cwd, false, plugins),
-		Trusted: func(folder string) bool {
-			st, err := trust.At(a.Root.TrustFile()).Check(folder)
-			return err == nil && st.Trusted
-		},
-		Also:  []string{a.Root.TrustFile()},
-		Given: []byte(given),
-		Path:  get("PATH"),
-		Told:  told,
-	}
-	server := a.AgentServer(set)
-	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
-		got, err := catalog.Fetch(context.Background(), server)
-		c.Remote = got.Data
-		for _, wrong := range []error{err, got.Stale} {
-			if wrong != nil {
-				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
-					Fix: "see the setting agents.catalog"})
-			}
-		}
-	}
-	return catalog.New(c)
 }
 
 // agentLine is an agent in a list. What is null or missing comes from the agent
@@ -121,7 +78,7 @@ func lineOf(e catalog.Entry) agentLine {
 }
 
 func (a *app) agentsList(out io.Writer, asJSON bool) error {
-	files := a.agentCatalog("", true)
+	files := a.Agents("", true)
 	entries := slices.DeleteFunc(files.Entries(), func(e catalog.Entry) bool { return e.HiddenBy != "" })
 	if n := severities(files.Problems()); n[catalog.Error]+n[catalog.Warning] > 0 {
 		fmt.Fprintf(a.Stderr, "drover: note: %s in definitions of agents (see `drover agents check`)\n", tally(n, false))
@@ -131,7 +88,7 @@ func (a *app) agentsList(out io.Writer, asJSON bool) error {
 		for i, e := range entries {
 			lines[i] = lineOf(e)
 		}
-		return printAgentJSON(out, lines)
+		return printJSON(out, lines)
 	}
 	rows := [][]string{{"NAME", "SOURCE", "MODEL", "TOOLS", "DESCRIPTION"}}
 	for _, e := range entries {
@@ -199,7 +156,7 @@ type agentView struct {
 }
 
 func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
-	files := a.agentFiles("")
+	files := a.Agents("", false)
 	def, err := files.Current().Find(name)
 	if err != nil {
 		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover agents`"}
@@ -220,7 +177,7 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return printAgentJSON(out, v)
+		return printJSON(out, v)
 	}
 	return a.printAgent(out, v)
 }
@@ -380,7 +337,7 @@ type agentReport struct {
 func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	r := agentReport{Problems: []catalog.Problem{}}
 	if len(paths) == 0 {
-		r.add(a.agentCatalog("", true))
+		r.add(a.Agents("", true))
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
@@ -397,7 +354,7 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 	r.Errors, r.Warnings, r.Notes = n[catalog.Error], n[catalog.Warning], n[catalog.Note]
 	var err error
 	if asJSON {
-		err = printAgentJSON(out, r)
+		err = printJSON(out, r)
 	} else {
 		err = a.printReport(out, r)
 	}
@@ -463,19 +420,4 @@ func tally(n map[catalog.Severity]int, notes bool) string {
 		parts = append(parts, Plural(n[catalog.Note], "note"))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Plural counts things.
-func Plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
-func printAgentJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

@@ -93,7 +93,7 @@ func resultLine(text string) string {
 		first = "(nothing)"
 	}
 	if first = excerpt.Line(first, partChars); more {
-		first += fmt.Sprintf(" (and %s)", several(strings.Count(rest, "\n")+1, "more line"))
+		first += fmt.Sprintf(" (and %s)", Plural(strings.Count(rest, "\n")+1, "more line"))
 	}
 	return "[= " + first + "]\n"
 }

@@ -103,9 +103,9 @@ type surroundings interface {
 	// Gate decides by these rules; with own, by those of a session in the folder
 	// instead. The notes say which rules of other programs were left out.
 	Gate(r policy.Rules, own bool) (g *policy.Gate, notes []string, err error)
-	// AgentServer is the server of agents that the settings name; without one its URL
-	// is empty.
-	AgentServer(set settings.Settings) catalog.Server
+	// Agents are the definitions of agents of the folder, after those that are given as JSON.
+	// With fresh, the server that the settings name is asked; otherwise only if it never was.
+	Agents(given string, fresh bool) *catalog.Files
 	// MCPServers are the MCP servers of the folder and its user.
 	MCPServers() ([]mcpconfig.Entry, error)
 	// ReachMCP connects to the servers that can be used, and returns what became of
@@ -115,14 +115,8 @@ type surroundings interface {
 	Ready(set settings.Settings) []string
 	// Model looks whether the usual model can be used.
 	Model() Finding
-	// Repositories are the worktrees of the agents of all projects.
-	Repositories() Repositories
-	// ReadWorkflow reads a file of a workflow.
-	ReadWorkflow(path string) ([]byte, error)
 	// Waiting returns what judges whether the end of an output waits for an answer.
 	Waiting() func(tail []byte) bool
-	// Program is the path of this program, for whoever starts it later.
-	Program() (string, error)
 	// Doctor looks at the machine and the state folder.
 	Doctor(ctx context.Context) []Finding
 	// TryNotify sends a message by all ways by which the user is told of what needs them.

@@ -82,7 +82,7 @@ func (a *app) printCommands(out io.Writer, all []command.Command, problems []str
 		for _, one := range all {
 			list.Commands = append(list.Commands, control.Command(one.Line()))
 		}
-		return printAgentJSON(out, list)
+		return printJSON(out, list)
 	}
 	for _, p := range problems {
 		fmt.Fprintf(a.Stderr, "drover: note: %s\n", excerpt.Line(p, 300))

@@ -85,7 +85,7 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 	if err != nil {
 		return err
 	}
-	known := a.agentFiles("").Current()
+	known := a.Agents("", false).Current()
 	for _, who := range append(slices.Clone(c.agents), c.judge) {
 		if kind, _, _ := strings.Cut(strings.TrimSpace(who), "@"); who != "" {
 			if _, err := known.Find(kind); err != nil {
@@ -124,7 +124,7 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 		r.Merged, err = a.mergeBest(ctx, c, r)
 	}
 	if c.json && r.Rivals != nil {
-		if printed := a.printIndented(r); err == nil {
+		if printed := printJSON(a.Stdout, r); err == nil {
 			err = printed
 		}
 	}
@@ -349,7 +349,7 @@ func (a *app) rivals(list []Rival, judge string, checked bool) error {
 		}
 		changed := "nothing"
 		if r.Files > 0 {
-			changed = fmt.Sprintf("%s +%d -%d", several(r.Files, "file"), r.Added, r.Removed)
+			changed = fmt.Sprintf("%s +%d -%d", Plural(r.Files, "file"), r.Added, r.Removed)
 		}
 		row := []string{mark, excerpt.Line(r.Agent, 40), r.Status, changed}
 		if checked {

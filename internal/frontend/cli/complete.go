@@ -56,7 +56,7 @@ func (a *app) completePrompt(cmd *cobra.Command) {
 func (a *app) completeAgents(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 	cobra.ShellCompDirective) {
 	var out []cobra.Completion
-	for _, name := range a.agentFiles("").Current().Names() {
+	for _, name := range a.Agents("", false).Current().Names() {
 		if strings.HasPrefix(name, typed) {
 			out = append(out, name)
 		}

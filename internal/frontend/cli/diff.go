@@ -56,7 +56,7 @@ func (a *app) diff() *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return a.printIndented(d)
+			return printJSON(a.Stdout, d)
 		case *stat:
 			return a.diffStat(d)
 		}
@@ -108,7 +108,7 @@ func (a *app) comments(on, texts []string, file string) (req control.CommentRequ
 		return req, nil
 	}
 	if len(on) != len(texts) {
-		return req, usage(fmt.Sprintf("%s and %s", several(len(on), "--comment"), several(len(texts), "text")),
+		return req, usage(fmt.Sprintf("%s and %s", Plural(len(on), "--comment"), Plural(len(texts), "text")),
 			`give each a text, as in drover diff a1b2c3d4e --comment main.go:12 "why?"`)
 	}
 	for i, place := range on {
@@ -189,7 +189,7 @@ func (a *app) diffStat(d control.Diff) error {
 	if err := a.table(rows, nil); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s changed, +%d -%d", several(d.Count, "file"), d.Added, d.Removed)
+	text := fmt.Sprintf("%s changed, +%d -%d", Plural(d.Count, "file"), d.Added, d.Removed)
 	if !d.Clean {
 		text += ", with what is not committed"
 	}

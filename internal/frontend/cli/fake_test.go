@@ -396,8 +396,6 @@ func (w *world) Background(context.Context) (control.API, func(), error) {
 
 func (w *world) Revive(context.Context) error { return nil }
 
-func (w *world) Program() (string, error) { return "/usr/bin/drover", nil }
-
 func (w *world) Known(_ context.Context, live, all bool) ([]Session, error) {
 	from := w.mine
 	if all {
@@ -430,8 +428,7 @@ func (w *world) ServeA2A(context.Context, A2A) error              { return error
 
 func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
 
-func (w *world) Repositories() Repositories { return Repositories{} }
-func (w *world) Seatbelt() (string, error)  { return "(version 1)\n", nil }
+func (w *world) Seatbelt() (string, error) { return "(version 1)\n", nil }
 
 func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }
 func (w *world) Doctor(context.Context) []Finding                   { return w.findings }

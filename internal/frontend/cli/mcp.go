@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -347,7 +346,7 @@ func (a *app) mcpList(ctx context.Context, asJSON, quick bool, out io.Writer) er
 		}
 	}
 	if asJSON {
-		return json.NewEncoder(out).Encode(rows)
+		return printJSON(out, rows)
 	}
 	return a.showServers(out, rows)
 }

@@ -93,7 +93,7 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 		if !state.Last.IsZero() {
 			v.Last = &state.Last
 		}
-		return printAgentJSON(out, v)
+		return printJSON(out, v)
 	}
 	last := "never"
 	if !state.Last.IsZero() {
@@ -123,7 +123,7 @@ func (a *app) memoryList(out io.Writer, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return printAgentJSON(out, append([]memory.File{}, files...))
+		return printJSON(out, append([]memory.File{}, files...))
 	}
 	rows := [][]string{{"NAME", "BYTES", "CHANGED"}}
 	for _, f := range files {
@@ -141,7 +141,7 @@ func (a *app) boardList(out io.Writer, asJSON bool) error {
 		a.hint(p)
 	}
 	if asJSON {
-		return printAgentJSON(out, append([]memory.Entry{}, b.Entries...))
+		return printJSON(out, append([]memory.Entry{}, b.Entries...))
 	}
 	rows := [][]string{{"ID", "BY", "NOTE"}}
 	for _, e := range slices.Backward(b.Entries) {

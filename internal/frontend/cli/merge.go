@@ -24,11 +24,8 @@ const (
 	moves      = 3        // how often a merge is tried while others move the branch
 )
 
-// Repositories are the worktrees of agents, and what merges them.
-type Repositories struct {
-	Worktrees *worktree.Store
-	Merges    *merge.Store
-}
+// worktrees are the worktrees of agents.
+func (a *app) worktrees() *worktree.Store { return worktree.Open(a.Root.Worktrees()) }
 
 // merging is what `drover merge` is given.
 type merging struct {
@@ -103,7 +100,7 @@ func (a *app) merge() *cobra.Command {
 func (a *app) mergeAll(ctx context.Context, m merging, tasks []found) error {
 	results, err := a.mergeTasks(ctx, m, tasks)
 	if m.json && results != nil {
-		if printed := a.printIndented(results); err == nil {
+		if printed := printJSON(a.Stdout, results); err == nil {
 			err = printed
 		}
 	}
@@ -150,7 +147,7 @@ func (a *app) mergeTasks(ctx context.Context, m merging, tasks []found) ([]Merge
 		}
 	}
 	if err == nil && not > 0 {
-		err = &ExitError{Code: 1, Err: fmt.Errorf("%d of %s not merged", not, several(len(tasks), "change"))}
+		err = &ExitError{Code: 1, Err: fmt.Errorf("%d of %s not merged", not, Plural(len(tasks), "change"))}
 	}
 	return results, err
 }
@@ -158,8 +155,7 @@ func (a *app) mergeTasks(ctx context.Context, m merging, tasks []found) ([]Merge
 // train merges one change after the other. What fails for one change is in its result; an
 // error ends the train.
 func (a *app) train(ctx context.Context, s control.API, m merging, tasks []found) (results []Merged, err error) {
-	stores := a.Repositories()
-	t, err := stores.Merges.Begin(ctx, merge.Request{Folder: a.Cwd, Branch: m.into, Still: m.pull})
+	t, err := merge.Open(a.Root.Merges(), a.worktrees()).Begin(ctx, merge.Request{Folder: a.Cwd, Branch: m.into, Still: m.pull})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +189,7 @@ func (a *app) train(ctx context.Context, s control.API, m merging, tasks []found
 func (a *app) mergeOne(ctx context.Context, s control.API, m merging, t *merge.Train, f found) (Merged, error) {
 	rec := f.record
 	r := Merged{Task: rec.ID, Status: "failed", Branch: t.Branch}
-	c, err := a.Repositories().Worktrees.Change(ctx, rec.ID, rec.Cwd)
+	c, err := a.worktrees().Change(ctx, rec.ID, rec.Cwd)
 	switch {
 	case errors.Is(err, worktree.ErrGone) && rec.Worktree != nil:
 		r.Status = "nothing"
@@ -248,7 +244,7 @@ func (a *app) mergeOne(ctx context.Context, s control.API, m merging, t *merge.T
 
 // settle moves the worktree of a merged change to a commit that has all of it.
 func (a *app) settle(ctx context.Context, c worktree.Change, oid string) {
-	if _, err := a.Repositories().Worktrees.Merged(ctx, c, oid); err != nil {
+	if _, err := a.worktrees().Merged(ctx, c, oid); err != nil {
 		a.hint(err.Error())
 	}
 }

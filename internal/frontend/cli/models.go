@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	models "github.com/drover-dev/drover/internal/model/modelinfo"
-	spending "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -61,12 +59,7 @@ func (a *app) modelsCommand() *cobra.Command {
 				a.hint(n)
 			}
 			if asJSON {
-				data, err := json.MarshalIndent(rows, "", "  ")
-				if err != nil {
-					return fmt.Errorf("encode models: %w", err)
-				}
-				_, err = a.Stdout.Write(append(excerpt.JSON(data), '\n'))
-				return err
+				return printJSON(a.Stdout, rows)
 			}
 			return a.printModels(rows)
 		},
@@ -77,11 +70,7 @@ func (a *app) modelsCommand() *cobra.Command {
 
 // models are the short names, then what is known besides.
 func (a *app) models(set settings.Settings) ([]modelRow, []string) {
-	own := make(map[string]spending.Price, len(set.Models.Prices))
-	for name, p := range set.Models.Prices {
-		own[name] = spending.Price(p)
-	}
-	table, notes := spending.NewTable(own, set.Models.Windows)
+	table, notes := PriceTable(set.Models)
 	ready := a.Ready(set)
 	row := func(alias, name string) modelRow {
 		of, bare, has := strings.Cut(name, "/")
@@ -179,13 +168,21 @@ func (a *app) printModels(rows []modelRow) error {
 // typed.
 func (a *app) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 	cobra.ShellCompDirective) {
-	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // the names that there are without it
-	rows, _ := a.models(set)
+	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // without it, the built-in names
+	about := map[string]string{}
+	for _, m := range models.Models() {
+		if typed != "" {
+			about[m.Name] = models.Title(m.Name)
+		}
+	}
+	for _, m := range models.Aliases() {
+		about[m.Short] = m.Full
+	}
+	maps.Copy(about, set.Models.Aliases)
 	var out []cobra.Completion
-	for _, r := range rows {
-		name := cmp.Or(r.Alias, r.Name)
-		if strings.HasPrefix(name, typed) && (r.Alias != "" || typed != "") && excerpt.Line(name, 100) == name {
-			out = append(out, cobra.CompletionWithDesc(name, excerpt.Line(r.Name, 60)))
+	for _, name := range slices.Sorted(maps.Keys(about)) {
+		if strings.HasPrefix(name, typed) && excerpt.Line(name, 100) == name {
+			out = append(out, cobra.CompletionWithDesc(name, excerpt.Line(about[name], 60)))
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp

@@ -326,7 +326,7 @@ func (a *app) check(ctx context.Context, p *Prompt, words []string) error {
 		}
 	}
 	if p.Agent != "" && p.Input != streamJSON { // a program says later which agents it has
-		if _, err := a.agentFiles(p.Agents).Current().Find(p.Agent); err != nil {
+		if _, err := a.Agents(p.Agents, false).Current().Find(p.Agent); err != nil {
 			return usage(err.Error(), "see `drover agents`")
 		}
 	}

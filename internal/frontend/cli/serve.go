@@ -39,7 +39,7 @@ const usualAgent = "general-purpose"
 func (a *app) serveA2A(ctx context.Context, p Page, named []string) error {
 	o := A2A{Listen: p.Listen, TokenFile: p.TokenFile, Hosts: p.Hosts, URL: p.URL, Usual: usualAgent}
 	o.Agents = func() (offered []OfferedAgent) {
-		for _, e := range a.agentFiles("").Entries() {
+		for _, e := range a.Agents("", false).Entries() {
 			if e.HiddenBy == "" && (len(named) == 0 || slices.Contains(named, e.Name)) {
 				offered = append(offered, OfferedAgent{e.Name, excerpt.Line(e.Description, 1000)})
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -66,7 +67,7 @@ func (a *app) serviceInstall(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	program, err := a.Program()
+	program, err := program()
 	if err != nil {
 		return err
 	}
@@ -165,4 +166,23 @@ func (a *app) serviceRun(ctx context.Context, _ bool) error {
 			return nil
 		}
 	}
+}
+
+// program is the path by which the service starts this program. The name by which the shell finds
+// it comes first: the file that the name links to may change with each version.
+func program() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	found, err := exec.LookPath("drover")
+	if err != nil || !filepath.IsAbs(found) {
+		return exe, nil
+	}
+	one, err1 := os.Stat(found)
+	other, err2 := os.Stat(exe)
+	if err1 == nil && err2 == nil && os.SameFile(one, other) {
+		return found, nil
+	}
+	return exe, nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -64,9 +63,7 @@ func (a *app) statsCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(s)
+				return printJSON(a.Stdout, s)
 			}
 			a.tellGaps(&s)
 			return a.printStats(&s)
@@ -115,7 +112,7 @@ func (a *app) addUp(s *stats) error {
 	if err != nil {
 		return err
 	}
-	table, notes := priceTable(set.Models)
+	table, notes := PriceTable(set.Models)
 	for _, n := range notes {
 		fmt.Fprintf(a.Stderr, "drover: note: %s\n", n)
 	}
@@ -170,8 +167,8 @@ func (a *app) places(all bool) ([]home.Session, error) {
 	return out, nil
 }
 
-// priceTable is the table of prices under the user's settings.
-func priceTable(m settings.Models) (ledger.Table, []string) {
+// PriceTable is the table of prices under the user's settings.
+func PriceTable(m settings.Models) (ledger.Table, []string) {
 	own := map[string]ledger.Price{}
 	for pattern, p := range m.Prices {
 		own[pattern] = ledger.Price(p)

@@ -174,7 +174,7 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 	}
 	there := *a
 	there.Cwd = info.Project // whose definitions count
-	agents := there.agentFiles("").Current()
+	agents := there.Agents("", false).Current()
 	src := teleport.Source{Place: a.place(info), Info: info, Todos: a.Root.Todos(string(info.Session)),
 		Definition: func(kind string) string {
 			def, err := agents.Find(kind)

@@ -215,8 +215,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-// several is a number and what is counted.
-func several(n int, what string) string {
+// Plural is a number and what is counted.
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

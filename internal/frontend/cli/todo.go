@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -151,7 +149,7 @@ func (a *app) todoShow(cmd *cobra.Command, f todoFlags) error {
 		for i, it := range l.Items {
 			out[i] = shownTodo{it, append([]todo.ID{}, blocks[it.ID]...)}
 		}
-		return todoJSON(cmd.OutOrStdout(), out)
+		return printJSON(cmd.OutOrStdout(), out)
 	}
 	rows := [][]string{{"ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"}}
 	for _, it := range l.Items {
@@ -342,7 +340,7 @@ func (a *app) todoGraph(cmd *cobra.Command, f todoFlags) error {
 		return err
 	}
 	if f.json {
-		return todoJSON(cmd.OutOrStdout(), l.Graph())
+		return printJSON(cmd.OutOrStdout(), l.Graph())
 	}
 	text := l.Tree(func(it todo.Item, again bool) string {
 		text := fmt.Sprintf("%s [%s] %s", it.ID, it.Status, excerpt.Line(it.Title(), 80))
@@ -361,34 +359,9 @@ func (a *app) todoGraph(cmd *cobra.Command, f todoFlags) error {
 // todoTell prints what was done, as a line or as a value.
 func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...any) error {
 	if f.json {
-		return todoJSON(cmd.OutOrStdout(), v)
+		return printJSON(cmd.OutOrStdout(), v)
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", words...)
-	return err
-}
-
-// todoJSON leaves nothing alive on a terminal: what JSON allows and a reader
-// could not see is escaped.
-func todoJSON(out io.Writer, v any) error {
-	var plain bytes.Buffer
-	enc := json.NewEncoder(&plain)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("encode JSON: %w", err)
-	}
-	var b strings.Builder
-	for _, r := range plain.String() {
-		switch {
-		case r < 0x7f || r > 0x9f && !unicode.Is(unicode.Cf, r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\u%04x\u%04x`, (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	_, err := io.WriteString(out, b.String())
 	return err
 }
 

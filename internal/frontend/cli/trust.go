@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +81,7 @@ func (a *app) trust(ctx context.Context, r trustRequest, out io.Writer) error {
 		st.Trusted = true
 	}
 	if r.json {
-		return json.NewEncoder(out).Encode(st)
+		return printJSON(out, st)
 	}
 	return nil
 }
@@ -93,7 +92,7 @@ func revokeTrust(ctx context.Context, store trust.Store, r trustRequest, out io.
 		return err
 	}
 	if r.json {
-		return json.NewEncoder(out).Encode(map[string]any{"folder": absolute(r.folder), "revoked": had})
+		return printJSON(out, map[string]any{"folder": absolute(r.folder), "revoked": had})
 	}
 	word := "is not trusted any more"
 	if !had {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -96,7 +95,7 @@ func (a *app) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(a.Cwd, file)
 	}
-	p, faults := workflowfile.Compile(file, a.ReadWorkflow)
+	p, faults := workflowfile.Compile(file, workflowfile.Read)
 	for i := range faults {
 		if rel, err := filepath.Rel(a.Cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
 			faults[i].File = rel
@@ -137,7 +136,7 @@ func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON b
 	if err != nil {
 		return err
 	}
-	return a.printIndented(rec)
+	return printJSON(a.Stdout, rec)
 }
 
 // flowHere runs a workflow in a session in this process: a new one, or that of an ID
@@ -257,7 +256,7 @@ func (a *app) followFlow(ctx context.Context, api control.API, rec task.Record, 
 	case err != nil:
 		return err
 	case asJSON:
-		err = a.printIndented(answer)
+		err = printJSON(a.Stdout, answer)
 	case strings.HasPrefix(answer.Text, "{"): // the outputs; how the steps went is to be read above
 		_, err = fmt.Fprint(a.Stdout, excerpt.Plain(answer.Text))
 	}
@@ -302,12 +301,6 @@ func flowEnd(r task.Record) error {
 	return nil
 }
 
-func (a *app) printIndented(v any) error {
-	e := json.NewEncoder(a.Stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 // oneFile takes one word, the file of a workflow.
 func oneFile(_ *cobra.Command, words []string) error {
 	if len(words) != 1 {
@@ -335,7 +328,7 @@ func (a *app) workflowCheck() *cobra.Command {
 				if p != nil {
 					answer.Name, answer.Digest, answer.Steps = p.Name, p.Digest, len(p.Steps)
 				}
-				if err := a.printIndented(answer); err != nil {
+				if err := printJSON(a.Stdout, answer); err != nil {
 					return err
 				}
 			}

@@ -222,7 +222,7 @@ func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supe
 			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
 		}
 	}
-	plan, err := steps.Compile(r.Workflow.File, steps.Read)
+	plan, err := steps.Compile(r.Workflow.File, flow.Read)
 	if err != nil {
 		return start, err
 	}

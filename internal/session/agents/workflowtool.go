@@ -103,7 +103,7 @@ func (w *workflows) read(path string) ([]byte, error) {
 	if v := w.k.Gate().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != policy.Allow {
 		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
 	}
-	return steps.Read(path)
+	return flow.Read(path)
 }
 
 // judge applies the permission rules to every step as to the equivalent call of the agent: each

@@ -8,17 +8,13 @@ package steps
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/shell"
-	"github.com/drover-dev/drover/internal/platform/untrusted"
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 )
 
@@ -90,29 +86,6 @@ func (j Step) Call(id string) (c agent.Call, ok bool) {
 	}
 	c.ID, c.Input = id, raw
 	return c, true
-}
-
-// Read reads the file of a workflow and follows links.
-func Read(path string) ([]byte, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, plainError(err)
-	}
-	root, err := os.OpenRoot(filepath.Dir(real))
-	if err != nil {
-		return nil, plainError(err)
-	}
-	defer root.Close()
-	return untrusted.Read(root, filepath.Base(real), flow.MaxBytes)
-}
-
-// plainError removes the names of system calls and of files from an error.
-func plainError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // Compile compiles a workflow. It returns the first of several errors.

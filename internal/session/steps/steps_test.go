@@ -19,7 +19,7 @@ func TestEach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan, err := Compile(filepath.Join(dir, "outer.yaml"), Read)
+	plan, err := Compile(filepath.Join(dir, "outer.yaml"), flow.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEach(t *testing.T) {
 	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\n%v", strings.Join(got, "\n"), err)
 	}
-	if _, err := Compile(filepath.Join(dir, "none.yaml"), Read); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+	if _, err := Compile(filepath.Join(dir, "none.yaml"), flow.Read); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
