@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 )
 
 // A step is judged with the folder in which it runs and what it sets, also within another
