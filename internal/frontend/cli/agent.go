@@ -83,7 +83,13 @@ func (a *app) agentCommand() *cobra.Command {
 					"the detached host has the settings of the user and the folder")
 			}
 			if detach {
-				return a.agentDetached(cmd.Context(), start)
+				rec, err := a.startDetached(cmd.Context(), start)
+				if err != nil {
+					return err
+				}
+				a.sayQuote(rec.Quote)
+				_, err = fmt.Fprintln(a.Stdout, rec.ID)
+				return err
 			}
 			return a.agent(cmd.Context(), settings, start)
 		},
@@ -144,29 +150,21 @@ func (a *app) startOne(ctx context.Context, api control.API, r control.StartRequ
 	return *started[0].Task, nil
 }
 
-// agentDetached starts a task in the detached host of the folder and prints its ID.
-func (a *app) agentDetached(ctx context.Context, r control.StartRequest) error {
+// printDetached starts a task in the detached host of the folder and prints its ID.
+func (a *app) printDetached(ctx context.Context, r control.StartRequest) error {
 	rec, err := a.startDetached(ctx, r)
 	if err != nil {
 		return err
 	}
-	a.sayQuote(rec.Quote)
 	_, err = fmt.Fprintln(a.Stdout, rec.ID)
 	return err
 }
 
 // agent runs an agent in a session of its own, in this process.
 func (a *app) agent(ctx context.Context, settings string, r control.StartRequest) error {
-	text, err := a.askHere(ctx, Opening{Title: Title(r.Agent.Prompt), Settings: settings, Answerable: true}, r)
-	if err != nil {
-		return err
-	}
-	return a.printReply(text)
-}
-
-// askHere starts a task in a session of its own, in this process, and returns its answer.
-func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (text string, err error) {
-	err = a.inSession(ctx, o, func(ctx context.Context, s control.API) error {
+	text := ""
+	opening := Opening{Title: Title(r.Agent.Prompt), Settings: settings, Answerable: true}
+	err := a.inSession(ctx, opening, func(ctx context.Context, s control.API) error {
 		rec, err := a.startOne(ctx, s, r)
 		if err != nil {
 			return err
@@ -178,7 +176,10 @@ func (a *app) askHere(ctx context.Context, o Opening, r control.StartRequest) (t
 		}
 		return err
 	})
-	return text, err
+	if err != nil {
+		return err
+	}
+	return a.printReply(text)
 }
 
 // inSession does something in a session of its own, and says meanwhile what needs an answer there.

@@ -188,7 +188,7 @@ func (a *app) dreamCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}
 			if detach {
-				return a.agentDetached(cmd.Context(), r)
+				return a.printDetached(cmd.Context(), r)
 			}
 			return a.dream(cmd.Context(), r)
 		},
@@ -199,10 +199,15 @@ func (a *app) dreamCommand() *cobra.Command {
 
 // dream consolidates in a session of its own, in this process.
 func (a *app) dream(ctx context.Context, r control.StartRequest) error {
-	text, err := a.askHere(ctx, Opening{Title: "consolidate memory"}, r)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(a.Stdout, strings.TrimRight(excerpt.Plain(text), "\n"))
-	return err
+	return a.inSession(ctx, Opening{Title: "consolidate memory"}, func(ctx context.Context, s control.API) error {
+		rec, err := a.startOne(ctx, s, r)
+		if err != nil {
+			return err
+		}
+		text, err := a.answerOf(ctx, s, rec.ID)
+		if err != nil {
+			return err
+		}
+		return a.printReply(text)
+	})
 }

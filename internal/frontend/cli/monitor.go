@@ -41,7 +41,7 @@ func (a *app) monitorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.agentDetached(cmd.Context(), r)
+			return a.printDetached(cmd.Context(), r)
 		},
 	}
 	f := cmd.Flags()

@@ -47,7 +47,7 @@ func (a *app) remoteRun() *cobra.Command {
 			}
 			start := control.StartRequest{Name: name, Remote: &req, Env: a.Env, Cwd: a.Cwd}
 			if detach {
-				return a.agentDetached(cmd.Context(), start)
+				return a.printDetached(cmd.Context(), start)
 			}
 			return a.remoteForeground(cmd.Context(), start)
 		},

@@ -25,9 +25,10 @@ import (
 const (
 	maxLine  = 1 << 20 // bytes of a line of a batch
 	maxBatch = 1000    // tasks in one request
-
-	mostReason = 500 // characters of why a task ended as it did
 )
+
+// mostReason is how many characters of why a task ended as it did are shown.
+const mostReason = 500
 
 func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{

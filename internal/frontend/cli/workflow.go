@@ -130,7 +130,7 @@ func (a *app) flowRequest(file string, f workflowFlags) (control.StartRequest, e
 
 func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON bool) error {
 	if !asJSON {
-		return a.agentDetached(ctx, r)
+		return a.printDetached(ctx, r)
 	}
 	rec, err := a.startDetached(ctx, r)
 	if err != nil {
