@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/stall"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/mcp/mcpauth"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
@@ -25,7 +25,7 @@ import (
 )
 
 // Gate decides by these rules, or by those of a session in the folder.
-func (b *backend) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error) {
+func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error) {
 	if !own {
 		return environment.NewGate(r, nil)
 	}
@@ -45,7 +45,7 @@ func (b *backend) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error)
 }
 
 // sandbox is that of a session in the folder, which hides what Drover stores.
-func (b *backend) sandbox(set settings.Settings) sandboxes.Config {
+func (b *folder) sandbox(set settings.Settings) sandboxes.Config {
 	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
 	c.Hidden = append(c.Hidden, b.root.Dir())
 	return c
@@ -53,7 +53,7 @@ func (b *backend) sandbox(set settings.Settings) sandboxes.Config {
 
 // Agents are the definitions of agents of the folder. Settings that cannot be read name no server:
 // whoever needs them reports what is wrong with them.
-func (b *backend) Agents(given string, fresh bool) *catalog.Files {
+func (b *folder) Agents(given string, fresh bool) *catalog.Files {
 	get := home.Lookup(b.env)
 	set, _, _ := settings.Load(settings.Find(get, b.cwd, ""))
 	plugins, problems := catalog.Plugins(get, set.Plugins)
@@ -83,12 +83,12 @@ func (b *backend) Agents(given string, fresh bool) *catalog.Files {
 }
 
 // Ready are the providers of models that can be asked.
-func (b *backend) Ready(set settings.Settings) []string {
+func (b *folder) Ready(set settings.Settings) []string {
 	return provider.Ready(home.Lookup(assemble.Environ(b.env, set)))
 }
 
 // Waiting returns what judges whether the end of an output waits for an answer.
-func (b *backend) Waiting() func([]byte) bool {
+func (b doctor) Waiting() func([]byte) bool {
 	rules := stall.New()
 	return func(tail []byte) bool {
 		_, waiting := rules.Waiting(tail)
@@ -97,7 +97,7 @@ func (b *backend) Waiting() func([]byte) bool {
 }
 
 // MCPServers are the MCP servers of the folder and its user.
-func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
+func (b surroundings) MCPServers() ([]mcpconfig.Entry, error) {
 	set, wrong := b.Settings("") // they name plugins
 	found, err := assemble.MCPServers(
 		assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version, Settings: set})
@@ -106,7 +106,7 @@ func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
 
 // ReachMCP connects to the servers that can be used, side by side. They have a keeper
 // as in a session: nothing of them outlives this process.
-func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
+func (b surroundings) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []agents.Reached {
 	link := keeper.Helper("mcp-list", b.helper())
 	defer func() { _ = link.Close() }()
 	pool := mcpclient.NewPool(
@@ -116,7 +116,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	)
 	defer b.boundServers(pool, set)()
 	defer pool.Close()
-	out := make([]cli.Reached, len(entries))
+	out := make([]agents.Reached, len(entries))
 	var all sync.WaitGroup
 	for i, e := range entries {
 		if e.Usable() {
@@ -129,7 +129,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 
 // boundServers starts the servers of the folder in a sandbox, as a session does, though nobody is asked
 // about hosts. The caller calls what it returns when they have ended.
-func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
+func (b surroundings) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
 	c := b.sandbox(set)
 	c.Report = b.note
 	box := sandboxes.New(c)
@@ -143,14 +143,14 @@ func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (clo
 	return box.Close
 }
 
-func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r cli.Reached) {
+func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r agents.Reached) {
 	lease, err := pool.Use(ctx, e.Name, e.Server)
 	if err != nil {
-		return cli.Reached{Err: err}
+		return agents.Reached{Err: err}
 	}
 	conn, err := lease.Conn(ctx) // the pool is closed in the end
 	if err != nil {
-		return cli.Reached{Err: err}
+		return agents.Reached{Err: err}
 	}
 	r.About = conn.About()
 	for _, t := range conn.Tools() {

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/assemble/demo"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/frontend/remoteserver"
@@ -27,11 +27,11 @@ import (
 )
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
-func (b *backend) ServeMCP(ctx context.Context) error {
+func (b surroundings) ServeMCP(ctx context.Context) error {
 	return mcpserver.Serve(ctx, b.mcpConfig(), &mcpwire.Lines{In: os.Stdin, Out: os.Stdout})
 }
 
-func (b *backend) mcpConfig() mcpserver.Config {
+func (b surroundings) mcpConfig() mcpserver.Config {
 	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
 	handles := mcpserver.Handles{Root: b.root, Dir: filepath.Join(b.root.Project(b.cwd).Dir(), "mcp-handles")}
@@ -39,7 +39,7 @@ func (b *backend) mcpConfig() mcpserver.Config {
 }
 
 // ServeMCPOverHTTP serves tasks to all MCP clients that have the token.
-func (b *backend) ServeMCPOverHTTP(ctx context.Context, o cli.MCPOverHTTP) error {
+func (b surroundings) ServeMCPOverHTTP(ctx context.Context, o agents.MCPOverHTTP) error {
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
@@ -122,7 +122,7 @@ func newToken(file string) error {
 }
 
 // Demo gives the tour.
-func (b *backend) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
+func (b *folder) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
 	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width,
 		Env: b.env, Program: b.exe, Keeper: b.helper(),
 		Version: b.version})
@@ -130,7 +130,7 @@ func (b *backend) Demo(ctx context.Context, out io.Writer, colour bool, width in
 
 // ServeRemote holds one session for all remote ones. It has the same ID each
 // time, so that a server finds what the one before it left.
-func (b *backend) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
+func (b runner) ServeRemote(ctx context.Context, listen, tokenEnv, token string) (err error) {
 	// agents must not have it
 	env := slices.DeleteFunc(slices.Clone(b.env), func(kv string) bool { return strings.HasPrefix(kv, tokenEnv+"=") })
 	l, err := remoteserver.Listen(listen)
@@ -175,7 +175,7 @@ func (b *backend) ServeRemote(ctx context.Context, listen, tokenEnv, token strin
 const maxServed = 4 << 10
 
 // servedSession is the session of this folder's servers.
-func (b *backend) servedSession() (task.ID, error) {
+func (b runner) servedSession() (task.ID, error) {
 	p := b.root.Project(b.cwd)
 	if err := p.Ensure(); err != nil {
 		return "", err
