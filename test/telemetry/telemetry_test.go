@@ -1,4 +1,6 @@
-package main
+// Package telemetry reads what the program sends to a collector, strictly, with the messages of OTLP. It is a module of
+// its own, so that Drover does not depend on Protocol Buffers.
+package telemetry
 
 import (
 	"bytes"
@@ -10,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,32 +21,53 @@ import (
 	"testing"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
-	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
-	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/test/harness"
 	"github.com/drover-dev/drover/test/modeltest"
 )
 
-// collector receives OTLP over HTTP and reads it with the messages of the protocol, strictly.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "telemetry")
+	if err == nil {
+		program = filepath.Join(dir, "drover")
+		err = harness.Build(program)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func newPlace(t *testing.T) *harness.Place {
+	t.Helper()
+	p := harness.New(t, program)
+	t.Cleanup(func() { p.End(harness.Patience) })
+	return p
+}
+
+// collector receives OTLP over HTTP.
 type collector struct {
 	t   *testing.T
 	URL string
 
 	mu      sync.Mutex
 	spans   []*tracepb.Span
-	metrics map[string]*metricspb.Metric
-	records []*logspb.LogRecord
 	all     bytes.Buffer
 	headers http.Header
 }
 
 func newCollector(t *testing.T) *collector {
 	t.Helper()
-	c := &collector{t: t, metrics: map[string]*metricspb.Metric{}}
+	c := &collector{t: t}
 	srv := httptest.NewServer(c)
 	t.Cleanup(srv.Close)
 	c.URL = srv.URL
@@ -80,24 +105,6 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				c.spans = append(c.spans, s.GetSpans()...)
 			}
 		}
-	case "/v1/metrics":
-		var in metricspb.MetricsData
-		read(&in)
-		for _, r := range in.GetResourceMetrics() {
-			for _, s := range r.GetScopeMetrics() {
-				for _, m := range s.GetMetrics() {
-					c.metrics[m.GetName()] = m
-				}
-			}
-		}
-	case "/v1/logs":
-		var in logspb.LogsData
-		read(&in)
-		for _, r := range in.GetResourceLogs() {
-			for _, s := range r.GetScopeLogs() {
-				c.records = append(c.records, s.GetLogRecords()...)
-			}
-		}
 	default:
 		c.t.Errorf("a request for %s", r.URL.Path)
 	}
@@ -105,7 +112,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("{}"))
 }
 
-// ids are in hexadecimal, the one difference of OTLP from the usual form of its messages in JSON.
+// ids are hexadecimal in OTLP; elsewhere JSON has bytes in base64.
 var ids = regexp.MustCompile(`("(?:traceId|spanId|parentSpanId)":)"([^"]*)"`)
 
 // paths are the names of the spans, each with those above it.
@@ -137,40 +144,64 @@ func attribute(in []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
+type input = map[string]any
+
+// anything lets every call through.
+const anything = "--permission-mode=bypassPermissions"
+
+// turnOf counts the replies that a request contains.
+func turnOf(r *modeltest.Request) (n int) {
+	p, err := r.Params()
+	if err != nil {
+		return 0
+	}
+	for _, m := range p.Messages {
+		if m.Role() == agent.Assistant {
+			n++
+		}
+	}
+	return n
+}
+
+// models answers the requests of a place.
+func models(p *harness.Place, answer func(r *modeltest.Request) modeltest.Answer) {
+	p.Helper()
+	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer { return answer(r) })
+	p.Must(err)
+	p.Cleanup(m.Close)
+	p.Env = append(p.Env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
+}
+
 // traced runs a prompt whose agent calls a command and an agent, which calls a command.
-func traced(t *testing.T, p *place, args ...string) result {
-	t.Helper()
-	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+func traced(p *harness.Place, args ...string) *harness.Call {
+	p.Helper()
+	models(p, func(r *modeltest.Request) modeltest.Answer {
 		a := modeltest.Text("ANSWERTEXT")
 		switch turn := turnOf(r); {
 		case r.Agent() == "main" && turn == 0:
-			a = modeltest.Call("Bash", bash("echo COMMANDTEXT"))
+			a = modeltest.Call("Bash", input{"command": "echo COMMANDTEXT"})
 		case r.Agent() == "main" && turn == 1:
-			a = modeltest.Call("Agent", asks("general-purpose", "SUBPROMPT"))
+			a = modeltest.Call("Agent", input{"subagent_type": "general-purpose", "prompt": "SUBPROMPT",
+				"description": "SUBPROMPT"})
 		case turn == 0:
-			a = modeltest.Call("Bash", bash("echo BELOW; exit 3"))
+			a = modeltest.Call("Bash", input{"command": "echo BELOW; exit 3"})
 		}
 		a.Usage = agent.Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000}
 		return a
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test")
-	r := p.run(append([]string{"-p", "PROMPTTEXT", anything, "--model=claude-sonnet-4-5-20250929"}, args...)...)
-	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	r := p.Run(append([]string{"-p", "PROMPTTEXT", anything, "--model=claude-sonnet-4-5-20250929"}, args...)...)
+	if r.Code() != 0 {
+		p.Fatal(r)
 	}
 	return r
 }
 
-// TestTelemetry: the variables of OpenTelemetry make a session send traces, metrics and logs, without content.
+// TestTelemetry: the variables of OpenTelemetry make a session send traces, without content.
 func TestTelemetry(t *testing.T) {
-	p, c := newPlace(t, build(t)), newCollector(t)
-	p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
+	p, c := newPlace(t), newCollector(t)
+	p.Env = append(p.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
 		"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	traced(t, p)
+	traced(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	want := []string{
@@ -219,25 +250,7 @@ func TestTelemetry(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"gen_ai.client.token.usage", "gen_ai.client.operation.duration",
-		"gen_ai.client.operation.time_to_first_chunk", "drover.tool.duration", "drover.task.duration", "drover.cost"} {
-		if c.metrics[name] == nil {
-			t.Errorf("there is no metric %s", name)
-		}
-	}
-	if n := c.metrics["gen_ai.client.operation.duration"].GetHistogram().GetDataPoints()[0].GetCount(); n != 5 {
-		t.Errorf("%d calls of models were measured, want 5", n)
-	}
-	ended := 0
-	for _, r := range c.records {
-		if r.GetEventName() == "drover.task.ended" && len(r.GetTraceId()) == 16 && len(r.GetSpanId()) == 8 {
-			ended++
-		}
-	}
-	if ended != 3 {
-		t.Errorf("%d records of ends of tasks, want 3: %v", ended, c.records)
-	}
-	for _, text := range []string{"PROMPTTEXT", "COMMANDTEXT", "SUBPROMPT", "ANSWERTEXT", "sk-test", p.dir} {
+	for _, text := range []string{"PROMPTTEXT", "COMMANDTEXT", "SUBPROMPT", "ANSWERTEXT", "sk-test", p.Dir} {
 		if strings.Contains(c.all.String(), text) {
 			t.Errorf("%s was sent", text)
 		}
@@ -249,22 +262,15 @@ func TestTelemetry(t *testing.T) {
 
 // TestTelemetryEnd: what the end of a session ends is exported as it ended.
 func TestTelemetryEnd(t *testing.T) {
-	p, c := newPlace(t, build(t)), newCollector(t)
-	m, err := modeltest.New(func(_ context.Context, r *modeltest.Request) modeltest.Answer {
+	p, c := newPlace(t), newCollector(t)
+	models(p, func(r *modeltest.Request) modeltest.Answer {
 		if turnOf(r) == 0 {
-			in := bash("sleep 1000")
-			in["run_in_background"] = true
-			return modeltest.Call("Bash", in)
+			return modeltest.Call("Bash", input{"command": "sleep 1000", "run_in_background": true})
 		}
 		return modeltest.Text("done")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	p.env = append(p.env, "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=sk-test",
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL)
-	p.good("-p", "go", anything, "--no-wait")
+	p.Env = append(p.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL)
+	p.Good("-p", "go", anything, "--no-wait")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := false
@@ -284,8 +290,8 @@ func TestTelemetryEnd(t *testing.T) {
 
 // TestTelemetryContent: the setting alone switches it on, and says that texts are sent too.
 func TestTelemetryContent(t *testing.T) {
-	p, c := newPlace(t, build(t)), newCollector(t)
-	traced(t, p, set(t, object{"telemetry": object{"mode": "on", "endpoint": c.URL, "content": true}}))
+	p, c := newPlace(t), newCollector(t)
+	traced(p, `--settings={"telemetry": {"mode": "on", "endpoint": "`+c.URL+`", "content": true}}`)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, text := range []string{"PROMPTTEXT", "COMMANDTEXT", "SUBPROMPT", "ANSWERTEXT"} {
@@ -299,13 +305,13 @@ func TestTelemetryContent(t *testing.T) {
 func TestTelemetryOff(t *testing.T) {
 	c := newCollector(t)
 	for _, env := range []string{"DROVER_TELEMETRY=off", "OTEL_SDK_DISABLED=true"} {
-		p := newPlace(t, build(t))
-		p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, env)
-		traced(t, p)
+		p := newPlace(t)
+		p.Env = append(p.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, env)
+		traced(p)
 	}
-	p := newPlace(t, build(t))
-	p.file(".drover/settings.json", `{"telemetry": {"mode": "on", "endpoint": "`+c.URL+`"}}`)
-	traced(t, p)
+	p := newPlace(t)
+	p.File(".drover/settings.json", `{"telemetry": {"mode": "on", "endpoint": "`+c.URL+`"}}`, 0o600)
+	traced(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all.Len() > 0 {
@@ -329,14 +335,14 @@ func TestTelemetryDown(t *testing.T) {
 	}
 	for name, at := range map[string]net.Addr{"nobody listens": closed.Addr(), "no answer": l.Addr()} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t, build(t))
-			p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at.String())
-			r := traced(t, p)
-			if got := r.stdout(); got != "ANSWERTEXT" {
+			p := newPlace(t)
+			p.Env = append(p.Env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at.String())
+			r := traced(p)
+			if got := r.Text(); got != "ANSWERTEXT" {
 				t.Errorf("the answer is %q", got)
 			}
-			if n := strings.Count(r.stderr, "telemetry: "); n != 1 {
-				t.Errorf("%d notes of telemetry, want 1: %s", n, r.stderr)
+			if n := strings.Count(r.Stderr(), "telemetry: "); n != 1 {
+				t.Errorf("%d notes of telemetry, want 1: %s", n, r.Stderr())
 			}
 		})
 	}
