@@ -99,7 +99,7 @@ func (a *app) commands() []console.Command {
 }
 
 // Command returns the command that the words after `drover` ask for: a prompt, a conversation to
-// resume, or the tree of commands with only the one that the first word names.
+// resume, or the tree of commands with only the command of the first word.
 func Command(d Deps, args []string) *cobra.Command {
 	completes := len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
 	switch {

@@ -99,5 +99,5 @@ type Command struct {
 	Examples    Examples
 }
 
-// Examples are command lines by the path of a command below the one that has them; "" is that one.
+// Examples are command lines by the path of a command below this one; "" is this command.
 type Examples map[string][]string

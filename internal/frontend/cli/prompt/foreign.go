@@ -69,7 +69,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	}
 }
 
-// idleFlag is one that is taken and does nothing.
+// idleFlag is a flag that is accepted and does nothing.
 type idleFlag struct {
 	name, lacks, value string
 	of                 *foreignFlags
@@ -201,7 +201,7 @@ type foreignSandbox struct {
 
 // translateSandbox puts the sandbox of --settings into our words, if it is in those of another
 // program. A part that would
-// protect and has no counterpart is refused; one that would allow more is named.
+// protect and has no counterpart is refused; a part that would allow more is named.
 func (p *Prompt) translateSandbox() error {
 	var all, box map[string]json.RawMessage
 	if json.Unmarshal([]byte(p.Settings), &all) != nil || json.Unmarshal(all["sandbox"], &box) != nil {

@@ -129,7 +129,7 @@ func (a *app) steerOne(ctx context.Context, verb string, words []string, session
 	return f.Session, rec, nil
 }
 
-// host finds the session that a word means, which must be one that lives.
+// host finds the session that a word means, which must be live.
 func (a *app) host(ctx context.Context, word string, all bool) (s console.Session, err error) {
 	for _, p := range slices.Concat(console.SearchOrder(word, all)...) {
 		known, listed := a.Known(ctx, p.Live, p.All)
