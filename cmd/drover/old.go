@@ -6,13 +6,13 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/options"
 )
 
 // RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
 // no other; the first such error is returned at the end.
-func (b *backend) RemoveOld(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
+func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []project.Removal, err error) {
 	keep, err := b.keep(age)
 	if err != nil {
 		return nil, err
@@ -36,13 +36,13 @@ func (b *backend) RemoveOld(ctx context.Context, age string, all bool) (out []cl
 			}
 			continue
 		}
-		out = append(out, cli.Removal{Session: r.Session, Owed: r.Owed, Kept: r.Kept})
+		out = append(out, project.Removal{Session: r.Session, Owed: r.Owed, Kept: r.Kept})
 	}
 	return out, err
 }
 
 // keep is what is kept: an age that was given, else what the settings say.
-func (b *backend) keep(age string) (options.Retention, error) {
+func (b storage) keep(age string) (options.Retention, error) {
 	if age != "" {
 		d, err := options.ParseAge(age)
 		if err != nil {
