@@ -16,7 +16,7 @@ func WorkspaceTools(ws fleetwire.Workspace, dir, top string) []agent.Tool {
 	for _, c := range ws.Copies {
 		rules.Copies = append(rules.Copies, policy.Copy(c))
 	}
-	gate, _ := policy.New(rules) // the session has told its user what is wrong with a rule, which holds all the same
+	gate, _ := policy.New(rules) // the session has reported a bad rule, which still denies
 	c := files.Config{
 		Root:    dir,
 		Dirs:    []string{top},
