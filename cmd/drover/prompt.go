@@ -74,7 +74,7 @@ func (b prompts) config(p *prompt.Prompt, set settings.Settings, id task.ID) ass
 	set.Plugins = slices.Concat(set.Plugins, p.Plugins, p.QuietPlugins)
 	cfg := b.opening(session.RolePrompt, console.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
-	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
+	cfg.Fallback, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
 	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, policy.Mode(p.Mode), console.SplitRules(p.Allowed),
 		console.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
