@@ -128,11 +128,8 @@ func warnTwice(b *strings.Builder, fields []member) {
 	for _, m := range fields {
 		folded := strings.ToLower(m.key)
 		if seen[folded] = append(seen[folded], keyName(m.key)); len(seen[folded]) == 2 {
-			fmt.Fprintf(
-				b,
-				"warning: %s is given more than once: only one of them counts, and all are shown\n",
-				strings.Join(seen[folded], " / "),
-			)
+			fmt.Fprintf(b, "warning: %s is given more than once: only one of them counts, and all are shown\n",
+				strings.Join(seen[folded], " / "))
 		}
 	}
 }

@@ -231,11 +231,8 @@ func (l *loader) file() {
 	}
 	switch {
 	case version != nil && string(version) != "1":
-		l.problem(
-			"",
-			"its version is "+short(version)+", and 1 is what is known; it is read as if it were that",
-			"write \"version\": 1",
-		)
+		l.problem("", "its version is "+short(version)+", and 1 is what is known; it is read as if it were that",
+			"write \"version\": 1")
 		fallthrough
 	case version != nil:
 		l.copilot = true
@@ -358,11 +355,8 @@ func (l *loader) hook(f fact, name, match string) hook {
 	m, err := newMatcher(match)
 	switch {
 	case err != nil && f.is(guards):
-		l.problem(
-			name,
-			fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err),
-			"correct it",
-		)
+		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err),
+			"correct it")
 	case err != nil:
 		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it never runs", match, err), "correct it")
 		m.never = true
@@ -370,11 +364,9 @@ func (l *loader) hook(f fact, name, match string) hook {
 		l.problem(name, "there is nothing to match here: it always runs", "remove its matcher")
 		m = matcher{text: match}
 	case slices.Equal(f.about, []string{"tool_name"}) && ruleLike(match):
-		l.problem(
-			name,
+		l.problem(name,
 			fmt.Sprintf("its matcher %.80q looks like a permission rule, and is compared with names of tools", match),
-			"name the tool only",
-		)
+			"name the tool only")
 	}
 	_, camel, _ := named(name)
 	says := name

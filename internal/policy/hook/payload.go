@@ -164,8 +164,6 @@ func (r *Runner) canonical(name string) string {
 // names in the form of Copilot, and elsewhere case counts.
 func (r *Runner) aliases(name string, copilot bool) []string {
 	t, _ := r.find(name)
-	return slices.DeleteFunc(
-		slices.Clone(t.aliases),
-		func(a string) bool { return !copilot && strings.EqualFold(a, name) },
-	)
+	return slices.DeleteFunc(slices.Clone(t.aliases),
+		func(a string) bool { return !copilot && strings.EqualFold(a, name) })
 }

@@ -132,22 +132,17 @@ func (f *Files) decide() {
 		}
 		e.HiddenBy = winner.Source
 		if e.Level != Builtin {
-			told = append(
-				told,
-				Problem{
-					File:     e.Source,
-					Severity: Note,
-					What:     fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
-					Fix:      "rename one of them if both are wanted",
-				},
-			)
+			told = append(told, Problem{
+				File:     e.Source,
+				Severity: Note,
+				What:     fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
+				Fix:      "rename one of them if both are wanted",
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(
-		told,
-		func(a, b Problem) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) },
-	)
+	slices.SortStableFunc(told,
+		func(a, b Problem) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	f.found, f.told, f.catalog = all, told, subagent.NewCatalog(count...)
 }
 
@@ -166,14 +161,11 @@ func jsonEntries(from string, level Level, data []byte) ([]Entry, []Problem) {
 		e.Level = level
 		if waits := e.executes(); level == Remote && len(waits) > 0 {
 			e.inert()
-			problems = append(
-				problems,
-				Problem{
-					File:     from,
-					Severity: Warning,
-					What:     fmt.Sprintf("agent %q: %s of a remote catalog have no effect", e.Name, listed(waits)),
-				},
-			)
+			problems = append(problems, Problem{
+				File:     from,
+				Severity: Warning,
+				What:     fmt.Sprintf("agent %q: %s of a remote catalog have no effect", e.Name, listed(waits)),
+			})
 		}
 	}
 	return entries, problems

@@ -41,22 +41,17 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 		}
 		e, told, ok := agent(from, name, body)
 		if ok && seen[e.Name] {
-			told, ok = append(
-				told,
-				Problem{
-					File:     from,
-					Severity: Warning,
-					What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
-					Fix:      "rename one",
-				},
-			), false
+			told, ok = append(told, Problem{
+				File:     from,
+				Severity: Warning,
+				What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
+				Fix:      "rename one",
+			}), false
 		}
 		problems = append(problems, told...)
 		if ok && len(entries) >= MaxFiles {
-			problems = append(
-				problems,
-				Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)},
-			)
+			problems = append(problems,
+				Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)})
 			break
 		}
 		if ok {

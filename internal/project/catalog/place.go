@@ -123,16 +123,12 @@ func ofUser(env func(string) string) []Place {
 		config = filepath.Join(home, ".config")
 	}
 	if filepath.IsAbs(config) {
-		out = append(
-			out,
-			Place{Root: filepath.Join(config, "drover", "agents"), Dir: ".", Level: User, Dialect: Claude, Trusted: true},
-		)
+		out = append(out,
+			Place{Root: filepath.Join(config, "drover", "agents"), Dir: ".", Level: User, Dialect: Claude, Trusted: true})
 	}
 	if filepath.IsAbs(home) {
-		out = append(
-			out,
-			Place{Root: filepath.Join(home, ".claude", "agents"), Dir: ".", Level: User, Dialect: Claude, Trusted: true},
-		)
+		out = append(out,
+			Place{Root: filepath.Join(home, ".claude", "agents"), Dir: ".", Level: User, Dialect: Claude, Trusted: true})
 	}
 	return out
 }

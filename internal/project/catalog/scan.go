@@ -125,12 +125,8 @@ func (l *looker) folder(root *os.Root, p Place, dir string, depth int) {
 		return
 	}
 	if len(entries) > maxEntries {
-		l.say(
-			path,
-			Warning,
-			fmt.Sprintf("only %d entries of this folder are looked at", maxEntries),
-			"put other files elsewhere",
-		)
+		l.say(path, Warning, fmt.Sprintf("only %d entries of this folder are looked at", maxEntries),
+			"put other files elsewhere")
 		entries = entries[:maxEntries]
 	}
 	for _, e := range entries {
@@ -186,12 +182,8 @@ func (l *looker) file(root *os.Root, p Place, name string) {
 		return // two places are one
 	case len(l.files) >= MaxFiles:
 		l.full = true
-		l.say(
-			path,
-			Warning,
-			fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles),
-			"put other files elsewhere",
-		)
+		l.say(path, Warning, fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles),
+			"put other files elsewhere")
 		return
 	}
 	f := &file{path: path, place: p, stamp: l.mark(path)}

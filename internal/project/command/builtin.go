@@ -33,13 +33,10 @@ func builtIn() []Command {
 		"Agent(research)", "Write(${DROVER_REPORT})", "Read(${DROVER_REPORT})", "Read(${DROVER_TASKS}/**)",
 		"report_intent", "task_complete")
 	research.Allow = []string{"Agent(research)", "Write(${DROVER_REPORT})", "Read(${DROVER_REPORT})"}
-	return []Command{
-		program(CompactName, "Sum up the conversation, so that it becomes shorter.", "[WHAT TO KEEP]"),
+	return []Command{program(CompactName, "Sum up the conversation, so that it becomes shorter.", "[WHAT TO KEEP]"),
 		program(SubconsciousName, "Show or use what is remembered of this project.", "[run|status|on|off]"),
 		program(AutopilotName, "Remind the agent to go on until the work is marked as complete.", "[on|off]"),
-		text("review", "Review a change, by an agent that did not make it.", "[WHAT TO REVIEW]"),
-		research,
+		text("review", "Review a change, by an agent that did not make it.", "[WHAT TO REVIEW]"), research,
 		text("fleet", "Plan work with its dependencies, and have agents do it side by side.", "TASK"),
-		text("init", "Write AGENTS.md: what agents must know of this project.", "[WHAT MATTERS]"),
-	}
+		text("init", "Write AGENTS.md: what agents must know of this project.", "[WHAT MATTERS]")}
 }

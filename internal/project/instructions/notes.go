@@ -225,12 +225,8 @@ func (r *reader) follow(from place, ref string, depth int) {
 			r.warn(from.path(), "the import @%s is not followed: it leads out of the project", excerpt.Line(ref, 200))
 		}
 	case depth > MaxDepth:
-		r.warn(
-			from.path(),
-			"the import @%s is not followed: more than %d files import each other",
-			excerpt.Line(ref, 200),
-			MaxDepth,
-		)
+		r.warn(from.path(), "the import @%s is not followed: more than %d files import each other",
+			excerpt.Line(ref, 200), MaxDepth)
 	default:
 		if !r.file(to, "imported by "+excerpt.Line(from.path(), 1000), depth) && strings.Contains(ref, "/") {
 			r.warn(from.path(), "the import @%s names no file", excerpt.Line(ref, 200))

@@ -277,11 +277,8 @@ func tryLock(root *os.Root, name string) (func(), error) {
 // lockFile asks again and again, because a wait in the kernel could not be ended by
 // ctx.
 func lockFile(ctx context.Context, root *os.Root, name string) (func(), error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		patience,
-		fmt.Errorf("another process has held %s for %s (end that process)", name, patience),
-	)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
+		fmt.Errorf("another process has held %s for %s (end that process)", name, patience))
 	defer cancel()
 	for wait := shortest; ; wait = min(2*wait, longest) {
 		if ctx.Err() != nil {

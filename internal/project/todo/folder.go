@@ -86,12 +86,8 @@ func own(dir *os.File) error {
 	case int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to another user, uid %d (use another DROVER_HOME, or chown it)", dir.Name(), st.Uid)
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf(
-			"%s can be written to by others, mode %04o (run: chmod go-w '%s')",
-			dir.Name(),
-			st.Mode&0o777,
-			dir.Name(),
-		)
+		return fmt.Errorf("%s can be written to by others, mode %04o (run: chmod go-w '%s')", dir.Name(), st.Mode&0o777,
+			dir.Name())
 	}
 	return nil
 }

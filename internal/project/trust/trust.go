@@ -183,11 +183,8 @@ func (s Store) read() (content, error) {
 	}
 	c := content{}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return empty, fmt.Errorf(
-			"read trusted folders: %s is damaged: %w (move it away, and trust your folders again)",
-			s.path,
-			err,
-		)
+		return empty, fmt.Errorf("read trusted folders: %s is damaged: %w (move it away, and trust your folders again)",
+			s.path, err)
 	}
 	if c.Version != 1 {
 		return empty, fmt.Errorf(
