@@ -206,7 +206,7 @@ func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "backgrou
 func (p Project) LockFile() string { return filepath.Join(p.dir, "lock") }
 
 // Lock takes the project's lock, or returns [ErrLocked].
-func (p Project) Lock() (unlock func(), err error) { return lock(p.root.Below(), p.LockFile()) }
+func (p Project) Lock() (unlock func(), err error) { return LockFile(p.root.Below(), p.LockFile()) }
 
 // Ensure creates the project's directory and notes its folder there.
 func (p Project) Ensure() error {
