@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/expansion"
@@ -221,7 +222,7 @@ func (h mainHooks) values(c command.Command, args string) (v command.Values, rep
 	if c.Root != "" {
 		v.Variables["CLAUDE_PLUGIN_ROOT"] = c.Root
 	}
-	if c.Level == command.BuiltIn && c.Name == command.ResearchName {
+	if c.Level == definitions.BuiltIn && c.Name == command.ResearchName {
 		if strings.TrimSpace(args) == "" {
 			return v, "", &control.Error{Code: control.Invalid, Message: "/research needs a question",
 				Fix: "write it behind the command: /research QUESTION"}

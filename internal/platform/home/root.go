@@ -40,6 +40,18 @@ func Find(env func(string) string) (Root, error) {
 	return At(filepath.Join(dir, ".local", "state", "drover")), nil
 }
 
+// Config names the folder of the user's configuration: $XDG_CONFIG_HOME/drover, else
+// ~/.config/drover; empty where neither is an absolute path.
+func Config(env func(string) string) string {
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "drover")
+	}
+	if dir := env("HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, ".config", "drover")
+	}
+	return ""
+}
+
 // At is the state directory at an absolute path.
 func At(dir string) Root { return Root{filepath.Clean(dir)} }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/subagent"
 )
 
@@ -26,12 +27,12 @@ const (
 	Copilot Dialect = "copilot"
 )
 
-// Of a file: Copilot marks its own by their ending.
-func dialectOf(name string, usual Dialect) Dialect {
-	if strings.HasSuffix(name, ".agent.md") {
+// dialectOf is the dialect of a file: Copilot's have their ending, or lie in its folder.
+func dialectOf(path string, in definitions.Place) Dialect {
+	if strings.HasSuffix(path, ".agent.md") || strings.HasSuffix(in.Path(), filepath.Join(".github", "agents")) {
 		return Copilot
 	}
-	return cmp.Or(usual, Claude)
+	return Claude
 }
 
 // Bounds of a definition.
@@ -44,7 +45,7 @@ const (
 type Entry struct {
 	subagent.Definition
 	Dialect Dialect
-	Level   Level
+	Level   definitions.Level
 
 	NoUser bool // it is not to be offered to people
 

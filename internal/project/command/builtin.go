@@ -3,6 +3,9 @@ package command
 import (
 	"embed"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/project/definitions"
+	"github.com/drover-dev/drover/internal/project/skill"
 )
 
 //go:embed prompts
@@ -18,16 +21,18 @@ const (
 
 // builtIn are the commands of the program.
 func builtIn() []Command {
+	program := func(name, description, hint string) Command {
+		return Command{Sort: Program, Skill: skill.Skill{Name: name, Description: description, Hint: hint,
+			Level: definitions.BuiltIn, Trusted: true}}
+	}
 	text := func(name, description, hint string, only ...string) Command {
 		data, err := prompts.ReadFile("prompts/" + name + ".md")
 		if err != nil {
 			panic(err) // it is part of the binary
 		}
-		return Command{Name: name, Sort: Prompt, Description: description, Hint: hint, Level: BuiltIn, Trusted: true,
-			Only: only, Template: Parse(strings.TrimSpace(string(data)))}
-	}
-	program := func(name, description, hint string) Command {
-		return Command{Name: name, Sort: Program, Description: description, Hint: hint, Level: BuiltIn, Trusted: true}
+		c := program(name, description, hint)
+		c.Sort, c.Only, c.Template = Prompt, only, Parse(strings.TrimSpace(string(data)))
+		return c
 	}
 	research := text(ResearchName, "Research a question by several agents, and save a report.", "QUESTION",
 		"Agent(research)", "Write(${DROVER_REPORT})", "Read(${DROVER_REPORT})", "Read(${DROVER_TASKS}/**)",

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Note is something that was ignored or brought into its bounds, for the user.
@@ -53,10 +55,8 @@ func Find(env func(string) string, folder, flag string) Sources {
 	if dir := env("HOME"); filepath.IsAbs(dir) {
 		s.UserForeign = []string{filepath.Join(dir, ".claude", "settings.json")}
 	}
-	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, "drover", "settings.json")
-	} else if dir := env("HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, ".config", "drover", "settings.json")
+	if dir := home.Config(env); dir != "" {
+		s.User = filepath.Join(dir, "settings.json")
 	}
 	return s
 }

@@ -50,9 +50,9 @@ func New(c Config) agent.Tool {
 
 // Result is the structured result.
 type Result struct {
-	Skill        string   `json:"skill"`
-	Path         string   `json:"path"`
-	AllowedTools []string `json:"allowedTools,omitempty"` // that hold from now on
+	Skill string   `json:"skill"`
+	Path  string   `json:"path"`
+	Allow []string `json:"allowedTools,omitempty"` // that hold from now on
 }
 
 func (c Config) load(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
@@ -67,7 +67,7 @@ func (c Config) load(_ context.Context, _ agent.Call, in input) (agent.Output, e
 	c.Used.Record(s, time.Now())
 	res := Result{Skill: s.Name, Path: s.Path}
 	if s.Trusted {
-		res.AllowedTools = s.AllowedTools
+		res.Allow = s.Allow
 	}
 	return agent.Output{Text: render(s, in.Args), Structured: res}, nil
 }
