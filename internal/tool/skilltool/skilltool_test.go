@@ -31,10 +31,10 @@ func open(t *testing.T, files map[string]string) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.tool = New(Config{Skills: func() skill.Catalog {
+	b.tool = New(func() skill.Catalog {
 		return skill.Find([]definitions.Place{{Root: b.dir, Dir: ".",
 			Trusted: true}})
-	}, Used: &b.used})
+	}, &b.used)
 	return b
 }
 
