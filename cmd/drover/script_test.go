@@ -119,7 +119,7 @@ func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, !neg && len(args) == 0, "acpagent")
 	at := filepath.Join(built.dir, "acp-agent")
 	built.acp.Do(func() {
-		cmd := exec.Command("go", "build", "-o", at, "../../internal/driver/acpclient/testdata/agent")
+		cmd := exec.Command("go", "build", "-o", at, "../../test/harness/testdata/acpagent")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.acpErr = fmt.Errorf("build the agent: %w\n%s", err, out)
 		}

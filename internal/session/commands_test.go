@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
@@ -35,7 +35,7 @@ func withCommands(t *testing.T, trusted bool, files map[string]string, lists map
 		c.Agents.Commands = func() command.Catalog {
 			return command.Find(definitions.Usual(env, folder, trusted, nil, "commands"), skill.Find(definitions.Usual(env, folder, trusted, nil, "skills")))
 		}
-		c.Agents.Rules = permission.Rules{Mode: permission.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
+		c.Agents.Rules = policy.Rules{Mode: policy.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
 		c.Agents.Tell = heard.tell
 	}}, change...)...)
 	return r, server, heard
