@@ -173,7 +173,9 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	if plain {
 		heads = &m.heads[1]
 	}
-	begin, err := heads.Of(req, func() ([]byte, error) { return modelwire.Head(m.form.head(req, model, most, m.own, plain)) })
+	begin, err := heads.Of(req, func() ([]byte, error) {
+		return modelwire.Head(m.form.head(req, model, most, m.own, plain))
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -307,7 +307,9 @@ func (r *reader) step(n *yaml.Node) Step {
 		"agent":             note("agent", func(n *yaml.Node) { s.Agent = r.agent(n) }),
 		"approval":          note("approval", func(n *yaml.Node) { s.Approval = r.approval(n) }),
 		"workflow":          note("workflow", func(n *yaml.Node) { s.Workflow = &Nested{File: r.filled(n, "workflow")} }),
-		"with":              note("with", func(n *yaml.Node) { with = r.named(n, "with", paramName, "the names of parameters") }),
+		"with": note("with", func(n *yaml.Node) {
+			with = r.named(n, "with", paramName, "the names of parameters")
+		}),
 		"on":                note("on", func(n *yaml.Node) { s.On = r.filled(n, "on") }),
 		"cwd":               note("cwd", func(n *yaml.Node) { s.Cwd = r.filled(n, "cwd") }),
 		"env":               note("env", func(n *yaml.Node) { s.Env = r.named(n, "env", envName, "letters, digits and _") }),
