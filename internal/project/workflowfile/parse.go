@@ -310,10 +310,10 @@ func (r *reader) step(n *yaml.Node) Step {
 		"with": note("with", func(n *yaml.Node) {
 			with = r.named(n, "with", paramName, "the names of parameters")
 		}),
-		"on":                note("on", func(n *yaml.Node) { s.On = r.filled(n, "on") }),
-		"cwd":               note("cwd", func(n *yaml.Node) { s.Cwd = r.filled(n, "cwd") }),
-		"env":               note("env", func(n *yaml.Node) { s.Env = r.named(n, "env", envName, "letters, digits and _") }),
-		"retries":           note("retries", func(n *yaml.Node) { s.Retries = r.retries(n) }),
+		"on":      note("on", func(n *yaml.Node) { s.On = r.filled(n, "on") }),
+		"cwd":     note("cwd", func(n *yaml.Node) { s.Cwd = r.filled(n, "cwd") }),
+		"env":     note("env", func(n *yaml.Node) { s.Env = r.named(n, "env", envName, "letters, digits and _") }),
+		"retries": note("retries", func(n *yaml.Node) { s.Retries = r.retries(n) }),
 	}
 	if !r.object(n, "a step", take) {
 		return s
