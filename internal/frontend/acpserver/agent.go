@@ -159,7 +159,9 @@ func Serve(ctx context.Context, cfg Config) error {
 	return errors.Join(err, closed)
 }
 
-func (s *server) warn(format string, args ...any) { fmt.Fprintf(s.cfg.Warn, "drover: "+format+"\n", args...) }
+func (s *server) warn(format string, args ...any) {
+	fmt.Fprintf(s.cfg.Warn, "drover: "+format+"\n", args...)
+}
 
 // begin begins a request; see [acpwire.Options].
 func (s *server) begin(name string, params json.RawMessage) (acpwire.Work, error) {

@@ -31,7 +31,7 @@ type session struct {
 
 	ctx       context.Context // ends with close
 	end       context.CancelCauseFunc
-	following sync.WaitGroup  // the goroutines of follow
+	following sync.WaitGroup // the goroutines of follow
 
 	mu      sync.Mutex
 	asked   *asked // the prompt without an answer; nil: none

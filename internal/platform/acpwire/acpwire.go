@@ -61,7 +61,8 @@ type Options struct {
 	MaxLine     int // bytes of a message
 	MaxRequests int // requests of the peer at once
 	// Begin begins a request or a notification. It is called in the order of arrival and must not wait for
-	// later messages. A nil Work with a nil error answers nothing. The work of a notification runs at once.
+	// later messages. A nil Work with a nil error answers an empty result. The work of a notification runs at
+	// once.
 	Begin func(method string, params json.RawMessage) (Work, error)
 	// Fault is called with each faulty line, and reports whether to answer it.
 	Fault func(Fault) (refuse bool)
@@ -134,19 +135,20 @@ func (c *Conn) parse(text []byte, size int) (m message, ok bool) {
 		return m, false
 	}
 	faulty := func(id json.RawMessage, kind func(any) *acp.RequestError, format string, args ...any) (message, bool) {
-		return message{ID: id, fault: &Fault{Line: text, Size: size, Err: Refuse(kind, format, args...)}}, true
+		return message{ID: id, fault: &Fault{Line: text, Size: size, Long: size > c.o.MaxLine,
+			Err: Refuse(kind, format, args...)}}, true
 	}
 	if size > c.o.MaxLine {
-		m, ok = faulty(idOf(text), acp.NewInvalidRequest, "the message is longer than %d MiB and was not read", c.o.MaxLine>>20)
-		m.fault.Long = true
-		return m, ok
+		return faulty(idOf(text), acp.NewInvalidRequest, "the message is longer than %d MiB and was not read",
+			c.o.MaxLine>>20)
 	}
 	err := json.Unmarshal(text, &m)
 	switch {
 	case err != nil && !json.Valid(text):
 		return faulty(nil, acp.NewParseError, "the line is not JSON: %s", excerpt.Line(err.Error(), 200))
 	case err != nil:
-		return faulty(idOf(text), acp.NewInvalidRequest, "the line is not a message of JSON-RPC: %s", excerpt.Line(err.Error(), 200))
+		return faulty(idOf(text), acp.NewInvalidRequest, "the line is not a message of JSON-RPC: %s",
+			excerpt.Line(err.Error(), 200))
 	case text[0] != '{':
 		return faulty(nil, acp.NewInvalidRequest, "the line is not a JSON object")
 	case m.ID != nil && !isID(m.ID):
@@ -215,7 +217,7 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 func (c *Conn) Close() { c.out.close() }
 
 func (c *Conn) handle(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil { // handling a message may end ctx, and then no later message counts
 		select {
 		case m, more := <-c.lines:
 			if !more {
@@ -225,9 +227,9 @@ func (c *Conn) handle(ctx context.Context) error {
 		case <-c.out.broken:
 			return c.out.err
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
+	return context.Cause(ctx)
 }
 
 func (c *Conn) take(ctx context.Context, m message) {
@@ -294,7 +296,7 @@ func (c *Conn) begin(ctx context.Context, m message) {
 		}
 		return
 	}
-	if err != nil {
+	if err != nil || work == nil {
 		c.reply(m.ID, nil, err)
 		return
 	}
