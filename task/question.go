@@ -11,19 +11,19 @@ import (
 // Bounds of questions and replies.
 const (
 	MaxQuestions     = 8        // open at once in one run
-	MaxQuestionBytes = 64 << 10 // of an input that is kept and shown
+	MaxQuestionBytes = 64 << 10 // of the input in a record
 	MaxReplyBytes    = 64 << 10 // of a reply's text and reason
-	MaxReplyInput    = 1 << 20  // bytes of an input that a reply gives instead
+	MaxReplyInput    = 1 << 20  // of an input in a reply
 )
 
-// Answered tells how a question was closed. Its cause says by whom: a user or
-// client who answered, or the runtime, when nobody did or nobody waits any more.
+// Answered records how a question was closed. Its cause names the actor: a user or
+// client who answered, or the runtime, if its time passed or its task waits no longer.
 type Answered struct {
 	ID      string    `json:"id"`
 	Tool    string    `json:"tool"`
 	Digest  string    `json:"digest"`
 	Allow   bool      `json:"allow"`
-	Changed bool      `json:"input_changed,omitempty"` // another input was given instead
+	Changed bool      `json:"input_changed,omitempty"` // the reply replaced the input
 	Cause   Cause     `json:"cause"`
 	At      time.Time `json:"at"`
 }
@@ -70,8 +70,8 @@ func isObject(data []byte) bool {
 	return json.Unmarshal(data, &m) == nil && m != nil
 }
 
-// The tools by which agents propose plans: teammates to who leads them, and the main agent to
-// its user.
+// The tools by which agents propose plans: teammates to their lead, and the main agent to
+// the user.
 const (
 	SubmitPlan   = "submit_plan"
 	ExitPlanMode = "ExitPlanMode"

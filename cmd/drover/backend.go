@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
@@ -26,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
@@ -65,7 +65,7 @@ func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, 
 		}
 	}
 	for _, rule := range set.Permissions.Foreign {
-		if tool := permission.ToolOf(rule); tool != "" && (permission.Absent(tool) || !catalog.KnownTool(tool)) {
+		if tool := policy.ToolOf(rule); tool != "" && (policy.Absent(tool) || !catalog.KnownTool(tool)) {
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}

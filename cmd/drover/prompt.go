@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
@@ -26,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
@@ -71,7 +71,7 @@ func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assem
 	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
 	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
-	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
+	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, policy.Mode(p.Mode), cli.SplitRules(p.Allowed),
 		cli.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
 	return cfg

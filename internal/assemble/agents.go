@@ -97,7 +97,7 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
-	a.Policy = policy(set)
+	a.Policy = names(set)
 	a.Policy.Rate = table.Rate
 
 	a.Policy.Own = slices.Sorted(maps.Keys(c.Own)) // the program has chosen them

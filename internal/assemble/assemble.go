@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
@@ -29,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -64,7 +64,7 @@ type Config struct {
 	Model   string                 // instead of the settings' one
 	Instead []string               // models that answer when one is overloaded or cannot be reached, in this order
 	Own     map[string]agent.Model // models of the program itself, by name
-	Mode    permission.Mode        // instead of the settings' one
+	Mode    policy.Mode            // instead of the settings' one
 	Allow   []string               // further rules
 	Deny    []string
 	Dirs    []string // further folders that tools may use; absolute
@@ -371,10 +371,10 @@ func (s *Session) Close() error {
 
 // Rules are those of the settings and of the command line. What an agent can do
 // by its tools to its own tasks needs no rule.
-func Rules(c Config) permission.Rules {
+func Rules(c Config) policy.Rules {
 	p := c.Settings.Permissions
-	r := permission.Rules{
-		Mode:         permission.Mode(p.DefaultMode),
+	r := policy.Rules{
+		Mode:         policy.Mode(p.DefaultMode),
 		Allow:        slices.Concat(p.Allow, c.Allow, own()),
 		Ask:          p.Ask,
 		Deny:         slices.Concat(p.Deny, c.Deny),
@@ -383,7 +383,7 @@ func Rules(c Config) permission.Rules {
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,
 		Filtered:     true,
-		Memory:       permission.NewMemory(),
+		Memory:       policy.NewMemory(),
 	}
 	if c.Mode != "" {
 		r.Mode = c.Mode
@@ -394,7 +394,7 @@ func Rules(c Config) permission.Rules {
 // reachable says why the model of the main agent cannot be asked.
 func (s *Session) reachable(c Config, env func(string) string) error {
 	var missing error
-	p := policy(c.Settings)
+	p := names(c.Settings)
 	p.Reachable = func(name string) error {
 		_, missing = s.models.Find(name, env, c.Folder)
 		return missing
@@ -410,8 +410,8 @@ func (s *Session) reachable(c Config, env func(string) string) error {
 	return err
 }
 
-// policy is what the settings say of the names of models.
-func policy(set settings.Settings) choose.Policy {
+// names is what the settings say of the names of models.
+func names(set settings.Settings) choose.Policy {
 	return choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers,
 		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 }

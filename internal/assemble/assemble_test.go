@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 	set.Permissions.Allow, set.Permissions.Deny = []string{"Read"}, []string{"Bash(rm *)"}
 	c := Config{Settings: set, Allow: []string{"Bash(ls *)"}, Deny: []string{"Write"}, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
 	r := Rules(c)
-	if r.Mode != permission.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
+	if r.Mode != policy.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
 		t.Errorf("rules %+v", r)
 	}
 	for _, rule := range []string{"Read", "Bash(ls *)", "Agent", "TaskStop", "TaskOutput"} {
@@ -149,8 +149,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not in %q", rule, r.Allow)
 		}
 	}
-	c.Mode = permission.DontAsk
-	if r := Rules(c); r.Mode != permission.DontAsk {
+	c.Mode = policy.DontAsk
+	if r := Rules(c); r.Mode != policy.DontAsk {
 		t.Errorf("mode %s: the command line must win", r.Mode)
 	}
 }

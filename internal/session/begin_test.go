@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/subagent"
@@ -91,15 +91,15 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: permission.Rules{Mode: permission.AcceptEdits}}
+	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: policy.Rules{Mode: policy.AcceptEdits}}
 	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
 		c, err := r.agents.Resolve(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
-		if err != nil || c.Rules.Mode != permission.Plan {
+		if err != nil || c.Rules.Mode != policy.Plan {
 			t.Errorf("asked for %q: %v, %v", asked, c.Rules.Mode, err)
 		}
 	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
-	if err != nil || m.environment().Me.Rules.Mode != permission.Plan {
+	if err != nil || m.environment().Me.Rules.Mode != policy.Plan {
 		t.Errorf("as the main agent: %v, %v", m.environment().Me.Rules.Mode, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/expansion"
@@ -34,7 +34,7 @@ func withCommands(t *testing.T, trusted bool, files map[string]string, lists map
 		c.Agents.Commands = func() command.Catalog {
 			return command.Find(command.Places(env, folder, trusted, nil), skill.Find(skill.Places(env, folder, trusted, nil)))
 		}
-		c.Agents.Rules = permission.Rules{Mode: permission.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
+		c.Agents.Rules = policy.Rules{Mode: policy.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
 		c.Agents.Tell = heard.tell
 	}}, change...)...)
 	return r, server, heard

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
 // What is said of a call without a session is what a session decides.
 func TestUsualTools(t *testing.T) {
-	for _, mode := range []permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass} {
-		rules := permission.Rules{Mode: mode, Allow: []string{"Bash(make:*)", "Agent", "TaskOutput"}, Ask: []string{"Bash(git push:*)"},
+	for _, mode := range []policy.Mode{policy.Default, policy.AcceptEdits, policy.Plan, policy.DontAsk, policy.Bypass} {
+		rules := policy.Rules{Mode: mode, Allow: []string{"Bash(make:*)", "Agent", "TaskOutput"}, Ask: []string{"Bash(git push:*)"},
 			Deny: []string{"Bash(rm:*)", "Read(./.env)", "FileEdit(./lock)"}, ReadOnlyAuto: true, Filtered: true, Path: "/usr/bin:/bin"}
 		r := open(t, "\n  main:\n    - {text: ok}\n", func(c *Config) {
 			c.Agents.Rules, c.Agents.Web = rules, webtool.NewFetcher(webtool.Config{})

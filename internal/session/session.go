@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
@@ -44,6 +43,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/skill"
@@ -178,7 +178,7 @@ type Agents struct {
 	Instead []string                // models that answer when one is overloaded or cannot be reached, in this order
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
-	Rules   permission.Rules        // Mode, lists of rules, further folders
+	Rules   policy.Rules            // Mode, lists of rules, further folders
 	Env     []string                // of the process that started the session
 
 	// RuleSources says where the rules are from, for people.
@@ -535,9 +535,6 @@ func (s *Session) start() {
 	s.upkeep.Start(s.life)
 	if c := s.schedules; c != nil {
 		s.jobs.Go(func() { c.Run(s.life) })
-	}
-	if d := s.newDaily(); d != nil {
-		s.jobs.Go(func() { d.Run(s.life) })
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -50,7 +50,7 @@ func open(t *testing.T, script string, change ...func(*Config)) *testSession {
 	t.Cleanup(models.Close)
 	id := task.NewSessionID() // a session ends what bears its mark, also that of another run of the tests
 	cfg := Config{Place: project.Session(id), Info: control.Info{Session: id, Project: folder, Role: RolePrompt, Version: "test"},
-		Agents: Agents{Models: models, Catalog: subagent.Builtin, Rules: permission.Rules{Mode: permission.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
+		Agents: Agents{Models: models, Catalog: subagent.Builtin, Rules: policy.Rules{Mode: policy.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
 	if script != "" {
 		path := filepath.Join(t.TempDir(), "turns.yaml")
 		if err := os.WriteFile(path, []byte("version: 1\nagents:\n"+script), 0o600); err != nil {

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/agents"
@@ -390,14 +390,14 @@ func TestTeammateGoesOn(t *testing.T) {
 func TestPlanApproval(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		leader  permission.Mode
+		leader  policy.Mode
 		answer  *tasktools.PlanAnswer // of the first plan; the second is approved
 		mode    string
 		written bool
 	}{
-		{"approved", permission.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
-		{"rejected", permission.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
-		{"narrow", permission.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
+		{"approved", policy.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
+		{"rejected", policy.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
+		{"narrow", policy.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := ""
@@ -486,7 +486,7 @@ func TestPlanForbidden(t *testing.T) {
 			return blocks(modeltest.ToolUse("", "submit_plan", map[string]any{"plan": "write"}))
 		}
 		return text("told: " + q.LastText())
-	}, func(c *Config) { c.Agents.Rules.Mode = permission.Plan })
+	}, func(c *Config) { c.Agents.Rules.Mode = policy.Plan })
 	ada := r.enlist("ada", "crew", "look around")
 	r.answered(ada.ID, 1)
 	if got := r.mailed(task.AgentIdle); len(got) != 1 || !strings.Contains(got[0].Text, "nobody here can let you leave plan mode") || len(r.mailed(task.PlanRequest)) != 0 {

@@ -17,11 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -197,7 +197,7 @@ func (r *repair) entry(l left) lifecycle.Entry {
 	case l.id == r.place.ID():
 		rec.AgentType = task.MainSession
 	case kind.IsAgent():
-		rec.Mode = string(permission.Plan) // its mode is unknown: a further run has the narrowest
+		rec.Mode = string(policy.Plan) // its mode is unknown: a further run has the narrowest
 	}
 	if name, began := r.firstLine(l.talk); name != "" && rec.AgentType == "" {
 		rec.AgentType, start = name, began

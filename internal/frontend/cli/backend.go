@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/task"
@@ -102,7 +102,7 @@ type surroundings interface {
 	Settings(flag string) (settings.Settings, error)
 	// Gate decides by these rules; with own, by those of a session in the folder
 	// instead. The notes say which rules of other programs were left out.
-	Gate(r permission.Rules, own bool) (g *permission.Gate, notes []string, err error)
+	Gate(r policy.Rules, own bool) (g *policy.Gate, notes []string, err error)
 	// AgentServer is the server of agents that the settings name; without one its URL
 	// is empty.
 	AgentServer(set settings.Settings) catalog.Server

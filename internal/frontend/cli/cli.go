@@ -184,7 +184,7 @@ func New(d Deps) *cobra.Command {
 		a.competeCommand(),
 		a.diff(),
 		a.merge(),
-		a.initCommand(), a.modelsCommand(), a.scheduleCommand(), a.serviceCommand(), a.summaryCommand())
+		a.initCommand(), a.modelsCommand(), a.scheduleCommand(), a.serviceCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.completion(root))
 	a.root(root)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // permissionModes are the values of --permission-mode.
 func permissionModes() []string {
 	var out []string
-	for _, m := range permission.Modes() {
+	for _, m := range policy.Modes() {
 		out = append(out, string(m))
 	}
 	return out
@@ -25,7 +25,7 @@ func permissionModes() []string {
 
 // checkMode refuses a mode that is not known, and returns what it means.
 func (a *app) checkMode(mode string) (string, error) {
-	if mode == string(permission.Auto) {
+	if mode == string(policy.Auto) {
 		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
 		return "", nil
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
@@ -55,10 +55,10 @@ type ruleLine struct {
 
 // answer is how a decision is printed.
 type answer struct {
-	Decision permission.Outcome `json:"decision"`
-	Reason   string             `json:"reason"`
-	Rule     string             `json:"rule"`
-	Suggest  string             `json:"suggest,omitempty"` // the rule that would allow the call
+	Decision policy.Outcome `json:"decision"`
+	Reason   string         `json:"reason"`
+	Rule     string         `json:"rule"`
+	Suggest  string         `json:"suggest,omitempty"` // the rule that would allow the call
 }
 
 func (a *app) permissionsCheck() *cobra.Command {
@@ -117,7 +117,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 // stand.
 func CheckToolNames(where string, lists ...[]string) error {
 	for _, rule := range slices.Concat(lists...) {
-		if tool := permission.ToolOf(rule); tool != "" && !permission.Absent(tool) && !catalog.KnownTool(tool) {
+		if tool := policy.ToolOf(rule); tool != "" && !policy.Absent(tool) && !catalog.KnownTool(tool) {
 			return usage(fmt.Sprintf("%s: permission rule %.80q: there is no tool %.40q", where, rule, tool),
 				"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL")
 		}
@@ -139,13 +139,13 @@ func (a *app) checkOne(set ruleSet, given bool, tool, input string) (answer, err
 	return decide(g, tool, callInput(tool, input)), nil
 }
 
-func (a *app) ruleSet(set ruleSet) permission.Rules {
+func (a *app) ruleSet(set ruleSet) policy.Rules {
 	dir := set.Cwd
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(a.Cwd, dir)
 	}
 	get := home.Lookup(a.Env)
-	return permission.Rules{Mode: permission.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny,
+	return policy.Rules{Mode: policy.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny,
 		Cwd:  filepath.Clean(dir),
 		Home: get("HOME"), Path: get("PATH"), ReadOnlyAuto: set.ReadOnly, Filtered: true, Headless: true}
 }
@@ -179,7 +179,7 @@ func callInput(tool, text string) json.RawMessage {
 	return input
 }
 
-func decide(g *permission.Gate, tool string, input json.RawMessage) answer {
+func decide(g *policy.Gate, tool string, input json.RawMessage) answer {
 	v := g.Judge(tool, input)
 	return answer{v.Decision, v.Reason, v.Rule, v.Suggest}
 }
@@ -194,7 +194,7 @@ func printAnswer(out io.Writer, a answer, asJSON bool) error {
 
 // permissionsBatch answers line by line. Every line of input has one of output.
 func (a *app) permissionsBatch(in io.Reader, out io.Writer) error {
-	b := batchGates{a: a, gates: map[string]*permission.Gate{}, bad: map[string]error{}, memory: permission.NewMemory()}
+	b := batchGates{a: a, gates: map[string]*policy.Gate{}, bad: map[string]error{}, memory: policy.NewMemory()}
 	r := bufio.NewReaderSize(in, 64<<10)
 	buffered := bufio.NewWriter(out)
 	enc := json.NewEncoder(buffered)
@@ -207,7 +207,7 @@ func (a *app) permissionsBatch(in io.Reader, out io.Writer) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("read the batch: %w", err), buffered.Flush())
 		}
-		a := answer{Decision: permission.Deny, Reason: fmt.Sprintf("the line is longer than %d bytes", maxBatchLine)}
+		a := answer{Decision: policy.Deny, Reason: fmt.Sprintf("the line is longer than %d bytes", maxBatchLine)}
 		if !long {
 			a = b.answer(line)
 		}
@@ -242,18 +242,18 @@ func readBounded(r *bufio.Reader, limit int) (line []byte, long bool, err error)
 // batchGates keeps gates, because the same rules come again and again.
 type batchGates struct {
 	a      *app
-	gates  map[string]*permission.Gate
+	gates  map[string]*policy.Gate
 	bad    map[string]error
-	memory *permission.Memory
+	memory *policy.Memory
 }
 
 func (b *batchGates) answer(line []byte) answer {
 	var l ruleLine
 	if err := json.Unmarshal(line, &l); err != nil {
-		return answer{Decision: permission.Deny, Reason: "the line is not a JSON object of the expected form"}
+		return answer{Decision: policy.Deny, Reason: "the line is not a JSON object of the expected form"}
 	}
 	if l.Tool == "" {
-		return answer{Decision: permission.Deny, Reason: "the line names no tool"}
+		return answer{Decision: policy.Deny, Reason: "the line names no tool"}
 	}
 	headless := l.Mode == "headless" // nobody can answer: what would be asked is denied
 	if headless {
@@ -261,7 +261,7 @@ func (b *batchGates) answer(line []byte) answer {
 	}
 	key, err := json.Marshal(l.ruleSet)
 	if err != nil {
-		return answer{Decision: permission.Deny, Reason: err.Error()}
+		return answer{Decision: policy.Deny, Reason: err.Error()}
 	}
 	g, ok := b.gates[string(key)]
 	if !ok {
@@ -272,8 +272,8 @@ func (b *batchGates) answer(line []byte) answer {
 		l.Input = callInput(l.Tool, text)
 	}
 	a := decide(g, l.Tool, l.Input)
-	if headless && a.Decision == permission.Ask {
-		a.Decision, a.Reason = permission.Deny, a.Reason+"; nobody can answer"
+	if headless && a.Decision == policy.Ask {
+		a.Decision, a.Reason = policy.Deny, a.Reason+"; nobody can answer"
 	}
 	// A gate with a rule that is wrong allows less, never more.
 	if err := b.bad[string(key)]; err != nil {
@@ -282,14 +282,14 @@ func (b *batchGates) answer(line []byte) answer {
 	return a
 }
 
-func (b *batchGates) gate(key string, set ruleSet) *permission.Gate {
+func (b *batchGates) gate(key string, set ruleSet) *policy.Gate {
 	if len(b.gates) >= maxBatchGates {
 		clear(b.gates)
 		clear(b.bad)
 	}
 	r := b.a.ruleSet(set)
 	r.Memory = b.memory
-	g, errs := permission.New(r)
+	g, errs := policy.New(r)
 	b.gates[key] = g
 	if len(errs) > 0 {
 		b.bad[key] = errors.Join(errs...)

@@ -19,12 +19,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/assemble"
 	driver "github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
@@ -72,7 +72,7 @@ func play(dir string) error {
 
 // place is a session in a folder, with agents that follow the script.
 func place(dir string) assemble.Config {
-	c := assemble.Config{Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: permission.Bypass,
+	c := assemble.Config{Root: home.At(filepath.Join(dir, "h")), Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Mode: policy.Bypass,
 		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}
 	c.Settings.Limits.Live = 20
 	return c

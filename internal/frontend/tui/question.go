@@ -17,9 +17,8 @@ import (
 )
 
 // A question takes answers when it was drawn and no key has come since for calmRounds times
-// calmFor: what was typed before somebody can have read it goes to the prompt. There are
-// several rounds, so that keys that have waited while the program stood still are read
-// between them.
+// calmFor: keys from before the user can have read it go to the prompt. Several rounds let
+// keys that queued while the program was suspended arrive between them.
 const (
 	calmFor    = 150 * time.Millisecond
 	calmRounds = 3
@@ -148,7 +147,7 @@ func newAsking(q task.Question) *asking {
 	return a
 }
 
-// compose makes what is shown of a permission: the call, as the user has changed it, and the answers.
+// compose prepares a question of permission: the call, as the user has changed it, and the answers.
 func (a *asking) compose() {
 	q := a.question
 	a.at, a.scroll = 0, 0

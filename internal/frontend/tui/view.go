@@ -48,7 +48,7 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// title is that of the window.
+// title returns the title of the window.
 func (m *Model) title() string {
 	name := cmp.Or(printable.Line(m.info.Title, 40), "drover")
 	switch {
@@ -86,7 +86,7 @@ func (m *Model) screenFrame() frame {
 // editorWidth is how wide the text of the editor is.
 func (m *Model) editorWidth() int { return m.width - 3 }
 
-// chatFrame is the conversation above what is typed.
+// chatFrame draws the conversation above the editor.
 func (m *Model) chatFrame() frame {
 	bottom, cursor := m.bottom()
 	room := max(0, m.height-len(bottom))
@@ -127,7 +127,7 @@ func (m *Model) talkLines(room int) []string {
 	return lines[:room]
 }
 
-// welcome is what stands where nothing was said yet.
+// welcome fills an empty conversation.
 func (m *Model) welcome(room int) []string {
 	t := m.theme
 	where := printable.Line(m.o.Folder, m.width-4)
@@ -157,7 +157,7 @@ func (m *Model) welcome(room int) []string {
 	return lines[:min(len(lines), room)]
 }
 
-// bottom is what stands below the conversation. The cursor is relative to it.
+// bottom draws the lines below the conversation. The cursor is relative to them.
 func (m *Model) bottom() ([]string, *tea.Cursor) {
 	t := m.theme
 	var lines []string
@@ -471,7 +471,7 @@ func (m *Model) todoLines() []string {
 	return lines
 }
 
-// completionLines are what is offered.
+// completionLines draw the completions.
 func (m *Model) completionLines() []string {
 	c := m.complete
 	if c.sort == input.NoCompletion {
@@ -513,7 +513,7 @@ func (m *Model) completionLines() []string {
 	return lines
 }
 
-// askLines draw the question. above is how many lines stand above it.
+// askLines draw the question below that many other lines.
 func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	a, t := m.ask, m.theme
 	q := a.question

@@ -196,9 +196,6 @@ func (p Project) Memory() string { return filepath.Join(p.dir, "memory") }
 // SchedulesFile has the schedules of the project; there is none without them.
 func (p Project) SchedulesFile() string { return filepath.Join(p.dir, "schedules.json") }
 
-// SummaryFile says when the user was told the daily summary of the project last.
-func (p Project) SummaryFile() string { return filepath.Join(p.dir, "summary.time") }
-
 // BackgroundFile names the session that holds the project's detached tasks.
 func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "background") }
 

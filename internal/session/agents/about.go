@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/conversation"
 )
 
@@ -31,7 +31,7 @@ func (s RuleSources) Of(effect, rule string) string {
 }
 
 // Listed are rules in the order in which they decide, with their sources.
-func (s RuleSources) Listed(r permission.Rules) []control.Rule {
+func (s RuleSources) Listed(r policy.Rules) []control.Rule {
 	out := []control.Rule{}
 	for _, of := range []struct {
 		effect string

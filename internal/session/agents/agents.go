@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
@@ -26,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/project/skill"
@@ -84,7 +84,7 @@ type Config struct {
 	Instead []string                // models that answer when one is overloaded or cannot be reached, in this order
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
-	Rules   permission.Rules
+	Rules   policy.Rules
 	Env     []string // of the process that started the session
 	Notes   string   // of the project and the user; part of every system prompt
 	Hooks   *hook.Set

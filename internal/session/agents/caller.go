@@ -1,8 +1,8 @@
 package agents
 
 import (
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/task"
@@ -16,7 +16,7 @@ type Caller struct {
 	Cwd      string
 	Env      []string
 	Model    string
-	Rules    permission.Rules
+	Rules    policy.Rules
 	Tools    []string // names of its tools; nil: all
 	named    []string // the tools of its definition, which it may have; nil: it names none
 	Spawns   []string // types of agents that it may start; nil: all

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -51,15 +51,15 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	refuse := func(why, fix string) error {
 		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("agent %.60q: %s", r.Type, why), Fix: fix}
 	}
-	mode := permission.Mode(r.PermissionMode)
-	if mode == permission.Auto {
-		mode = permission.Default
+	mode := policy.Mode(r.PermissionMode)
+	if mode == policy.Auto {
+		mode = policy.Default
 	}
-	if mode != "" && !slices.Contains(permission.Modes(), mode) {
+	if mode != "" && !slices.Contains(policy.Modes(), mode) {
 		return refuse(fmt.Sprintf("permission mode %.40q is not known", mode),
-			fmt.Sprintf("use one of %v", permission.Modes()))
+			fmt.Sprintf("use one of %v", policy.Modes()))
 	}
-	if mode != "" && mode != permission.Plan { // an approved plan gives back the mode that plan mode narrows
+	if mode != "" && mode != policy.Plan { // an approved plan gives back the mode that plan mode narrows
 		me.Rules.Mode = mode
 	}
 	def, err := s.catalog(*me).Find(r.Type)
@@ -67,7 +67,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 		return nil //nolint:nilerr // the start says that there is no such agent
 	}
 	switch {
-	case mode == permission.Plan:
+	case mode == policy.Plan:
 		return refuse("permission mode plan cannot be kept: a program of another vendor asks about some of its calls only",
 			"leave it out, or set the program's own mode with acp.mode in its definition")
 	case r.MaxTurns > 0:
@@ -80,7 +80,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 // conversation.
 func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
-	me.Rules.Mode = permission.DontAsk
+	me.Rules.Mode = policy.DontAsk
 	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
 	_, _, err := s.Launch(ctx, subagent.Input{Type: "rem-agent", Prompt: prompt}, spec, me)
 	return err
@@ -104,7 +104,7 @@ func (s *Set) OpenMain(
 	me.Tools = environment.Subset(me.Tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Tools)...)
 	me.named = slices.Concat(tools, def.Tools)
 	me.barred, me.own = environment.Bar(nil, def.DisallowedTools), s.ownServers(def, me)
-	me.Rules.Mode = environment.Narrower(me.Rules.Mode, permission.Mode(def.PermissionMode))
+	me.Rules.Mode = environment.Narrower(me.Rules.Mode, policy.Mode(def.PermissionMode))
 	if me.MaxTurns == 0 {
 		me.MaxTurns = def.MaxTurns
 	}

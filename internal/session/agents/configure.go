@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -25,13 +25,13 @@ type live struct {
 
 	mu    sync.Mutex // guards the fields below
 	model string     // in the form that a finder takes
-	mode  permission.Mode
-	gate  *permission.Gate // of the mode
+	mode  policy.Mode
+	gate  *policy.Gate // of the mode
 
 	thinking *agent.Thinking // nil: it was not changed
 
-	before permission.Mode // that plan mode has replaced; empty: none
-	plans  int             // how often the mode was changed to plan mode
+	before policy.Mode // that plan mode has replaced; empty: none
+	plans  int         // how often the mode was changed to plan mode
 
 	// moved is the task as which a turn acts that was moved to the background with what
 	// the agent had; nil: the conversation has it.
@@ -50,13 +50,13 @@ func (l *live) task() (task.Host, bool) {
 	return *h, true
 }
 
-func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate) {
+func (l *live) get() (model string, mode policy.Mode, gate *policy.Gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.model, l.mode, l.gate
 }
 
-func newLive(model string, mode permission.Mode) *live {
+func newLive(model string, mode policy.Mode) *live {
 	l := &live{}
 	l.change(model, mode, nil)
 	return l
@@ -70,10 +70,10 @@ func (l *live) copy() *live {
 }
 
 // change sets the model and the mode. It remembers the mode that plan mode replaces.
-func (l *live) change(model string, mode permission.Mode, gate *permission.Gate) {
+func (l *live) change(model string, mode policy.Mode, gate *policy.Gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if mode == permission.Plan && l.mode != permission.Plan {
+	if mode == policy.Plan && l.mode != policy.Plan {
 		l.before = l.mode
 		l.plans++
 	}
@@ -100,9 +100,9 @@ func (k *Environment) Configure(
 		model = choice.Name
 		next.Model, next.Name, next.Window = k.s.parkable(me, choice.Model, choice.Provider), choice.Full, window
 	}
-	if req.Mode != nil && permission.Mode(*req.Mode) != mode {
+	if req.Mode != nil && policy.Mode(*req.Mode) != mode {
 		var err error
-		mode = permission.Mode(*req.Mode)
+		mode = policy.Mode(*req.Mode)
 		if gate, err = k.newGate(mode); err != nil {
 			return control.Settings{}, &control.Error{
 				Code:    control.Invalid,

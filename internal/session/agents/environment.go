@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/todo"
@@ -43,10 +43,10 @@ type Environment struct {
 	def       subagent.Definition // of the main agent: its name only
 	Runner    *hook.Runner
 	Hooks     *hook.Loop
-	narrow    *permission.Gate
-	gated     chan struct{}    // closed when there is a gate
-	wide      *permission.Gate // of a teammate with an approved plan; nil: none
-	newGate   func(permission.Mode) (*permission.Gate, error)
+	narrow    *policy.Gate
+	gated     chan struct{} // closed when there is a gate
+	wide      *policy.Gate  // of a teammate with an approved plan; nil: none
+	newGate   func(policy.Mode) (*policy.Gate, error)
 	used      *skill.Ledger
 	Granted   Granted // of the main agent
 	reminders *environment.Reminders
@@ -227,7 +227,7 @@ func (k *Environment) loaded(tool string) bool {
 	case "SendMessage":
 		return k.Me.teammate != nil
 	case task.ExitPlanMode:
-		return k.Me.Rules.Mode == permission.Plan
+		return k.Me.Rules.Mode == policy.Plan
 	}
 	return slices.Contains(k.Me.named, tool)
 }
@@ -309,7 +309,7 @@ func join(parts []string) string {
 
 // MakeGate makes the gate, with the rules of skills that the agent has used.
 func (k *Environment) MakeGate(tools []agent.Tool) error {
-	k.newGate = func(mode permission.Mode) (*permission.Gate, error) {
+	k.newGate = func(mode policy.Mode) (*policy.Gate, error) {
 		r := k.rulesFor(tools)
 		r.Mode = mode
 		return k.s.Gates.New(r)
@@ -322,7 +322,7 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 	return err
 }
 
-func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
+func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
 	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
 	if ws := k.Me.workspace; ws != nil {
 		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
@@ -337,7 +337,7 @@ func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
 }
 
 // Gate returns the current gate.
-func (k *Environment) Gate() *permission.Gate {
+func (k *Environment) Gate() *policy.Gate {
 	if k.wide != nil && k.Me.teammate.approved.Load() {
 		return k.wide
 	}
@@ -379,7 +379,7 @@ func (s *Set) wait(kind task.QuestionKind) time.Duration {
 
 // ruled decides by rules whether a command or a server may connect to a host; done is false if
 // somebody is to be asked. The rules of WebFetch speak of hosts.
-func (k *Environment) ruled(host string, port int) (v permission.Verdict, done bool, err error) {
+func (k *Environment) ruled(host string, port int) (v policy.Verdict, done bool, err error) {
 	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
 	input, err := json.Marshal(map[string]string{"url": page})
 	if err != nil {
@@ -387,10 +387,10 @@ func (k *Environment) ruled(host string, port int) (v permission.Verdict, done b
 	}
 	v = k.Gate().Decide(agent.Call{Name: "WebFetch", Input: input})
 	// A rule for all pages allows reading them, and a command does more.
-	if v.Decision == permission.Allow && v.Rule != "WebFetch" {
+	if v.Decision == policy.Allow && v.Rule != "WebFetch" {
 		return v, true, nil
 	}
-	if v.Decision == permission.Deny {
+	if v.Decision == policy.Deny {
 		return v, true, fmt.Errorf("%s (without that rule it can be allowed)", v.Reason)
 	}
 	return v, false, nil
@@ -423,7 +423,7 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 		return err
 	}
 	c := k.Gate().Decide(agent.Call{Name: "Bash", Input: command})
-	if c.Decision == permission.Allow && c.Rule != "" {
+	if c.Decision == policy.Allow && c.Rule != "" {
 		return nil
 	}
 	v.Reason = "a command in the sandbox wants to connect to " + host
@@ -445,7 +445,7 @@ func (k *Environment) reachServer(ctx context.Context, host string, port int, se
 	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "server": server}, v)
 }
 
-func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v permission.Verdict) error {
+func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v policy.Verdict) error {
 	input, err := json.Marshal(about)
 	if err != nil {
 		return err

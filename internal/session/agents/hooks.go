@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
@@ -26,7 +26,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		TranscriptPath: s.cfg.Place.Transcript(),
 		Cwd:            me.here(),
 		Project:        s.cfg.Project,
-		PermissionMode: func() string { return string(cmp.Or(me.Mode(), permission.Default)) },
+		PermissionMode: func() string { return string(cmp.Or(me.Mode(), policy.Default)) },
 		Effort:         k.effort,
 		Model:          me.Model,
 		Env:            me.Env,
@@ -140,7 +140,7 @@ func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
 	if word == hook.Allow {
 		v = j.Gate().Grant(c)
 	}
-	if word == hook.Ask && v.Decision == permission.Allow {
+	if word == hook.Ask && v.Decision == policy.Allow {
 		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}
 	}
 	return hook.Ruling{Word: hook.Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
@@ -148,7 +148,7 @@ func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
 
 // Question implements [hook.Rules].
 func (j judge) Question(ctx context.Context, c agent.Call, r hook.Ruling) (agent.Decision, error) {
-	return j.Gate().Ask(ctx, c, permission.Verdict{Decision: permission.Ask, Reason: r.Reason, Suggest: r.Suggest})
+	return j.Gate().Ask(ctx, c, policy.Verdict{Decision: policy.Ask, Reason: r.Reason, Suggest: r.Suggest})
 }
 
 // todoHooks lets hooks refuse changes of to-dos.

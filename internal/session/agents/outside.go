@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/subagent"
@@ -152,11 +152,11 @@ func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (ag
 	}
 	gate := k.Gate()
 	for _, call := range append(slices.Clip(w.Calls), w.Shown) {
-		if v := gate.DecideForeign(call); v.Decision == permission.Deny {
+		if v := gate.DecideForeign(call); v.Decision == policy.Deny {
 			return agent.Decision{Reason: v.Reason, Suggest: v.Suggest}, nil
 		}
 	}
-	return gate.Ask(ctx, w.Shown, permission.Verdict{Decision: permission.Ask,
+	return gate.Ask(ctx, w.Shown, policy.Verdict{Decision: policy.Ask,
 		Reason: "what " + k.def.Name + " wants to do is not understood, so no rule allows it"})
 }
 

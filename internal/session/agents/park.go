@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/subagent"
@@ -58,7 +58,7 @@ func (s *Set) resumed(r task.Record, in subagent.Input) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(r.Mode))
+	child.Rules.Mode = environment.Narrower(child.Rules.Mode, policy.Mode(r.Mode))
 	child.again = true
 	s.Report.Say(r.ID, child.notes...)
 	return child, nil

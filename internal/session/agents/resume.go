@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/subagent"
@@ -44,7 +44,7 @@ func (s *Set) Relaunch(
 	}
 	child.travels(in)
 	// As in its first run, whoever requests it.
-	child.Rules.Mode = environment.Narrower(child.Rules.Mode, permission.Mode(old.Mode))
+	child.Rules.Mode = environment.Narrower(child.Rules.Mode, policy.Mode(old.Mode))
 	child.join(old.Team, me)
 	child.again = true
 	in.Type, in.Model, in.MaxTurns, in.Isolation = child.def.Name, child.Model, child.MaxTurns, child.isolation

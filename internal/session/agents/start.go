@@ -9,12 +9,12 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
@@ -179,7 +179,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	}
 	// The caller cannot override what the definition forbids.
 	for _, mode := range []string{def.PermissionMode, in.PermissionMode} {
-		c.Rules.Mode = environment.Narrower(c.Rules.Mode, permission.Mode(mode))
+		c.Rules.Mode = environment.Narrower(c.Rules.Mode, policy.Mode(mode))
 	}
 	var spawns []string
 	if def.Tools != nil {

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -33,7 +33,7 @@ var teamPrompt string
 // report that.
 type teammate struct {
 	team task.Team
-	wide permission.Mode // mode of an approved plan
+	wide policy.Mode // mode of an approved plan
 
 	// Set by messages when the agent reads them; valid for its run.
 	approved atomic.Bool // its plan is approved
@@ -79,7 +79,7 @@ func (m *teammate) swap(from, to string) bool {
 }
 
 // Mode returns the current permission mode of an agent.
-func (me Caller) Mode() permission.Mode {
+func (me Caller) Mode() policy.Mode {
 	if me.live != nil {
 		_, mode, _ := me.live.get()
 		return mode
@@ -92,7 +92,7 @@ func (me Caller) Mode() permission.Mode {
 
 // widens reports whether an approved plan would change its mode.
 func (me Caller) widens() bool {
-	return me.teammate != nil && me.Rules.Mode == permission.Plan && me.teammate.wide != permission.Plan
+	return me.teammate != nil && me.Rules.Mode == policy.Plan && me.teammate.wide != policy.Plan
 }
 
 // enlist completes the spec of a teammate with the given name and team. It refuses a name that
@@ -148,8 +148,8 @@ func (c *Child) join(t *task.Team, me Caller) {
 	c.teammate = &teammate{
 		team: *t,
 		wide: environment.Narrower(
-			environment.Narrower(me.Mode(), permission.Mode(c.def.PermissionMode)),
-			permission.AcceptEdits,
+			environment.Narrower(me.Mode(), policy.Mode(c.def.PermissionMode)),
+			policy.AcceptEdits,
 		),
 	}
 	if c.Tools == nil {
@@ -255,7 +255,7 @@ var _ tasktools.Planner = planner{}
 func (p planner) Propose(ctx context.Context, call agent.Call, plan string) (tasktools.Proposed, error) {
 	me, s := p.Me, p.s
 	switch {
-	case me.Mode() != permission.Plan:
+	case me.Mode() != policy.Plan:
 		return tasktools.Proposed{}, &toolkit.Refusal{Text: "you are not in plan mode: no approval is needed"}
 	case !me.widens():
 		return tasktools.Proposed{}, &toolkit.Refusal{

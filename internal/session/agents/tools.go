@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
@@ -56,7 +56,7 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
 	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(all)...)
-	if me.teammate != nil && me.Rules.Mode == permission.Plan {
+	if me.teammate != nil && me.Rules.Mode == policy.Plan {
 		all = append(all, tasktools.NewSubmitPlan(planner{k}))
 	}
 	if me.live != nil { // in every mode: a list of tools that changes voids the cache of the provider

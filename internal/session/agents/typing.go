@@ -9,8 +9,8 @@ import (
 	"unicode"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -55,7 +55,7 @@ func (rt *Runtime) unbanned(text string) error {
 		if err != nil {
 			return fmt.Errorf("permissions: %w", err)
 		}
-		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
+		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
 			return &toolkit.Refusal{
 				Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason),
 			}

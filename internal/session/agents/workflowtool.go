@@ -10,9 +10,9 @@ import (
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/steps"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -100,7 +100,7 @@ func (w *workflows) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v := w.k.Gate().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != permission.Allow {
+	if v := w.k.Gate().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != policy.Allow {
 		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
 	}
 	return steps.Read(path)

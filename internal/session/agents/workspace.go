@@ -9,13 +9,13 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -84,7 +84,7 @@ func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (tex
 	}
 	me.workspace, me.inside = ws, me.ID
 	me.Rules.Base, me.Rules.Dirs = me.origin(), []string{ws.Top}
-	me.Rules.Copies = slices.Concat(rules.Copies, permission.CopiesOf(me.Cwd, ws.Dir, ws.Top))
+	me.Rules.Copies = slices.Concat(rules.Copies, policy.CopiesOf(me.Cwd, ws.Dir, ws.Top))
 	of := me.Cwd
 	me.Cwd = ws.Dir
 	if c.bare {

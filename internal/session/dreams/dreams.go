@@ -23,11 +23,11 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -55,8 +55,8 @@ type Config struct {
 	Pool    string
 	Budgets *budget.Budgets
 	Place   home.Session
-	Rules   permission.Rules // of the session
-	Gate    func(permission.Rules) (*permission.Gate, error)
+	Rules   policy.Rules // of the session
+	Gate    func(policy.Rules) (*policy.Gate, error)
 	Updated func(changed []string) // number of files, at the end of a dream
 
 	Wish   string // wanted model; empty: a cheap one
@@ -219,9 +219,9 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 
 // rules returns the user's ask and deny rules, and allows the tools of a dream in its own
 // folder. Relative paths in deny rules are relative to the project.
-func (d *Dreams) rules(tools []agent.Tool) permission.Rules {
+func (d *Dreams) rules(tools []agent.Tool) policy.Rules {
 	r, project := d.cfg.Rules, d.cfg.Place.Project()
-	r.Mode, r.Cwd, r.Base, r.Dirs = permission.AcceptEdits, d.cfg.Store.Dir(), project.Folder(), []string{project.Dir()}
+	r.Mode, r.Cwd, r.Base, r.Dirs = policy.AcceptEdits, d.cfg.Store.Dir(), project.Folder(), []string{project.Dir()}
 	r.Allow, r.More, r.Bash, r.Answer, r.Headless, r.Tools = []string{boardtool.Name}, nil, nil, nil, true, tools
 	return r
 }
@@ -230,7 +230,7 @@ func (d *Dreams) rules(tools []agent.Tool) permission.Rules {
 type area struct {
 	store   *memory.Store
 	project string // links resolved
-	rules   *permission.Gate
+	rules   *policy.Gate
 }
 
 // mayRead permits memory files, and the transcripts of the project's sessions with those of

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/task"
 )
@@ -31,7 +31,7 @@ func remembering(t *testing.T) (home.Session, *memory.Store) {
 func TestDreamMayRead(t *testing.T) {
 	place, store := remembering(t)
 	d := New(Config{Store: store, Place: place})
-	rules, bad := permission.New(d.rules(nil))
+	rules, bad := policy.New(d.rules(nil))
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}

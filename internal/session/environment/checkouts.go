@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -153,7 +153,7 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 func (o *Checkout) Dir() string { return o.tree.Dir }
 
 // Rules converts the rules of an agent whose folder would be cwd to the checkout.
-func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
+func (o *Checkout) Rules(r policy.Rules, cwd string) policy.Rules {
 	t := o.tree
 	dirs := []string{t.Path}
 	for _, dir := range r.Dirs {
@@ -163,7 +163,7 @@ func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 		dirs = append(dirs, dir)
 	}
 	r.Dirs, r.Base = dirs, cmp.Or(r.Base, cwd)
-	r.Copies = append(slices.Clone(r.Copies), permission.Copy{Of: t.Repo, At: t.Path}, permission.Copy{Of: cwd, At: t.Dir})
+	r.Copies = append(slices.Clone(r.Copies), policy.Copy{Of: t.Repo, At: t.Path}, policy.Copy{Of: cwd, At: t.Dir})
 	return r
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -19,15 +19,15 @@ import (
 
 // NewGate makes a gate of rules. Rules that cannot be parsed are an error, except foreign ones,
 // which were written for another program: notes list them, and they apply to the whole tool.
-func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes []string, err error) {
-	gate, bad := permission.New(r)
+func NewGate(r policy.Rules, foreign []string) (gate *policy.Gate, notes []string, err error) {
+	gate, bad := policy.New(r)
 	if len(bad) == 0 {
 		return gate, nil, nil
 	}
 	other := func(rule string) bool { return slices.Contains(foreign, rule) }
 	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), other), slices.DeleteFunc(slices.Clone(r.Deny), other)
 	r.Allow = slices.DeleteFunc(slices.Clone(r.Allow), other)
-	if _, own := permission.New(r); len(own) > 0 {
+	if _, own := policy.New(r); len(own) > 0 {
 		return nil, nil, fmt.Errorf("permissions: %w", errors.Join(own...))
 	}
 	for _, b := range bad {
@@ -39,7 +39,7 @@ func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes
 
 // Bind returns rules as the gate of an agent has them: for its folder and its tools, and with what
 // the sandbox of its commands bounds, which the gate asks for at the moment of a call.
-func Bind(r permission.Rules, folder string, tools []agent.Tool, sandboxed func() bool) permission.Rules {
+func Bind(r policy.Rules, folder string, tools []agent.Tool, sandboxed func() bool) policy.Rules {
 	r.Cwd, r.Tools, r.Sandboxed = folder, tools, sandboxed
 	return r
 }
@@ -65,7 +65,7 @@ type Gates struct {
 }
 
 // New makes a gate of rules.
-func (g Gates) New(r permission.Rules) (*permission.Gate, error) {
+func (g Gates) New(r policy.Rules) (*policy.Gate, error) {
 	gate, notes, err := NewGate(r, g.Foreign)
 	for _, note := range notes {
 		g.Report.Once(note)

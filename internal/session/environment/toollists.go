@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
@@ -16,24 +16,24 @@ import (
 )
 
 // Narrower returns the mode of a child: its own only if that allows no more.
-func Narrower(parent, own permission.Mode) permission.Mode {
-	width := func(m permission.Mode) int {
+func Narrower(parent, own policy.Mode) policy.Mode {
+	width := func(m policy.Mode) int {
 		return slices.Index(
-			[]permission.Mode{
-				permission.Plan,
-				permission.DontAsk,
-				permission.Default,
-				permission.AcceptEdits,
-				permission.Bypass,
+			[]policy.Mode{
+				policy.Plan,
+				policy.DontAsk,
+				policy.Default,
+				policy.AcceptEdits,
+				policy.Bypass,
 			},
 			m,
 		)
 	}
-	if parent == "" || parent == permission.Auto {
-		parent = permission.Default
+	if parent == "" || parent == policy.Auto {
+		parent = policy.Default
 	}
-	if own == permission.Auto {
-		own = permission.Default
+	if own == policy.Auto {
+		own = policy.Default
 	}
 	if w := width(own); w >= 0 && w < width(parent) {
 		return own

@@ -23,11 +23,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -173,7 +173,7 @@ type Start struct {
 }
 
 // Made returns the protected files of the workspace that were not there when the command began, and that it is not
-// kept from making; see [permission.Forbidden].
+// kept from making; see [policy.Forbidden].
 func (s Start) Made() []string {
 	if s.made == nil {
 		return nil
@@ -185,7 +185,7 @@ func (s Start) Made() []string {
 func made(folders, allowed []string) func() []string {
 	list := func() (all []string) {
 		for _, dir := range folders {
-			all = append(all, permission.Protected(dir)...)
+			all = append(all, policy.Protected(dir)...)
 		}
 		return slices.DeleteFunc(all, sandbox.IsPlaceholder)
 	}
@@ -431,8 +431,8 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 			continue
 		}
 		nested := s.nested(real)
-		b.Fixed = slices.Concat(b.Fixed, permission.Protected(real), nested.protected)
-		for _, path := range permission.Forbidden(real) {
+		b.Fixed = slices.Concat(b.Fixed, policy.Protected(real), nested.protected)
+		for _, path := range policy.Forbidden(real) {
 			b.Absent = append(b.Absent, sandbox.Absent{Path: path})
 		}
 		for _, git := range nested.repositories {
@@ -444,7 +444,7 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 			if g != "" && isRepository(g) && !slices.Contains(nested.repositories, g) && filepath.Base(filepath.Dir(g)) != "worktrees" {
 				b.Absent = append(b.Absent, ofGit(g)...)
 			}
-			b.Fixed = append(b.Fixed, permission.ProtectedGit(g)...)
+			b.Fixed = append(b.Fixed, policy.ProtectedGit(g)...)
 			b.Fixed = append(b.Fixed, obeyed(g, real)...)
 		}
 		// A command writes what is in its folders. Only what is outside says something about them.
@@ -460,7 +460,7 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 
 // ofGit is what must not come into being in the folder of a repository.
 func ofGit(git string) (all []sandbox.Absent) {
-	forbidden := permission.ForbiddenGit(git)
+	forbidden := policy.ForbiddenGit(git)
 	for _, path := range slices.Sorted(maps.Keys(forbidden)) {
 		all = append(all, sandbox.Absent{Path: path, Content: forbidden[path]})
 	}

@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/monitor"
@@ -27,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
@@ -47,7 +47,7 @@ type Config struct {
 	Kinds      *builtin.Kinds
 	Fleet      *placement.Fleet
 	Gates      environment.Gates
-	Rules      permission.Rules
+	Rules      policy.Rules
 	Servers    *servers.Servers
 	Services   *services.Services
 	NoMonitors bool // monitors are disabled
@@ -176,7 +176,7 @@ func (w *Work) Banned(r control.StartRequest, line string) error {
 	if err != nil {
 		return fmt.Errorf("permissions: %w", err)
 	}
-	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == permission.Deny && v.Rule != "" {
+	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
 		return &control.Error{
 			Code:    control.Invalid,
 			Message: fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason),

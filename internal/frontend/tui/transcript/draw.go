@@ -14,13 +14,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Drawer draws blocks. It keeps what it has drawn, so that a block is drawn again only
+// Drawer draws blocks. It keeps its drawings, so that a block is drawn again only
 // when it has changed or the width has.
 type Drawer struct {
 	theme theme.Theme
 	width int
 	kept  map[int64]*drawn
-	uses  int // of kept, for letting go of what was not used for long
+	uses  int // of kept, to forget the drawings used longest ago
 
 	// Drawn counts the blocks that were drawn, for tests.
 	Drawn int
@@ -65,10 +65,10 @@ func (d *Drawer) Lines(b *Block, width int) []string {
 	return k.lines
 }
 
-// Reset forgets what was drawn, as for another conversation.
+// Reset forgets all drawings, as for another conversation.
 func (d *Drawer) Reset() { clear(d.kept) }
 
-// forget lets go of what was not used lately.
+// forget drops the drawings that were used longest ago.
 func (d *Drawer) forget() {
 	for id, k := range d.kept {
 		if d.uses-k.used > maxKept/4 {
@@ -147,7 +147,7 @@ func (d *Drawer) thinking(b *Block, width int) []string {
 	return []string{d.theme.Dim.Render("∴ ") + d.theme.Quote.Render(fit(head, width))}
 }
 
-// turnText tells how long a turn took, and what it left running.
+// turnText describes the duration of a turn and the tasks that it left running.
 func turnText(b *Block) string {
 	text := Span(b.EndAt.Sub(b.At))
 	switch {
@@ -159,7 +159,7 @@ func turnText(b *Block) string {
 	return text
 }
 
-// task tells in a line what has happened to a task.
+// task describes a change of a task in one line.
 func (d *Drawer) task(b *Block, width int) string {
 	r, t := b.Record, d.theme
 	who := printable.Line(Title(r), 80)
