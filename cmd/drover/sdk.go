@@ -36,7 +36,8 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 	if p.Input != string(agentsdk.StreamJSON) {
 		return nil, cfg(), nil
 	}
-	d := &driver{conn: agentsdk.Connect(os.Stdin, os.Stdout, b.stderr), asks: p.Decider != "" && !p.AsksNobody(), silent: p.AsksNobody()}
+	d := &driver{conn: agentsdk.Connect(os.Stdin, os.Stdout, b.stderr), asks: p.Decider != "" && !p.AsksNobody(),
+		silent: p.AsksNobody()}
 	in, err := d.conn.Initialize(ctx)
 	if err != nil {
 		return nil, assemble.Config{}, err

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 // Config is what a server needs. Connect and Cwd must be set.
@@ -191,15 +192,15 @@ func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token stri
 		return errors.Join(err, l.Close())
 	}
 	h := mcpwire.HTTP{Server: v.mcp, Host: host, Token: token, Left: v.leave}.Handler()
-	err = mcpwire.Serve(ctx, l, h, func() {
+	err = httpserve.Serve(ctx, l, h, func() {
 		end(errGone)
 		mcpwire.CloseSessions(v.mcp)
 	})
 	v.close()
-	if err == nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		return fmt.Errorf("serve mcp over http: %w", err)
 	}
-	return err
+	return context.Cause(ctx)
 }
 
 // left reports whether err is what a client leaves behind that goes while it
