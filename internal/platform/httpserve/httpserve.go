@@ -29,12 +29,15 @@ const (
 	maxHeader  = 64 << 10
 )
 
-// Serve answers on l until ctx ends, and closes it. It calls end before it waits for open requests, at most 5 s: end
-// must make them return. An error says that the listener failed.
+// Serve answers on l until ctx ends, and closes it. Then it calls end, cancels the contexts of open requests, and waits
+// for them for at most 5 s. An error means that the listener failed.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, end func()) error {
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: keepTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // the answers have the errors
+		ErrorLog:    log.New(io.Discard, "", 0), // the answers have the errors
+		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }() // ends with Shutdown or Close below
@@ -44,6 +47,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, end func()) erro
 	case <-ctx.Done():
 	}
 	end()
+	cancel()
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer done()
 	if srv.Shutdown(last) != nil {

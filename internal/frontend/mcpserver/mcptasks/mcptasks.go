@@ -1,5 +1,6 @@
-// Package mcptasks adds tasks of the Model Context Protocol (MCP) to a server of the protocol library: those of revision
-// 2025-11-25 (v1.go) and those of the extension of 2026-07-28 (v2.go). The revision of a request decides between them.
+// Package mcptasks adds tasks of the Model Context Protocol (MCP) to a server of the protocol library: those of
+// revision 2025-11-25 (v1.go) and those of the extension of 2026-07-28 (v2.go). The revision of a request decides
+// between them.
 //
 // It owns the methods, the capabilities and the shape of tasks on the wire. It does not keep tasks; a [Holder] does.
 package mcptasks

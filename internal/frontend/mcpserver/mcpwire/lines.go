@@ -1,5 +1,5 @@
-// Package mcpwire carries messages of the Model Context Protocol (MCP) between clients and a server, over lines and over
-// streamable HTTP.
+// Package mcpwire carries messages of the Model Context Protocol (MCP) between clients and a server, over lines and
+// over streamable HTTP.
 //
 // It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and passes
 // on the field of a call that the protocol library drops. It does not know tools.
