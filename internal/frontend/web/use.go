@@ -186,8 +186,13 @@ func (s *Server) uses(ctx context.Context, p period) map[string]any {
 	}
 	count := measure{1, grouped, grouped}
 	large := measure{1, func(v float64) string { return short(int64(v)) }, grouped}
-	exact := func(usd float64) string { return fmt.Sprintf("$%.4f", usd) }
-	dollars := measure{0.0001, exact, money}
+	axis := func(usd float64) string { // two lines of the axis must differ
+		if usd > 0 && usd < 0.01 {
+			return fmt.Sprintf("$%.4f", usd)
+		}
+		return money(usd)
+	}
+	dollars := measure{0.0001, axis, money}
 	return map[string]any{
 		"Problem": problem, "Left": left, "Models": models, "Total": total, "Charts": []chart{
 			charted("tokens", "Tokens", p, begin, tokens, large),
