@@ -39,7 +39,6 @@ const (
 const (
 	MaxMessage  = 4<<20 + 64<<10 // bytes of any message: a part of a folder is the largest
 	MaxChunk    = 256 << 10      // bytes of output in one message
-	MaxRepos    = 64             // that a worker tells
 	OfferWait   = 30 * time.Second
 	HeartBeat   = 5 * time.Second
 	WorkerGone  = 3 * HeartBeat // without a sign of life a worker is not listed any more
@@ -122,8 +121,7 @@ type Worker struct {
 	Load     float64  `json:"load"`     // of the machine, per processor; negative: not known
 	Tasks    []Doing  `json:"tasks,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
-	Problem  string   `json:"problem,omitempty"`      // for which it takes no tasks; empty: it does
-	Repos    []string `json:"repositories,omitempty"` // of which it has commits: the [MaxRepos] used last
+	Problem  string   `json:"problem,omitempty"` // for which it takes no tasks; empty: it does
 }
 
 // States of a worker.

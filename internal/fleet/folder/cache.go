@@ -144,26 +144,6 @@ func (c *Cache) have(ctx context.Context, repo string) ([]string, error) {
 	return out, err
 }
 
-// Repositories lists those of which the cache has commits, at most some, the last used ones first.
-func (c *Cache) Repositories(most int) ([]string, error) {
-	names, err := c.below().Names(c.path(reposName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list cached repositories: %w", err)
-	}
-	var all []cached
-	for _, n := range names {
-		if info, err := c.below().Lstat(c.path(reposName, n, usedName)); err == nil {
-			all = append(all, cached{name: n, used: info.ModTime()})
-		}
-	}
-	slices.SortFunc(all, func(a, b cached) int { return b.used.Compare(a.used) })
-	var out []string
-	for _, e := range all[:min(most, len(all))] {
-		out = append(out, e.name)
-	}
-	return out, nil
-}
-
 // refs are those that keep received commits, the newest first.
 func (c *Cache) refs(ctx context.Context, g gitrun.Git) ([]string, error) {
 	text, err := g.Text(ctx, "for-each-ref", "--sort=-refname", "--format=%(refname)", haveRefs)

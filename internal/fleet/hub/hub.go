@@ -199,7 +199,6 @@ type About struct {
 
 func aboutFile(dir string) string { return filepath.Join(dir, "hub.json") }
 func storeDir(dir string) string  { return filepath.Join(dir, "jetstream") }
-func joinFile(dir string) string  { return filepath.Join(dir, "session.join") }
 
 // Describe writes down where the hub is, and a line by which sessions of this user join it.
 func (h *Hub) Describe(ctx context.Context, version string) error {
@@ -210,12 +209,12 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("describe hub: %w", err)
 	}
-	if old, err := h.cfg.Root.ReadFile(joinFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
+	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
 			return errors.Join(
 				h.ensure(ctx, DefaultProject),
-				h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n")),
+				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")),
 			)
 		}
 	}
@@ -223,22 +222,7 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	return h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n"))
-}
-
-// ErrNone is wrapped by errors that say that the user has no hub.
-var ErrNone = errors.New("there is no hub (start one: `drover hub`)")
-
-// Own is how sessions of this user join the hub of a folder.
-func Own(root home.Root, dir string) (link.Join, error) {
-	data, err := root.ReadFile(joinFile(dir), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return link.Join{}, ErrNone
-	}
-	if err != nil {
-		return link.Join{}, fmt.Errorf("find hub: %w", err)
-	}
-	return link.ParseJoin(string(data))
+	return h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n"))
 }
 
 // Invite makes a line that lets a role into a project of a running hub of this user, from another
@@ -246,7 +230,7 @@ func Own(root home.Root, dir string) (link.Join, error) {
 func Invite(ctx context.Context, root home.Root, dir, project, role, address string) (link.Join, error) {
 	data, err := root.ReadFile(aboutFile(dir), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return link.Join{}, ErrNone
+		return link.Join{}, link.ErrNoHub
 	}
 	var about About
 	if err == nil {

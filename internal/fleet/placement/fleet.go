@@ -71,7 +71,6 @@ type Fleet struct {
 	works  map[task.ID]*work // guarded by mu
 	stop   func()            // ends the consumer; guarded by mu
 	closed bool
-	at     map[string]map[task.ID]bool // by worker: the tasks that it has, or is to have; guarded by mu
 
 	left chan left // capacity [maxLeft]
 }
@@ -81,8 +80,7 @@ func New(c Config) *Fleet {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	return &Fleet{cfg: c, works: map[task.ID]*work{}, at: map[string]map[task.ID]bool{},
-		left: make(chan left, maxLeft)}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}, left: make(chan left, maxLeft)}
 }
 
 // errClosed is returned when a task is placed while the session closes.
@@ -231,7 +229,6 @@ func (f *Fleet) remove(w *work) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.works, w.id)
-	f.move(w, "")
 }
 
 // claimed passes the claim of a worker to the task.

@@ -25,7 +25,6 @@ type lookout struct {
 	mu      sync.Mutex
 	waiting map[*work]bool     // guarded by mu
 	stop    context.CancelFunc // ends the goroutine; nil: it does not run; guarded by mu
-	ready   chan struct{}      // closed when what was known at first has been heard; guarded by mu
 	workers map[string]heard   // guarded by mu
 	running sync.WaitGroup
 }
@@ -35,8 +34,8 @@ type heard struct {
 	at time.Time
 }
 
-// add begins to tell a task who is there. The channel is closed when that is known.
-func (o *lookout) add(w *work, l *link.Link) <-chan struct{} {
+// add begins to tell a task which workers may take it.
+func (o *lookout) add(w *work, l *link.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting == nil {
@@ -45,10 +44,9 @@ func (o *lookout) add(w *work, l *link.Link) <-chan struct{} {
 	o.waiting[w] = true
 	if o.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		o.stop, o.ready, o.workers = cancel, make(chan struct{}), map[string]heard{}
+		o.stop, o.workers = cancel, map[string]heard{}
 		o.running.Go(func() { o.look(ctx, l.JS) })
 	}
-	return o.ready
 }
 
 func (o *lookout) remove(w *work) {
@@ -138,17 +136,12 @@ func (o *lookout) listen(ctx context.Context, js jetstream.JetStream) (<-chan je
 	return watch.Updates(), func() { _ = watch.Stop() }
 }
 
-// hear takes in what is new; nil: all that was known has been heard.
+// hear takes news of a worker.
 func (o *lookout) hear(e jetstream.KeyValueEntry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if e == nil {
-		select {
-		case <-o.ready: // listened to again
-		default:
-			close(o.ready)
-		}
-		return
+		return // all that was known has been heard
 	}
 	var w fleetwire.Worker
 	if _, err := fleetwire.Decode(e.Value(), &w); err != nil || w.Name != e.Key() || e.Operation() != jetstream.KeyValuePut {

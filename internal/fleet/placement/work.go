@@ -68,8 +68,6 @@ type work struct {
 	has   []string // commits of the checkout that the worker has
 	base  int64    // of the output of the attempt
 	told  string   // for people
-
-	where string // the worker at which it counts; guarded by mu of the fleet
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
@@ -164,7 +162,6 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		b.Bytes = w.h.Output().Size()
 		w.set(b)
 		w.renewal = time.Now()
-		w.f.moved(w, b.Worker)
 	}
 	l, err := w.connect(ctx)
 	if err != nil {
@@ -188,7 +185,6 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		}
 		taken = false
 		res, err := w.follow(ctx, l)
-		w.f.moved(w, "")
 		again, ok := w.h.(task.Retrier)
 		if r := w.h.Record(); !ok || w.want == nil || !repeats(err) || ctx.Err() != nil || len(r.Attempts) >= r.Retries {
 			return res, err
@@ -226,33 +222,18 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	if err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}
-	all := fleetwire.OfferLabel(w.rec.On)
+	to := fleetwire.OfferLabel(w.rec.On)
 	if w.rec.On == Auto {
-		all = fleetwire.OfferAny
+		to = fleetwire.OfferAny
 	}
-	known := w.f.lookout.add(w, l)
+	w.f.lookout.add(w, l)
 	defer w.f.lookout.remove(w)
-	to := w.first(ctx, known)
-	var wider <-chan time.Time // the worker that was chosen has not claimed it: any other may
-	if to == "" {
-		to = all
-	} else {
-		to = fleetwire.OfferLabel(to)
-		timer := time.NewTimer(firstWait)
-		defer timer.Stop()
-		wider = timer.C
-	}
 	for !w.publish(ctx, l, to, w.offer, data) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 	again, unclaimed := 0, time.Now() // since when a worker has had a place and has not claimed the offer
-	repeat := func() {
-		if w.publish(ctx, l, all, fmt.Sprint(w.offer, again), data) {
-			again, unclaimed, wider = again+1, time.Now(), nil
-		}
-	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -267,35 +248,17 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			case told: // of an earlier attempt
 				w.f.refuse(x.msg, w.evidence(x, errStale))
 			}
-		case <-wider:
-			w.f.moved(w, "")
-			repeat()
 		case c := <-w.known:
 			w.say(c.text(w.rec.On))
 			if !c.ready {
 				unclaimed = time.Now()
 			}
-			if time.Since(unclaimed) > fleetwire.OfferWait {
-				repeat() // the hub has lost the offer, or has given it out in vain too often
+			// Otherwise the hub has lost the offer, or has given it out in vain too often.
+			if time.Since(unclaimed) > fleetwire.OfferWait && w.publish(ctx, l, to, fmt.Sprint(w.offer, again), data) {
+				again, unclaimed = again+1, time.Now()
 			}
 		}
 	}
-}
-
-// firstWait is how long the worker that was chosen alone may take a task, and how long what workers
-// say of themselves is waited for before one is chosen.
-const firstWait = 150 * time.Millisecond
-
-// first is the worker to which the task is offered before all others; empty: none.
-func (w *work) first(ctx context.Context, known <-chan struct{}) string {
-	timer := time.NewTimer(firstWait)
-	defer timer.Stop()
-	select {
-	case <-known:
-	case <-timer.C: // then there is nothing to choose from
-	case <-ctx.Done():
-	}
-	return w.f.aim(w, w.f.lookout.all())
 }
 
 // publish offers the task, or says why the hub does not take the offer.
@@ -323,7 +286,6 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 			return false, err
 		}
 	}
-	w.f.moved(w, c.Worker)
 	answer(c.msg, fleetwire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 	return true, nil
 }

@@ -250,7 +250,6 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	if err := p.remember(c); err != nil {
 		w.cfg.Log.Warn("what the task changes would be lost with this worker", "task", c.id, "error", err)
 	}
-	w.sayAgain() // it has the repository now
 	return p, w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Note}, nil)
 }
 

@@ -317,10 +317,6 @@ func (w *Worker) beat(ctx context.Context) {
 
 // About is what the worker says of itself.
 func (w *Worker) About() fleetwire.Worker {
-	repos, err := w.cache().Repositories(fleetwire.MaxRepos)
-	if err != nil {
-		w.cfg.Log.Warn("what is kept of repositories cannot be listed", "error", err)
-	}
 	problem := w.problem()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,7 +332,6 @@ func (w *Worker) About() fleetwire.Worker {
 		Load:     load(),
 		Draining: w.draining,
 		Problem:  excerpt.Line(problem, maxProblem),
-		Repos:    repos,
 	}
 	for _, c := range w.claims {
 		c.mu.Lock()
