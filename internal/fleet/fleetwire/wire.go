@@ -210,7 +210,6 @@ type Job struct {
 	Sandbox     bool     `json:"sandbox,omitempty"`
 	Env         []string `json:"env,omitempty"`    // those named to travel; the rest is the worker's
 	Folder      bool     `json:"folder,omitempty"` // [FolderReady] follows, which says what to unpack
-	Plain       bool     `json:"plain,omitempty"`  // the folder is one without git
 
 	Workspace *Workspace `json:"workspace,omitempty"` // no command: the folder is kept for an agent
 	// Inside is the task whose workspace a command runs in, with the epoch of its claim.

@@ -87,6 +87,9 @@ func (c *Cache) collect(
 	if err := m.check(l); err != nil {
 		return r, fmt.Errorf("check the manifest: %w", err)
 	}
+	if m.Plain {
+		return c.collectPlain(ctx, dir, m, e, l, s)
+	}
 	r = Return{V: version, Commit: m.Commit, Snapshot: m.Snapshot}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return r, err

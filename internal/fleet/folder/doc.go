@@ -8,6 +8,8 @@
 // showed at home. [Cache.Collect] packs what was changed there, and [Receive] stores it under a ref
 // of the first repository.
 //
+// A folder without git travels by the same calls, as a commit of ours; [ReceivePlain] writes what comes back to a new folder.
+//
 // It promises that Pack and Receive leave the index, the work tree, HEAD and the branches of the
 // user's repository as they are, and that Pack writes nothing to it. A transfer that was
 // interrupted and is repeated sends only the parts that the store does not have. What comes from

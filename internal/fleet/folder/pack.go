@@ -30,6 +30,9 @@ type Choice struct {
 	Untracked    []string
 	AllUntracked bool // takes all files that are neither tracked nor ignored
 
+	Plain   bool     // the folder is one without git, and all of its files travel
+	Exclude []string // patterns of its files that do not travel: relative to it, with ** for any number of folders
+
 	Limits Limits
 }
 
@@ -38,7 +41,11 @@ type Choice struct {
 // parts, so after a failure it is called again. Errors name what cannot travel; [ErrNoGit] means
 // that the folder is not in a repository.
 func Pack(ctx context.Context, dir string, c Choice, s Store) (Manifest, error) {
-	m, err := pack(ctx, dir, c, s)
+	packing := pack
+	if c.Plain {
+		packing = packPlain
+	}
+	m, err := packing(ctx, dir, c, s)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("pack the folder %s: %w", dir, err)
 	}
@@ -372,7 +379,7 @@ func revisions(tips, without []string) string {
 // sendPack puts the objects of some commits into the store, as a pack that leaves out what others
 // have. There are no parts if there is nothing.
 func sendPack(
-	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store,
+	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store, how ...string,
 ) ([]Part, error) {
 	revs := revisions(tips, without)
 	var about string
@@ -402,8 +409,8 @@ func sendPack(
 	defer f.Close()
 	// One thread makes the same pack of the same objects, so that a second attempt finds its parts.
 	out := &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}
-	err = g.Stream(ctx, strings.NewReader(revs), out, "pack-objects", "--revs", "--stdout", "--thin",
-		"--delta-base-offset", "--threads=1", "-q")
+	how = append([]string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q"}, how...)
+	err = g.Stream(ctx, strings.NewReader(revs), out, how...)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,8 @@ func take(
 	if err := r.check(l); err != nil {
 		return got, err
 	}
-	if r.Commit != m.Commit || r.Snapshot != m.Snapshot {
-		return got, fmt.Errorf("it builds on commit %s and snapshot %s, and %s and %s were sent", short(r.Commit), short(r.Snapshot),
-			short(m.Commit), short(m.Snapshot))
+	if err := r.answers(m); err != nil {
+		return got, err
 	}
 	got.Base, got.Notes = m.Snapshot, slices.Clone(r.Notes)
 	if r.Result == "" {
@@ -75,7 +74,11 @@ func take(
 	if got.Previous, err = g.Commit(ctx, ref); err != nil {
 		return got, err
 	}
-	if err := r.bring(ctx, g, l, s); err != nil {
+	tips := []string{r.Result, r.Snapshot}
+	if r.Head != "" {
+		tips = append(tips, r.Head)
+	}
+	if err := fetch(ctx, g, r.Parts, tips, l, s); err != nil {
 		return got, err
 	}
 	if err := got.measure(ctx, g, m, r, l); err != nil {
@@ -92,8 +95,17 @@ func take(
 	return got, nil
 }
 
-// bring receives the objects.
-func (r Return) bring(ctx context.Context, g gitrun.Git, l Limits, s Store) error {
+// answers refuses what comes back of another manifest.
+func (r Return) answers(m Manifest) error {
+	if r.Commit != m.Commit || r.Snapshot != m.Snapshot {
+		return fmt.Errorf("it builds on commit %s and snapshot %s, and %s and %s were sent", short(r.Commit), short(r.Snapshot),
+			short(m.Commit), short(m.Snapshot))
+	}
+	return nil
+}
+
+// fetch receives a pack into a repository, in which each tip must be then.
+func fetch(ctx context.Context, g gitrun.Git, parts []Part, tips []string, l Limits, s Store) error {
 	tmp, remove, err := temporary()
 	if err != nil {
 		return err
@@ -105,15 +117,11 @@ func (r Return) bring(ctx context.Context, g gitrun.Git, l Limits, s Store) erro
 		return err
 	}
 	defer f.Close()
-	if err := receive(ctx, s, r.Parts, f); err != nil {
+	if err := receive(ctx, s, parts, f); err != nil {
 		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
-	}
-	tips := []string{r.Result, r.Snapshot}
-	if r.Head != "" {
-		tips = append(tips, r.Head)
 	}
 	return accept(ctx, g, f, tips, l)
 }

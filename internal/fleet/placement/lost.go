@@ -37,10 +37,10 @@ func (w *work) ofLost() *task.Worktree {
 	f := w.book.former()
 	where := lostRef(w.id, f.Epoch)
 	switch {
-	case f.Plain:
-		where = "the folder returned/" + lostName(w.id, f.Epoch) + " of the session"
 	case f.Sent == nil:
 		return nil
+	case f.Sent.Plain:
+		where = "the folder returned/" + lostName(w.id, f.Epoch) + " of the session"
 	}
 	return &task.Worktree{Text: fmt.Sprintf(
 		"What the task has changed at worker %s has not come back yet. It comes into %s as soon as the worker can send it.",
@@ -121,13 +121,7 @@ func (f *Fleet) keepLeft(ctx context.Context, l *link.Link, x left) (string, err
 	if !ok {
 		return "", errors.New("the session does not know the task any more")
 	}
-	var t *task.Worktree
-	var err error
-	if x.claim.Plain {
-		t, err = f.intoFolder(ctx, l, rec.Cwd, lostName(x.id, x.claim.Epoch), x.end.Return)
-	} else {
-		t, err = f.intoRef(ctx, l, rec.Cwd, lostRef(x.id, x.claim.Epoch), *x.claim.Sent, x.end.Return)
-	}
+	t, err := f.takeIn(ctx, l, rec.Cwd, lostRef(x.id, x.claim.Epoch), lostName(x.id, x.claim.Epoch), *x.claim.Sent, x.end.Return)
 	if err != nil {
 		return "", err
 	}

@@ -116,7 +116,6 @@ type remains struct {
 	Task     task.ID         `json:"task_id"`
 	Epoch    uint64          `json:"epoch"`
 	Manifest folder.Manifest `json:"folder"`
-	Plain    *folder.Plain   `json:"plain,omitempty"` // instead of Manifest
 }
 
 const (
@@ -128,10 +127,7 @@ const (
 // remember writes what the next worker needs should this one be killed. Without it that removes the work tree.
 func (p *place) remember(c *claim) error {
 	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance,
-		Session: c.session, Task: c.id, Epoch: c.epoch}
-	if r.Manifest = p.manifest; c.job.Plain {
-		r.Plain = &p.plain
-	}
+		Session: c.session, Task: c.id, Epoch: c.epoch, Manifest: p.manifest}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -155,18 +151,15 @@ func (w *Worker) clear(ctx context.Context, dir string) {
 		path := filepath.Join(dir, n)
 		r, err := w.remains(path)
 		if err != nil {
-			w.cfg.Log.Warn("what an earlier worker has left cannot be read", "file", path, "error", err)
-			continue
+			w.cfg.Log.Warn("what an earlier worker has left cannot be read, and stays", "file", path, "error", err)
+			return
 		}
 		info, err := os.Lstat(path)
 		if r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < fleetwire.MessagesAge {
 			return
 		}
-		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch, Job: fleetwire.Job{Plain: r.Plain != nil}}, r.Instance)
+		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch}, r.Instance)
 		p := &place{w: w, top: filepath.Join(dir, base), whole: true, manifest: r.Manifest}
-		if r.Plain != nil {
-			p.plain = *r.Plain
-		}
 		if w.save(ctx, c, p); ctx.Err() != nil {
 			return // the next worker goes on
 		}
@@ -178,6 +171,9 @@ func (w *Worker) remains(path string) (r remains, err error) {
 	data, err := home.ReadFile(path, maxRemains)
 	if err == nil {
 		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && r.Manifest.V == 0 {
+		err = errors.New("it is of a folder without git, in the form of an earlier version")
 	}
 	if err == nil && r.V != remainsVersion {
 		err = fmt.Errorf("its format is %d, this program knows %d", r.V, remainsVersion)
@@ -199,7 +195,6 @@ type place struct {
 	top      string // of its own work tree; empty: it has none
 	whole    bool   // the work tree has been made
 	manifest folder.Manifest
-	plain    folder.Plain // of a folder without git, instead of the manifest
 }
 
 // root is the folder that nothing of the task leaves.
@@ -220,12 +215,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 		return p, context.Cause(ctx)
 	}
 	var err error
-	if c.job.Plain {
-		p.plain, err = folder.ReadPlain(data, folder.Limits{})
-	} else {
-		p.manifest, err = folder.ReadManifest(data, folder.Limits{})
-	}
-	if err != nil {
+	if p.manifest, err = folder.ReadManifest(data, folder.Limits{}); err != nil {
 		return p, err
 	}
 	if err := w.tell(
@@ -238,12 +228,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	}
 	cache := w.cache()
 	p.top = filepath.Join(w.tasksDir(), fmt.Sprintf("%s-%d", c.id, c.epoch))
-	if c.job.Plain {
-		p.dir, err = p.top, cache.UnpackPlain(ctx, p.plain, folder.Limits{}, w.cfg.Link.Parts(), p.top)
-	} else {
-		p.dir, err = cache.Unpack(ctx, p.manifest, folder.Limits{}, w.cfg.Link.Parts(), p.top)
-	}
-	if err != nil {
+	if p.dir, err = cache.Unpack(ctx, p.manifest, folder.Limits{}, w.cfg.Link.Parts(), p.top); err != nil {
 		return p, err
 	}
 	p.whole = true
@@ -268,14 +253,6 @@ func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 // is nothing.
 func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, some bool, err error) {
 	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
-	if c.job.Plain {
-		got, err := cache.CollectPlain(ctx, p.top, p.plain, folder.Limits{}, parts)
-		if err != nil {
-			return nil, false, err
-		}
-		back, err = json.Marshal(got)
-		return back, !got.Empty(), err
-	}
 	end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
 	got, err := cache.Collect(ctx, p.top, p.manifest, end, folder.Limits{}, parts)
 	if err != nil {
@@ -324,8 +301,9 @@ func (p *place) remove() {
 	if p.top == "" {
 		return
 	}
-	p.w.removeAll(p.top)
-	p.w.removeAll(p.top + remainsExt)
+	for _, ext := range []string{"", ".git", remainsExt} {
+		p.w.removeAll(p.top + ext)
+	}
 	p.top = ""
 	if _, err := p.w.cache().Trim(context.Background()); err != nil {
 		p.w.cfg.Log.Warn("what is kept of repositories cannot be trimmed", "error", err)
