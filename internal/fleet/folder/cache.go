@@ -2,11 +2,8 @@ package folder
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,15 +27,15 @@ type Cache struct {
 	MaxAge   time.Duration // since the last use of a repository; 0: 30 days
 }
 
-// Layout of a cache: a folder for each repository with its lock and its bare repository, and the
-// packs that are being received.
+// Layout of a cache: a folder for each repository with its lock and its bare repository, and the parts of transfers that
+// were cut and of folders without git.
 const (
-	reposName    = "repositories"
-	incomingName = "incoming"
-	bareName     = "git"
-	usedName     = "used" // its time is that of the last use
-	haveRefs     = "refs/drover/have/"
-	maxPacks     = 8
+	reposName = "repositories"
+	partsName = "parts"
+	bareName  = "git"
+	usedName  = "used" // its time is that of the last use
+	haveRefs  = "refs/drover/have/"
+	maxPacks  = 8
 )
 
 func (c *Cache) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(c.Dir)) }
@@ -67,35 +64,13 @@ func (c *Cache) hold(ctx context.Context, repo string, create bool) (*os.File, e
 					return nil, err
 				}
 			}
-			f, err := c.lock(c.path(reposName, repo), os.O_RDONLY, 0)
+			f, err := home.LockBelow(c.below(), c.path(reposName, repo), os.O_RDONLY, 0)
 			if create && errors.Is(err, fs.ErrNotExist) {
 				continue // Trim removed it meanwhile
 			}
 			return f, err
 		}
 	})
-}
-
-// lock opens and locks a file or folder that nobody removes or replaces meanwhile.
-func (c *Cache) lock(path string, flags int, perm fs.FileMode) (*os.File, error) {
-	f, err := c.below().Open(path, flags, perm)
-	if err != nil {
-		return nil, err
-	}
-	if err = home.Flock(f); err == nil {
-		var a, b fs.FileInfo
-		a, err = f.Stat()
-		if err == nil {
-			if b, err = os.Lstat(path); err == nil && !os.SameFile(a, b) {
-				err = fs.ErrNotExist
-			}
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 func (c *Cache) git(repo string, held *os.File) gitrun.Git {
@@ -201,32 +176,22 @@ func (c *Cache) bring(ctx context.Context, m Manifest, l Limits, s Store) (gitru
 		return g, lock, err
 	}
 	_ = lock.Close() // others need not wait while the parts travel
-	pack, err := c.incoming(ctx, m.Parts)
+	pack, remove, err := download(ctx, m.Parts, kept{s, c})
 	if err != nil {
 		return g, nil, err
 	}
-	defer pack.Close()
-	for received := false; ; received = true {
-		if lock, err = c.repository(ctx, m); err != nil {
-			return g, nil, err
-		}
-		g.Held = lock
-		has, err = c.has(ctx, g, m) // whoever held the file may have brought it
-		if err == nil && !has && !received {
-			_ = lock.Close()
-			if err := download(ctx, pack, m.Parts, s); err != nil {
-				return g, nil, err
-			}
-			continue
-		}
-		if err == nil && !has {
-			err = accept(ctx, g, pack, []string{m.Snapshot}, l)
-		}
-		if err == nil {
-			err = errors.Join(c.tidy(ctx, g), c.below().Remove(pack.Name()))
-		}
-		return g, lock, err
+	defer remove()
+	if lock, err = c.repository(ctx, m); err != nil {
+		return g, nil, err
 	}
+	g.Held = lock
+	if has, err = c.has(ctx, g, m); err == nil && !has { // another task may have brought it meanwhile
+		err = accept(ctx, g, pack, []string{m.Snapshot}, l)
+	}
+	if err == nil {
+		err = errors.Join(c.tidy(ctx, g), c.forget(m.Parts))
+	}
+	return g, lock, err
 }
 
 // repository locks the folder of a repository, with a bare repository in it.
@@ -322,57 +287,39 @@ func (c *Cache) tidy(ctx context.Context, g gitrun.Git) error {
 	return err
 }
 
-// incoming opens the file for the parts of a pack. It is locked until it is closed.
-func (c *Cache) incoming(ctx context.Context, parts []Part) (*os.File, error) {
-	sum := sha256.New()
-	for _, p := range parts {
-		_, _ = io.WriteString(sum, p.Digest)
+// kept is a store that looks for parts in a cache before. A transfer that was cut finds there what it has received.
+type kept struct {
+	Store
+	c *Cache
+}
+
+func (k kept) Get(ctx context.Context, digest string) ([]byte, error) {
+	path := k.c.path(partsName, digest)
+	if data, err := home.ReadBelow(k.c.below(), path, PartBytes); err == nil && digestOf(data) == digest {
+		if root, err := k.c.below().Root(filepath.Dir(path)); err == nil {
+			_ = root.Chtimes(digest, time.Now(), time.Now()) // it was used
+			_ = root.Close()
+		}
+		return data, nil
 	}
-	if err := c.mkdirs(incomingName); err != nil {
+	data, err := k.Store.Get(ctx, digest)
+	if err != nil || digestOf(data) != digest {
+		return data, err
+	}
+	if err := k.c.mkdirs(partsName); err != nil {
 		return nil, err
 	}
-	path := c.path(incomingName, hex.EncodeToString(sum.Sum(nil)))
-	return home.Await(ctx, func() (*os.File, error) {
-		for {
-			f, err := c.lock(path, os.O_RDWR|os.O_CREATE, 0o600)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return f, err
-			}
-		}
-	})
+	return data, home.WriteBelow(k.c.below(), path, data)
 }
 
-// download receives parts into a file, behind those that an earlier attempt left there.
-func download(ctx context.Context, f *os.File, parts []Part, s Store) error {
-	n, err := resume(f, parts)
-	if err != nil {
-		return err
-	}
-	if err := receive(ctx, s, parts[n:], f); err != nil {
-		if n > 0 {
-			err = fmt.Errorf("behind %d parts that are here already: %w", n, err)
-		}
-		return err
-	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
-}
-
-// resume finds how many parts a file begins with, and cuts off what follows.
-func resume(f *os.File, parts []Part) (n int, err error) {
-	at, buf := int64(0), make([]byte, PartBytes)
+// forget removes parts whose objects are in a repository.
+func (c *Cache) forget(parts []Part) error {
 	for _, p := range parts {
-		if _, err := io.ReadFull(f, buf[:p.Bytes]); err != nil || digestOf(buf[:p.Bytes]) != p.Digest {
-			break
+		if err := c.below().Remove(c.path(partsName, p.Digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		at += p.Bytes
-		n++
 	}
-	if err := f.Truncate(at); err != nil {
-		return 0, err
-	}
-	_, err = f.Seek(at, io.SeekStart)
-	return n, err
+	return nil
 }
 
 // Trim removes the repositories that were not used for MaxAge, and the least recently used while
@@ -400,7 +347,7 @@ func (c *Cache) trim(ctx context.Context) (left int64, err error) {
 		maxAge = 30 * 24 * time.Hour
 	}
 	var all []cached
-	for _, kind := range []string{reposName, incomingName, partsName} {
+	for _, kind := range []string{reposName, partsName} {
 		names, err := c.below().Names(c.path(kind))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -457,7 +404,7 @@ func (c *Cache) look(name string) cached {
 
 // drop removes an entry that nobody uses.
 func (c *Cache) drop(e cached) (bool, error) {
-	f, err := c.lock(c.path(e.name), os.O_RDONLY, 0)
+	f, err := home.LockBelow(c.below(), c.path(e.name), os.O_RDONLY, 0)
 	if errors.Is(err, home.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

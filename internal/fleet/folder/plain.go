@@ -491,30 +491,3 @@ func checkTarget(path, target string) error {
 	}
 	return nil
 }
-
-const partsName = "parts" // in a cache: parts of folders without git
-
-// kept is a store that looks for parts in a cache before.
-type kept struct {
-	Store
-	c *Cache
-}
-
-func (k kept) Get(ctx context.Context, digest string) ([]byte, error) {
-	path := k.c.path(partsName, digest)
-	if data, err := home.ReadBelow(k.c.below(), path, PartBytes); err == nil && digestOf(data) == digest {
-		if root, err := k.c.below().Root(filepath.Dir(path)); err == nil {
-			_ = root.Chtimes(digest, time.Now(), time.Now()) // it was used
-			_ = root.Close()
-		}
-		return data, nil
-	}
-	data, err := k.Store.Get(ctx, digest)
-	if err != nil || digestOf(data) != digest {
-		return data, err
-	}
-	if err := k.c.mkdirs(partsName); err != nil {
-		return nil, err
-	}
-	return data, home.WriteBelow(k.c.below(), path, data)
-}

@@ -106,24 +106,37 @@ func (r Return) answers(m Manifest) error {
 
 // fetch receives a pack into a repository, in which each tip must be then.
 func fetch(ctx context.Context, g gitrun.Git, parts []Part, tips []string, l Limits, s Store) error {
-	tmp, remove, err := temporary()
+	pack, remove, err := download(ctx, parts, s)
 	if err != nil {
 		return err
 	}
 	defer remove()
+	return accept(ctx, g, pack, tips, l)
+}
+
+// download receives a pack into a file of its own, which remove removes.
+func download(ctx context.Context, parts []Part, s Store) (pack *os.File, remove func(), err error) {
+	tmp, clean, err := temporary()
+	if err != nil {
+		return nil, nil, err
+	}
 	path := filepath.Join(tmp, packName)
 	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = receive(ctx, s, parts, f)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
 	if err != nil {
-		return err
+		_ = f.Close()
+		clean()
+		return nil, nil, err
 	}
-	defer f.Close()
-	if err := receive(ctx, s, parts, f); err != nil {
-		return err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return accept(ctx, g, f, tips, l)
+	return f, func() {
+		_ = f.Close()
+		clean()
+	}, nil
 }
 
 // measure finds out what the task alone has changed, and that the result builds on what was sent.

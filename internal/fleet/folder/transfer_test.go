@@ -64,7 +64,7 @@ func TestResume(t *testing.T) {
 		if s.gets != len(m.Parts) {
 			t.Errorf("cut at part %d: %d parts were fetched in all", cut, s.gets)
 		}
-		if left, err := os.ReadDir(filepath.Join(c.Dir, "incoming")); err != nil || len(left) > 0 {
+		if left, err := os.ReadDir(filepath.Join(c.Dir, partsName)); err != nil || len(left) > 0 {
 			t.Errorf("%v, %v are left of what came in", left, err)
 		}
 	}

@@ -58,7 +58,7 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 			continue
 		}
 		old := filepath.Join(filepath.Dir(dir), n)
-		if f, err := w.lock(old); err == nil { // nobody has it any more
+		if f, err := home.LockBelow(w.cfg.Home.Below(), old, os.O_RDONLY, 0); err == nil { // nobody has it any more
 			w.tasks.Go(func() {
 				defer f.Close()
 				w.clear(ctx, old)
@@ -69,7 +69,7 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 		if err := w.mkdir(dir); err != nil {
 			return nil, err
 		}
-		f, err := w.lock(dir)
+		f, err := home.LockBelow(w.cfg.Home.Below(), dir, os.O_RDONLY, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = home.ErrLocked
 		}
@@ -82,28 +82,6 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 		w.removeAll(dir)
 		_ = held.Close()
 	}, nil
-}
-
-// lock locks a folder that is still there.
-func (w *Worker) lock(dir string) (*os.File, error) {
-	f, err := w.cfg.Home.Below().Open(dir, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err = home.Flock(f); err == nil {
-		var a, b fs.FileInfo
-		if a, err = f.Stat(); err == nil {
-			b, err = os.Lstat(dir)
-		}
-		if err == nil && !os.SameFile(a, b) {
-			err = fs.ErrNotExist
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // remains is what a worker that is killed leaves in the folder of its tasks for each work tree, in a file beside it, so

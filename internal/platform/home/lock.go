@@ -3,10 +3,13 @@ package home
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
 // ErrLocked is returned when another process holds a lock.
@@ -25,6 +28,28 @@ func Flock(f *os.File) error {
 		}
 		return err
 	}
+}
+
+// LockBelow opens and locks a file or folder that may be removed or replaced meanwhile, which is an error that wraps
+// [fs.ErrNotExist]. It returns [ErrLocked] if another process has it. Closing the file ends the lock.
+func LockBelow(below saferoot.Dir, path string, flags int, perm fs.FileMode) (*os.File, error) {
+	f, err := below.Open(path, flags, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err = Flock(f); err == nil {
+		var held, now fs.FileInfo
+		if held, err = f.Stat(); err == nil {
+			now, err = os.Lstat(path)
+		}
+		if err == nil && !os.SameFile(held, now) {
+			err = fs.ErrNotExist
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // lockTick is how often a lock is tried for.
