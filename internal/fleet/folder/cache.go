@@ -163,19 +163,22 @@ func (c *Cache) used(g gitrun.Git) error {
 // the manifest builds: it must be packed anew, with what [Cache.Have] lists now.
 var ErrLacks = errors.New("this machine no longer has a commit on which the transfer builds (pack it again)")
 
-// bring makes sure that the cache has the commits of a manifest. The file, which holds the
-// repository, is closed by the caller.
+// bring makes sure that the cache has the commits of a manifest. The file, which holds the repository, is closed by the
+// caller.
 func (c *Cache) bring(ctx context.Context, m Manifest, l Limits, s Store) (gitrun.Git, *os.File, error) {
-	lock, err := c.repository(ctx, m)
-	if err != nil {
-		return gitrun.Git{}, nil, err
-	}
-	g := c.git(m.Repo, lock)
-	has, err := c.has(ctx, g, m)
-	if err != nil || has {
+	g, lock, err := c.found(ctx, m)
+	if err != nil || lock != nil {
 		return g, lock, err
 	}
-	_ = lock.Close() // others need not wait while the parts travel
+	// Without the lock of the repository, so that tasks of other commits need not wait while the parts travel.
+	turn, err := c.turn(ctx, m)
+	if err != nil {
+		return g, nil, err
+	}
+	defer turn.Close()
+	if g, lock, err = c.found(ctx, m); err != nil || lock != nil {
+		return g, lock, err
+	}
 	pack, remove, err := download(ctx, m.Parts, kept{s, c})
 	if err != nil {
 		return g, nil, err
@@ -184,14 +187,40 @@ func (c *Cache) bring(ctx context.Context, m Manifest, l Limits, s Store) (gitru
 	if lock, err = c.repository(ctx, m); err != nil {
 		return g, nil, err
 	}
-	g.Held = lock
-	if has, err = c.has(ctx, g, m); err == nil && !has { // another task may have brought it meanwhile
-		err = accept(ctx, g, pack, []string{m.Snapshot}, l)
-	}
-	if err == nil {
-		err = errors.Join(c.tidy(ctx, g), c.forget(m.Parts))
+	g = c.git(m.Repo, lock)
+	if err = accept(ctx, g, pack, []string{m.Snapshot}, l); err == nil {
+		err = errors.Join(c.tidy(ctx, g), c.forget(m), c.below().Remove(turn.Name()))
 	}
 	return g, lock, err
+}
+
+// found returns the repository and its lock if it has the commits of a manifest.
+func (c *Cache) found(ctx context.Context, m Manifest) (gitrun.Git, *os.File, error) {
+	lock, err := c.repository(ctx, m)
+	if err != nil {
+		return gitrun.Git{}, nil, err
+	}
+	g := c.git(m.Repo, lock)
+	has, err := c.has(ctx, g, m)
+	if err != nil || !has {
+		return g, nil, errors.Join(err, lock.Close())
+	}
+	return g, lock, nil
+}
+
+// turn waits until no other task receives the commits of a manifest. Closing the file ends the turn.
+func (c *Cache) turn(ctx context.Context, m Manifest) (*os.File, error) {
+	if err := c.mkdirs(partsName); err != nil {
+		return nil, err
+	}
+	path := c.path(partsName, m.Snapshot)
+	return home.Await(ctx, func() (*os.File, error) {
+		f, err := home.LockBelow(c.below(), path, os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = home.ErrLocked // another task has just ended its turn
+		}
+		return f, err
+	})
 }
 
 // repository locks the folder of a repository, with a bare repository in it.
@@ -312,9 +341,9 @@ func (k kept) Get(ctx context.Context, digest string) ([]byte, error) {
 	return data, home.WriteBelow(k.c.below(), path, data)
 }
 
-// forget removes parts whose objects are in a repository.
-func (c *Cache) forget(parts []Part) error {
-	for _, p := range parts {
+// forget removes the parts of a manifest, whose objects are in a repository.
+func (c *Cache) forget(m Manifest) error {
+	for _, p := range m.Parts {
 		if err := c.below().Remove(c.path(partsName, p.Digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
