@@ -59,7 +59,7 @@ func Ask(session task.ID, what, worker string) string {
 	return "drover.session." + string(session) + "." + what + "." + worker
 }
 
-// What a worker asks.
+// The questions of a worker.
 const (
 	AskClaim = "claim"
 	AskRenew = "renew"
@@ -94,7 +94,7 @@ func Token(subject string, n int) string {
 
 // names are of workers, labels and projects.
 //
-//rules:constant never changed after this line
+// rules:constant never changed after this line
 var names = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckName refuses a name that is not one token of a subject.
@@ -108,7 +108,7 @@ func CheckName(what, name string) error {
 // CallTo is where a session calls the tools of a workspace.
 func CallTo(worker string, id task.ID) string { return "drover.call." + worker + "." + string(id) }
 
-// Worker is what a worker says of itself, every [HeartBeat].
+// Worker is the state of a worker, which it publishes every [HeartBeat].
 type Worker struct {
 	Name     string   `json:"name"`
 	Instance string   `json:"instance"` // of this start of the worker
@@ -154,7 +154,7 @@ type Doing struct {
 	Since   int64   `json:"for_ms"` // for how long
 }
 
-// Speaks is the protocol for both, or an error that says who is too old.
+// Speaks returns the protocol that both sides speak, or an error that says which side to update.
 func Speaks(who string, oldest, newest int) (int, error) {
 	switch v := min(newest, Version); {
 	case newest < Oldest:
@@ -175,8 +175,8 @@ type Offer struct {
 	Task    task.ID `json:"task_id"`
 	Offer   string  `json:"offer"`                // a claim names it
 	Repo    string  `json:"repository,omitempty"` // of its folder: a claim says what the worker has of it
-	// Lease is that of a grant. A worker that has no answer for a part of it asks again: it counts the lease from its
-	// question, so that a late answer is of no use.
+	// Lease is the lease of a grant. A worker without an answer asks again after a part of it: it counts the lease from
+	// its question, so a late answer is useless.
 	Lease time.Duration `json:"lease_ns,omitempty"`
 }
 
@@ -192,7 +192,7 @@ type Claim struct {
 	Has []string `json:"has,omitempty"`
 }
 
-// Grant is the answer to a claim. With Refused the task is no longer to be had, and the rest is empty.
+// Grant is the answer to a claim. With Refused the task is taken or has ended, and the rest is empty.
 type Grant struct {
 	Refused string        `json:"refused,omitempty"`
 	Epoch   uint64        `json:"epoch,omitempty"`
@@ -289,7 +289,7 @@ type Renewed struct {
 	Tasks []Lease `json:"tasks"`
 }
 
-// Lease is what a session says of a claim.
+// Lease is the answer of a session about one claim.
 type Lease struct {
 	Valid bool `json:"valid"` // false: end it, and say nothing more of it
 }
@@ -303,11 +303,11 @@ const (
 	Note   EventKind = "note"   // Text is what the worker is doing, for people
 	Open   EventKind = "open"   // the workspace is there, see Ready
 	Ended  EventKind = "ended"
-	// Left is told of a claim that does not count any more: what it has changed is in End, and is kept apart.
+	// Left belongs to a claim that has ended at the session: End has its changes, which are kept apart.
 	Left EventKind = "left"
 )
 
-// Event is what a worker tells of a task. Data follow its JSON in the message, see [Encode].
+// Event is news of a task at a worker. Data follow its JSON in the message, see [Encode].
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Epoch    uint64    `json:"epoch"`
@@ -334,7 +334,7 @@ type End struct {
 	Folder      string            `json:"folder,omitempty"` // why the folder did not come back
 }
 
-// CommandKind is what a session wants of a worker.
+// CommandKind is the sort of a [Command].
 type CommandKind string
 
 // The kinds of commands.
@@ -352,7 +352,7 @@ const (
 	Begin CommandKind = "begin"
 )
 
-// Command is what a session tells the worker of a task.
+// Command is an order of a session to the worker of a task.
 type Command struct {
 	Kind   CommandKind    `json:"kind"`
 	Epoch  uint64         `json:"epoch"`
@@ -362,7 +362,7 @@ type Command struct {
 	Offset int64          `json:"offset,omitempty"`
 }
 
-// Encode writes a message: a line of JSON, and data behind it.
+// Encode writes a message: a line of JSON, and the data after it.
 func Encode(v any, data []byte) ([]byte, error) {
 	head, err := json.Marshal(v)
 	if err != nil {
@@ -376,7 +376,7 @@ func Encode(v any, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decode reads a message into v, and returns the data behind it, which are part of the message.
+// Decode reads a message into v, and returns the data after it, which are part of the message.
 func Decode(msg []byte, v any) ([]byte, error) {
 	if len(msg) > MaxMessage {
 		return nil, fmt.Errorf("read message: it has %d bytes, more than the limit of %d", len(msg), MaxMessage)

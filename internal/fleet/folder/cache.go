@@ -17,7 +17,7 @@ import (
 )
 
 // Cache keeps the objects of repositories on a worker, so that the next task of a repository
-// receives only what is new. Work trees do not depend on it after they were made.
+// receives only new objects. Finished work trees do not depend on it.
 //
 // A cache serves one circle of trust: who may send a manifest can name any commit in it and have
 // its files. Its methods may be called at the same time, by several processes as well.
@@ -27,13 +27,13 @@ type Cache struct {
 	MaxAge   time.Duration // since the last use of a repository; 0: 30 days
 }
 
-// Layout of a cache: a folder for each repository with its lock and its bare repository, and the parts of transfers that
-// were cut and of folders without git.
+// Layout of a cache: a folder for each repository with its lock and its bare repository, and the parts of transfers
+// that were cut and of folders without git.
 const (
 	reposName = "repositories"
 	partsName = "parts"
 	bareName  = "git"
-	usedName  = "used" // its time is that of the last use
+	usedName  = "used" // its modification time is the last use
 	haveRefs  = "refs/drover/have/"
 	maxPacks  = 8
 )
@@ -235,7 +235,7 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 		var is string
 		if is, err = g.Text(ctx, "rev-parse", "--show-object-format"); err == nil && is != m.Format {
 			err = fmt.Errorf("the repository in the cache has objects of the format %s, not %s", is, m.Format)
-		} else if exited(err, 128) { // a crash may leave one that was not made completely
+		} else if exited(err, 128) { // a crash may leave it incomplete
 			if err = c.below().RemoveAll(g.Admin); err == nil {
 				err = fs.ErrNotExist
 			}
@@ -316,7 +316,8 @@ func (c *Cache) tidy(ctx context.Context, g gitrun.Git) error {
 	return err
 }
 
-// kept is a store that looks for parts in a cache before. A transfer that was cut finds there what it has received.
+// kept is a store that looks for parts in a cache before. A transfer that was cut continues with the parts that it
+// has received.
 type kept struct {
 	Store
 	c *Cache
@@ -352,7 +353,7 @@ func (c *Cache) forget(m Manifest) error {
 }
 
 // Trim removes the repositories that were not used for MaxAge, and the least recently used while
-// all have more than MaxBytes. What is in use stays. It returns the bytes that are left.
+// all have more than MaxBytes. Entries in use stay. It returns the bytes that are left.
 func (c *Cache) Trim(ctx context.Context) (int64, error) {
 	left, err := c.trim(ctx)
 	if err != nil {
@@ -431,7 +432,7 @@ func (c *Cache) look(name string) cached {
 	return e
 }
 
-// drop removes an entry that nobody uses.
+// drop removes an entry that is not in use.
 func (c *Cache) drop(e cached) (bool, error) {
 	f, err := home.LockBelow(c.below(), c.path(e.name), os.O_RDONLY, 0)
 	if errors.Is(err, home.ErrLocked) || errors.Is(err, fs.ErrNotExist) {

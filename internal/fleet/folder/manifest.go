@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// version is that of the formats of [Manifest] and [Return], and plainVersion that of a [Manifest] of a folder without
-// git: programs that know version 1 only took it for a checkout.
+// version is the version of the formats of [Manifest] and [Return]. A [Manifest] of a folder without git has
+// plainVersion: programs that know version 1 only would take it for a checkout.
 const (
 	version      = 1
 	plainVersion = 2
@@ -27,8 +27,8 @@ type Manifest struct {
 	Repo     string   `json:"repo"`             // the first commit of the first parents of HEAD
 	Format   string   `json:"object_format"`    // sha1 or sha256
 	Commit   string   `json:"commit"`           // HEAD at home
-	Index    string   `json:"index,omitempty"`  // Commit with what is staged on top; empty: nothing is
-	Snapshot string   `json:"snapshot"`         // with all that is not committed on top; Commit if there is nothing
+	Index    string   `json:"index,omitempty"`  // Commit with the staged changes on top; empty: none
+	Snapshot string   `json:"snapshot"`         // with all uncommitted changes on top; Commit if there are none
 	Branch   string   `json:"branch,omitempty"` // its short name; empty: HEAD is detached
 	Subdir   string   `json:"subdir,omitempty"` // in which the task works, relative to the top; empty: the top
 	Name     string   `json:"user_name,omitempty"`

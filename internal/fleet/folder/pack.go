@@ -25,8 +25,8 @@ type Choice struct {
 	// not know is left out.
 	Have []string
 
-	// Untracked are patterns of files that are not tracked and travel all the same, also if they
-	// are ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
+	// Untracked are patterns of untracked files that travel, ignored ones included: as in .gitignore, relative to the
+	// folder; the name of a folder matches everything in it.
 	Untracked    []string
 	AllUntracked bool // takes all files that are neither tracked nor ignored
 
@@ -126,11 +126,11 @@ func (m *Manifest) note(format string, args ...any) {
 	}
 }
 
-// snapshot makes commits of what is not committed. They are written to a folder of ours, and the
+// snapshot makes commits of the uncommitted changes. They are written to a folder of ours, and the
 // git that is returned sees them. The same files make the same commits.
 func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
 	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.common, "objects"))
-	// The other half of a split index would be written beside the user's.
+	// The other half of a split index would be written to the user's repository.
 	g.Vars = append(g.Vars, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false")
 	g.Index = filepath.Join(tmp, indexName)
 	if err := r.quiet(ctx, m); err != nil {
@@ -316,7 +316,7 @@ func literal(path string) string {
 	return b.String()
 }
 
-// known are those of some commits that the repository has.
+// known returns which of some commits the repository has.
 func known(ctx context.Context, g gitrun.Git, format string, have []string) ([]string, error) {
 	digits, err := digitsOf(format)
 	if err != nil {
@@ -377,7 +377,7 @@ func revisions(tips, without []string) string {
 }
 
 // sendPack puts the objects of some commits into the store, as a pack that leaves out what others
-// have. There are no parts if there is nothing.
+// have. It returns no parts if nothing is left.
 func sendPack(
 	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store, how ...string,
 ) ([]Part, error) {

@@ -41,8 +41,8 @@ var ErrMissing = errors.New("the store does not have this part")
 // reader.
 type Store interface {
 	Has(ctx context.Context, digest string) (bool, error)
-	Put(ctx context.Context, digest string, part []byte) error // storing a part again is no error
-	Get(ctx context.Context, digest string) ([]byte, error)    // [ErrMissing]: there is none
+	Put(ctx context.Context, digest string, part []byte) error // of a part that is stored already: does nothing
+	Get(ctx context.Context, digest string) ([]byte, error)    // [ErrMissing]: the store lacks it
 }
 
 // Part is one piece of a transfer.

@@ -22,8 +22,8 @@ import (
 )
 
 // A folder without git travels as a commit without parents in a repository of ours, which is outside of the folder on
-// both machines: to its tasks the folder is one without git. What comes back is a commit with the tree files/ of new and
-// changed files, and the file deleted with the names of the others, each ended with a NUL.
+// both machines: to its tasks the folder is one without git. What comes back is a commit with the tree files/ of new
+// and changed files, and the file deleted with the names of the others, each ended with a NUL.
 const (
 	FilesName   = "files"
 	DeletedName = "deleted"
@@ -286,7 +286,7 @@ func checkTree(ctx context.Context, g gitrun.Git, commit, below string) (names [
 	return names, nil
 }
 
-// collectPlain packs what is other in a folder than in the manifest from which it was unpacked.
+// collectPlain packs the differences between a folder and the manifest from which it was unpacked.
 func (c *Cache) collectPlain(
 	ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store,
 ) (r Return, err error) {
@@ -361,8 +361,9 @@ type Change struct {
 	Notes   []string
 }
 
-// ReceivePlain writes what [Cache.Collect] has packed of a folder without git to a new or empty folder: the folder files
-// and the file deleted. It never writes to the folder from which the task began. After a failure the folder is empty.
+// ReceivePlain writes what [Cache.Collect] has packed of a folder without git to a new or empty folder: the folder
+// files and the file deleted. It never writes to the folder from which the task began. After a failure the folder is
+// empty.
 func ReceivePlain(ctx context.Context, m Manifest, r Return, l Limits, s Store, dir string) (Change, error) {
 	c, err := takePlain(ctx, m, r, l.orDefault(), s, dir)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 
 // Received is what came back, as the receiving side has found it.
 type Received struct {
-	Ref      string // empty: nothing was changed, and there is no ref
+	Ref      string // empty: nothing was changed
 	Commit   string // that Ref has
 	Base     string // the snapshot: git diff Base Commit is what the task alone has changed
 	Files    int    // that the task alone has changed
 	Added    int    // lines
 	Removed  int
-	Commits  int // that the task made itself; 0: only the one that holds its files
+	Commits  int // that the task made itself; 0: the commit of its files is the only one
 	Notes    []string
 	Previous string // what Ref had before; empty: there was none
 }
@@ -32,8 +32,8 @@ type Received struct {
 const RefPrefix = "refs/drover/"
 
 // Receive stores what comes back under a ref of the repository of a folder, which begins with
-// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is the
-// one that was sent. It may be called again after a failure.
+// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is as
+// it was sent. It may be called again after a failure.
 func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (Received, error) {
 	got, err := take(ctx, dir, m, r, ref, l.orDefault(), s)
 	if err != nil {
@@ -139,7 +139,7 @@ func download(ctx context.Context, parts []Part, s Store) (pack *os.File, remove
 	}, nil
 }
 
-// measure finds out what the task alone has changed, and that the result builds on what was sent.
+// measure counts the changes of the task alone, and checks that the result builds on what was sent.
 func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Return, l Limits) error {
 	if err := m.verify(ctx, g); err != nil {
 		return err

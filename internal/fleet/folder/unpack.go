@@ -18,10 +18,10 @@ import (
 const snapshotRef = "refs/drover/snapshot"
 
 // Unpack makes a work tree of a manifest in a new or empty folder, whose parent exists: a
-// repository of its own, on the branch and the commit of the manifest, with what was not committed at home not committed
-// here either; or the files of a folder without git, with a repository of ours in the folder of its name with .git
+// repository of its own, on the branch and the commit of the manifest, with the uncommitted changes of home
+// uncommitted here; or the files of a folder without git, with a repository of ours in the folder of its name with .git
 // added, which the caller removes with it. It returns the folder in which the task works. After a failure
-// the folder is empty or gone, and what was received is kept for the next attempt.
+// the folder is empty or gone, and the received parts are kept for the next attempt.
 func (c *Cache) Unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (string, error) {
 	work, err := c.unpack(ctx, m, l.orDefault(), s, dir)
 	if err != nil {
@@ -219,7 +219,7 @@ func copyFile(src *os.Root, name, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// checkout writes the files of the snapshot, and an index of what was staged.
+// checkout writes the files of the snapshot, and an index of the staged changes.
 func checkout(ctx context.Context, m Manifest, g gitrun.Git) (string, error) {
 	if _, err := g.Run(ctx, "read-tree", m.Snapshot); err != nil {
 		return "", err

@@ -189,10 +189,10 @@ func (h *Hub) lock() error {
 	return nil
 }
 
-// About is what a running hub has written down for other processes of its user.
+// About is the file of a running hub for other processes of its user.
 type About struct {
 	Address string `json:"address"`
-	Pin     string `json:"certificate,omitempty"` // SHA-256 of that of its authority; empty: no TLS
+	Pin     string `json:"certificate,omitempty"` // SHA-256 of its authority's; empty: no TLS
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
 }
@@ -266,7 +266,7 @@ func Invite(ctx context.Context, root home.Root, dir, project, role, address str
 	return join, nil
 }
 
-// Close ends the hub. What it has promised to carry is in its folder.
+// Close ends the hub. The messages that it has accepted are in its folder.
 func (h *Hub) Close() {
 	h.stop()
 	h.watcher.Wait()
@@ -286,7 +286,7 @@ func (h *Hub) TLS() bool { return h.pin != "" }
 
 func (h *Hub) log(text string) { h.cfg.Log.Warn(text) }
 
-// account is that of a project, with JetStream.
+// account returns the account of a project, with JetStream.
 func (h *Hub) account(project string) (*server.Account, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -346,7 +346,7 @@ func (h *Hub) ensure(ctx context.Context, project string) error {
 // logger takes what the server wants to tell.
 type logger struct {
 	to     *slog.Logger
-	failed chan<- string // capacity 1: why it cannot go on
+	failed chan<- string // capacity 1: why it cannot continue
 }
 
 func (l logger) Noticef(string, ...any)            {}

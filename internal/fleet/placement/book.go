@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/folder"
 )
 
-// Book is what a session knows of who may work on one task. It is a value; its methods are the
+// Book records which worker may work on one task. It is a value; its methods are the
 // rules of claims and do no I/O. Its zero value has granted nothing.
 type Book struct {
 	V        int    `json:"v"`
@@ -18,7 +18,7 @@ type Book struct {
 	Instance string `json:"instance"`       // which start of that worker
 	Offer    string `json:"offer"`          // that was claimed
 	Over     bool   `json:"over,omitempty"` // the grant counts no more
-	Told     bool   `json:"-"`              // its worker has told its end, which counts
+	Told     bool   `json:"-"`              // its worker has reported its end, which counts
 	Bytes    int64  `json:"-"`              // of output that has been taken
 
 	// Sending: the worker waits for its folder.
@@ -113,8 +113,8 @@ func (b Book) End() Book {
 	return b
 }
 
-// Take says which part of output counts that begins at an offset of the worker's output: what has not been
-// taken yet. gap is set if something before it is missing.
+// Take returns the part of output that is new; the output begins at an offset of the worker's.
+// gap is set if something before it is missing.
 func (b Book) Take(base, offset int64, data []byte) (part []byte, next Book, gap bool) {
 	at := base + offset // in the output of the task, which may have more than one attempt
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// identify finds out what of the folder travels.
+// identify finds out how the folder travels.
 func (w *work) identify(ctx context.Context) error {
 	if w.want.Folder == "" || w.repo != "" || w.plain {
 		return nil
@@ -39,14 +39,14 @@ func (w *work) identify(ctx context.Context) error {
 	return nil
 }
 
-// job is what the worker is granted.
+// job is the job of a grant.
 func (w *work) job() fleetwire.Job {
 	j := w.want.Job
 	j.Folder = w.repo != "" || w.plain
 	return j
 }
 
-// sendFolder sends what the hub and the worker lack of the folder, and what it is to make of it.
+// sendFolder sends the missing parts of the folder, and its manifest.
 func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	if w.repo == "" && !w.plain {
 		return nil
@@ -124,7 +124,7 @@ func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Resul
 	return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: why}
 }
 
-// leave takes in what the task has changed, and never into its folder.
+// leave takes in the changes of the task, and never into its folder.
 func (w *work) leave(l *link.Link, e fleetwire.End) func(context.Context) *task.Worktree {
 	b := w.book
 	if b.Sent == nil && len(e.Return) == 0 {
@@ -154,8 +154,8 @@ func (w *work) leave(l *link.Link, e fleetwire.End) func(context.Context) *task.
 // maxNotes limits the text about what did not travel, in characters.
 const maxNotes = 400
 
-// takeIn takes what a task has changed into a ref of the repository that cwd is in, or into a folder of the session if cwd
-// is without git.
+// takeIn takes the changes of a task into a ref of the repository that cwd is in, or into a folder of the session if
+// cwd is without git.
 func (f *Fleet) takeIn(
 	ctx context.Context, l *link.Link, cwd, ref, name string, sent folder.Manifest, back []byte,
 ) (*task.Worktree, error) {

@@ -59,7 +59,7 @@ func (o *lookout) close() {
 	o.running.Wait()
 }
 
-// over reports whether no task waits; the next one that does begins anew.
+// over reports whether no task waits, and ends the lookout then.
 func (o *lookout) over() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +114,7 @@ func (o *lookout) tell(workers []fleetwire.Worker) {
 type candidates struct {
 	some    bool   // one is there
 	ready   bool   // and has a place
-	foreign string // why one that is there cannot have it; empty: there is none
+	foreign string // why one of another protocol cannot have it; empty: none is
 	fit     bool   // one of those that are there takes tasks, sooner or later
 	problem string // why one of them takes nothing; empty: all do
 }
@@ -133,7 +133,7 @@ func (c candidates) with(one fleetwire.Worker) candidates {
 	return c
 }
 
-// text says what a task waits for.
+// text describes the wait of a task.
 func (c candidates) text(on string) string {
 	whom := "worker " + on
 	if on == Auto {

@@ -23,11 +23,11 @@ const (
 	reasonWorkerLost task.Reason = "worker_lost" // its worker did not renew its lease
 )
 
-// Patience of a session, beyond what a worker has.
+// Times of a session, in addition to the times of a worker.
 const (
 	offerTime = 20 * time.Second // for the first connection to the hub
 	tellTime  = 3 * time.Second  // for an offer, until it is said that the hub does not take it
-	maxUntold = 200              // columns of what a worker says of the hub
+	maxUntold = 200              // columns of a worker's text about the hub
 )
 
 type asked struct {
@@ -42,7 +42,7 @@ type told struct {
 	msg    jetstream.Msg
 }
 
-// work is one run of a task at workers. One goroutine, that of [Driver.Run], changes it.
+// work is one run of a task at workers. Only the goroutine of [Driver.Run] changes it.
 type work struct {
 	f    *Fleet
 	h    task.Host
@@ -51,10 +51,10 @@ type work struct {
 	want *Want       // nil: it is taken up
 
 	inbox *inbox
-	known chan candidates // capacity 1: who is there that may take the task, see [lookout]
+	known chan candidates // capacity 1: the workers that may take the task, see [lookout]
 
 	opened  chan fleetwire.Ready // capacity 1: where its workspace is; nil: it has none
-	aborted chan struct{}        // closed when nobody waits for the worker any more
+	aborted chan struct{}        // closed when the worker is not waited for any more
 	abort   func()               // closes it
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ func (w *work) close() {
 		switch x := x.(type) {
 		case asked:
 			answer(x.msg, fleetwire.Grant{Refused: errOver.Error()})
-		case told: // it is evidence, and is not told again
+		case told: // it is evidence, and is acknowledged
 			w.f.late(x.msg, w.evidence(x, errOver), x.Event)
 		}
 	}
@@ -113,7 +113,7 @@ func (w *work) renew(r fleetwire.Renewal, epoch uint64) fleetwire.Lease {
 	return fleetwire.Lease{Valid: true}
 }
 
-// command queues what the worker is to be told.
+// command queues a command to the worker.
 func (w *work) command(c fleetwire.Command) error {
 	switch w.inbox.put(c) {
 	case tooLate:
@@ -196,7 +196,7 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 	}
 }
 
-// repeats reports whether a failed attempt may be tried again: one that ended by itself, or whose
+// repeats reports whether a failed attempt may be tried again: it ended by itself, or its
 // worker was lost, if the user has allowed retries.
 func repeats(err error) bool {
 	var fail *task.FailError
@@ -237,9 +237,9 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) // whoever claims the offer now is refused
+			return context.Cause(ctx) // a claim that arrives now is refused
 		case <-w.inbox.wake:
-			switch x := w.inbox.next().(type) { // a command is dropped: nobody is there to be told
+			switch x := w.inbox.next().(type) { // a command is dropped: it has no worker
 			case asked:
 				ok, err := w.grant(ctx, x)
 				if err != nil || ok {
@@ -272,7 +272,7 @@ func (w *work) publish(ctx context.Context, l *link.Link, to, id string, offer [
 	return err == nil
 }
 
-// grant gives the task to who has claimed it, durably before the worker knows.
+// grant gives the task to the worker of a claim, durably before the worker knows.
 func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 	b, fresh, err := w.book.Grant(w.offer, c.Offer, c.Worker, c.Instance)
 	if err != nil {
@@ -322,7 +322,7 @@ func (w *work) grantAgain(c asked) {
 	answer(c.msg, fleetwire.Grant{Refused: errOther.Error()})
 }
 
-// follow takes in what the worker tells until the task has ended there, or the worker is given up.
+// follow takes the events of the worker until the task has ended there, or the worker is given up.
 func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 	w.say("")
 	tick := time.NewTicker(max(w.f.cfg.Lease/10, 10*time.Millisecond))
@@ -375,7 +375,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 	}
 }
 
-// silent gives the worker up. Its claim counts no more, so it ends what it does as soon as it
+// silent gives the worker up. Its claim has ended, so it ends the task as soon as it
 // hears of that, or when its lease ends, whichever is first.
 func (w *work) silent(ctx context.Context, why string) (task.Result, error) {
 	w.set(w.book.End())
@@ -471,7 +471,7 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			return res, false, nil
 		}
 		if missing := w.base + t.End.OutputBytes; missing > w.book.Bytes {
-			// The end is told again behind the output that is missing.
+			// The end comes again after the output that is missing.
 			w.send(l, fleetwire.Command{Kind: fleetwire.Resend, Offset: w.book.Bytes - w.base})
 			break
 		}
@@ -483,14 +483,14 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		}
 		res, err := w.result(ctx, *t.End)
 		res.Leave = w.leave(l, *t.End)
-		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, it is told again
+		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, the worker repeats it
 		return res, true, err
 	}
 	_ = t.msg.Ack()
 	return res, false, nil
 }
 
-// limited ends a task here because of its output; the worker ends it there, and tells what it has changed too late.
+// limited ends a task here because of its output; the worker ends it there, and reports its changes too late.
 func (w *work) limited(l *link.Link, why error) (task.Result, error) {
 	now := time.Duration(0)
 	w.send(l, fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime, Grace: &now})

@@ -24,7 +24,7 @@ const (
 	tasksName = "tasks-" // of the tasks of one worker; locked while it lives
 )
 
-// cache keeps what the worker has of the repositories of a project.
+// cache keeps the objects of the repositories of a project.
 func (w *Worker) cache() *folder.Cache {
 	dir := w.cfg.Home.Workspaces()
 	_ = w.mkdir(dir) // without it, the cache says why it cannot be used
@@ -58,14 +58,14 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 			continue
 		}
 		old := filepath.Join(filepath.Dir(dir), n)
-		if f, err := home.LockBelow(w.cfg.Home.Below(), old, os.O_RDONLY, 0); err == nil { // nobody has it any more
+		if f, err := home.LockBelow(w.cfg.Home.Below(), old, os.O_RDONLY, 0); err == nil { // its worker has ended
 			w.tasks.Go(func() {
 				defer f.Close()
 				w.clear(ctx, old)
 			})
 		}
 	}
-	held, err := home.Await(ctx, func() (*os.File, error) { // another one that starts may remove it before it is locked
+	held, err := home.Await(ctx, func() (*os.File, error) { // another worker that starts may remove it before it is locked
 		if err := w.mkdir(dir); err != nil {
 			return nil, err
 		}
@@ -84,8 +84,8 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// remains is what a worker that is killed leaves in the folder of its tasks for each work tree, in a file beside it, so
-// that the next worker of its name can send what was changed.
+// remains is a file next to each work tree in the folder of a worker's tasks: if the worker is killed, the next one of
+// its name can send the changes.
 type remains struct {
 	V        int             `json:"v"`
 	Worker   string          `json:"worker"`
@@ -102,7 +102,7 @@ const (
 	maxRemains     = 16 << 20 // bytes
 )
 
-// remember writes what the next worker needs should this one be killed. Without it that removes the work tree.
+// remember writes the [remains] of a work tree. Without it the next worker removes the work tree.
 func (p *place) remember(c *claim) error {
 	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance,
 		Session: c.session, Task: c.id, Epoch: c.epoch, Manifest: p.manifest}
@@ -113,8 +113,8 @@ func (p *place) remember(c *claim) error {
 	return home.WriteBelow(p.w.cfg.Home.Below(), p.top+remainsExt, data)
 }
 
-// clear sends what is left in the folder of a worker that was killed, and removes it. That of a worker of another name
-// stays until it is of no use any more.
+// clear sends the changes in the folder of a worker that was killed, and removes it. The folder of a worker of another
+// name stays until its session does not wait for it any more.
 func (w *Worker) clear(ctx context.Context, dir string) {
 	names, err := w.cfg.Home.Below().Names(dir)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *Worker) clear(ctx context.Context, dir string) {
 		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch}, r.Instance)
 		p := &place{w: w, top: filepath.Join(dir, base), whole: true, manifest: r.Manifest}
 		if w.save(ctx, c, p); ctx.Err() != nil {
-			return // the next worker goes on
+			return // the next worker continues
 		}
 	}
 	w.removeAll(dir)
@@ -169,7 +169,7 @@ func (w *Worker) removeAll(dir string) {
 type place struct {
 	w        *Worker
 	dir      string // in which it starts
-	bound    string // of a command in a workspace: what it may write; empty: see root
+	bound    string // of a command in a workspace: the folder that it may write; empty: see root
 	top      string // of its own work tree; empty: it has none
 	whole    bool   // the work tree has been made
 	manifest folder.Manifest
@@ -180,7 +180,7 @@ func (p *place) root() string {
 	return cmp.Or(p.bound, p.top, p.dir)
 }
 
-// unpack makes the folder of a task, once it is told what to make it of.
+// unpack makes the folder of a task, once its manifest has arrived.
 func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	p := &place{w: w, dir: w.cfg.Dir}
 	if !c.job.Folder {
@@ -216,7 +216,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	return p, w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Note}, nil)
 }
 
-// collect sends back what the task has changed.
+// collect sends back the changes of the task.
 func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 	if p.top == "" {
 		return
@@ -227,8 +227,8 @@ func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 	}
 }
 
-// changes sends what the task has changed to the store, and returns what is to be told of it. some is false if that
-// is nothing.
+// changes sends the changes of the task to the store, and returns the text for the session. some is false without
+// changes.
 func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, some bool, err error) {
 	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
 	end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
@@ -240,13 +240,13 @@ func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, so
 	return back, got.Result != "", err
 }
 
-// Patience with a hub that is out of reach while something is left to send.
+// Limits of sending changes to a hub that is out of reach.
 const (
 	saveTime  = 30 * time.Minute
 	saveTries = 5 // while the hub is there
 )
 
-// save sends what a task has changed whose claim counts no more: its session keeps that apart.
+// save sends the changes of a task whose claim has ended: its session keeps them apart.
 func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	if !p.whole || p.top == "" {
 		return // or it is with the session
@@ -274,7 +274,7 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	}
 }
 
-// remove removes the work tree: what was changed in it is with the session, or was lost with the claim.
+// remove removes the work tree: its changes are with the session, or were lost with the claim.
 func (p *place) remove() {
 	if p.top == "" {
 		return
