@@ -409,8 +409,8 @@ func sendPack(
 	defer f.Close()
 	// One thread makes the same pack of the same objects, so that a second attempt finds its parts.
 	out := &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}
-	how = append([]string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q"}, how...)
-	err = g.Stream(ctx, strings.NewReader(revs), out, how...)
+	args := []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q"}
+	err = g.Stream(ctx, strings.NewReader(revs), out, append(args, how...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("describe hub: %w", err)
 	}
-	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
+	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // it stays valid
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
 			return errors.Join(

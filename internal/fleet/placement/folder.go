@@ -104,7 +104,8 @@ func (w *work) packed(ctx context.Context, l *link.Link, b *Book) (data []byte, 
 // pack sends the parts of the folder and returns its manifest. It notes in the book what the next host needs to take
 // the changes in, should this one die.
 func (w *work) pack(ctx context.Context, l *link.Link, b *Book) ([]byte, error) {
-	m, err := folder.Pack(ctx, w.want.Folder, folder.Choice{Have: w.has, Untracked: w.want.Untracked, Plain: w.plain}, l.Parts())
+	choice := folder.Choice{Have: w.has, Untracked: w.want.Untracked, Plain: w.plain}
+	m, err := folder.Pack(ctx, w.want.Folder, choice, l.Parts())
 	if err != nil {
 		return nil, err
 	}

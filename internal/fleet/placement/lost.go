@@ -121,7 +121,8 @@ func (f *Fleet) keepLeft(ctx context.Context, l *link.Link, x left) (string, err
 	if !ok {
 		return "", errors.New("the session does not know the task any more")
 	}
-	t, err := f.takeIn(ctx, l, rec.Cwd, lostRef(x.id, x.claim.Epoch), lostName(x.id, x.claim.Epoch), *x.claim.Sent, x.end.Return)
+	ref, name := lostRef(x.id, x.claim.Epoch), lostName(x.id, x.claim.Epoch)
+	t, err := f.takeIn(ctx, l, rec.Cwd, ref, name, *x.claim.Sent, x.end.Return)
 	if err != nil {
 		return "", err
 	}

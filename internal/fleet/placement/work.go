@@ -214,11 +214,8 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	}
 	w.offer, w.base = rand.Text(), w.h.Output().Size()
 	defer func() { w.offer = "" }()
-	data, err := fleetwire.Encode(
-		fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
-			Repo: w.repo, Lease: w.f.cfg.Lease},
-		nil,
-	)
+	data, err := fleetwire.Encode(fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version,
+		Session: w.rec.Session, Task: w.id, Offer: w.offer, Repo: w.repo, Lease: w.f.cfg.Lease}, nil)
 	if err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}

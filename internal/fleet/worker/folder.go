@@ -257,7 +257,8 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	for try := 1; ; {
 		back, some, err := p.changes(ctx, c)
 		if err == nil && some {
-			err = w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Left, End: &fleetwire.End{Status: task.Failed, Return: back}}, nil)
+			end := &fleetwire.End{Status: task.Failed, Return: back}
+			err = w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Left, End: end}, nil)
 		}
 		if err == nil {
 			return

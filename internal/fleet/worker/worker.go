@@ -582,8 +582,9 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 		p.remove() // its changes are with the hub
 		w.end(life, c, size, e)
 	case life.Err() == nil: // the session must not wait for the lease
-		w.end(life, c, 0, fleetwire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
-			Error: "the worker cannot tell of the task: " + err.Error()})
+		cause := &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError}
+		w.end(life, c, 0, fleetwire.End{Status: task.Failed, Cause: cause,
+			Error: "the worker cannot report the task: " + err.Error()})
 	}
 }
 
