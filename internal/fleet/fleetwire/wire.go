@@ -94,7 +94,7 @@ func Token(subject string, n int) string {
 
 // names are of workers, labels and projects.
 //
-// rules:constant never changed after this line
+//rules:constant never changed after this line
 var names = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckName refuses a name that is not one token of a subject.

@@ -23,7 +23,7 @@ const (
 
 // sums are the names of the folders of copies.
 //
-// rules:constant never changed after this line
+//rules:constant never changed after this line
 var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Keep marks the copy of the program at exe as used until release, and removes old unused copies. It leaves a program

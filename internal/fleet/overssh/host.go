@@ -20,7 +20,7 @@ type Host struct {
 // Names of users and machines: nothing that is an option of ssh, or that a shell in its configuration
 // (ProxyCommand with %h or %r) would take for more than a word.
 //
-// rules:constant never changed after this line
+//rules:constant never changed after this line
 var (
 	userName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*$`)
 	machineName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9_.:%-]*$`)

@@ -39,7 +39,7 @@ const script = `umask 077; ` +
 
 // bads are what the script says of a failure, and what to do about it. What the tools there said is on stderr.
 //
-// rules:constant never changed after this line
+//rules:constant never changed after this line
 var bads = map[string]string{
 	"tool":   "neither sha256sum nor shasum is there to check the copy with (install coreutils there)",
 	"folder": "its folder cannot be written (the program is kept in drover/bin below $XDG_CACHE_HOME or ~/.cache there)",
