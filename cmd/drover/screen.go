@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/tui"
@@ -28,6 +29,11 @@ import (
 
 // Screen shows the terminal UI.
 func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+	if s.Lines {
+		left, err := tui.Lines{In: os.Stdin, Out: os.Stdout, Typed: isTerminal(os.Stdin), Now: time.Now,
+			Connect: connection(s.Connect), OnInterrupt: onInterrupt}.Run(ctx)
+		return cli.Left(left), err
+	}
 	stops, continued, resized := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)

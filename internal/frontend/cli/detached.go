@@ -186,11 +186,8 @@ func (a *app) resumeCommand() *cobra.Command {
 				return err
 			}
 			connect := func(ctx context.Context) (Session, error) { return there.conversation(ctx, p, id) }
-			if there.screened(*plain) {
-				screen := Screen{Connect: connect, Prompt: prompt}
-				return there.show(ctx, screen, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
-			}
-			return there.converse(ctx, connect)
+			screen := Screen{Connect: connect, Prompt: prompt, Lines: !there.screened(*plain)}
+			return there.show(ctx, screen, joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err, "drover -p") })

@@ -43,6 +43,7 @@ type Screen struct {
 	Reach func(context.Context, task.ID) (Session, error)
 	Seen  func(ctx context.Context, session task.ID, refs []string) error
 
+	Lines     bool // the conversation as lines, without the screen
 	TasksOnly bool // the list of tasks alone
 	SetUp     bool // begins with the page that sets up a model
 }
@@ -89,7 +90,7 @@ func (a *app) show(ctx context.Context, s Screen, c joining) error {
 		return a.Demo(ctx, a.Stdout, a.colored(), a.Columns())
 	}
 	if err == nil && left.Session != "" && !s.TasksOnly {
-		a.note("left %s; `drover attach %s` comes back", left.Session, left.Session)
+		a.note("left %s without ending it; `drover attach %s` comes back", left.Session, left.Session)
 	}
 	return err
 }
@@ -205,7 +206,7 @@ func (a *app) open(ctx context.Context, c joining, plain, setUp bool) error {
 		c.Session = live[0].Info().Session
 	}
 	if !a.screened(plain) {
-		return a.converse(ctx, a.connection(c))
+		return a.show(ctx, Screen{Connect: a.connection(c), Lines: true}, c)
 	}
 	prompt := c.Prompt
 	c.Prompt = "" // the terminal UI sends it
