@@ -107,7 +107,7 @@ func EndAll(ctx context.Context, c Choice, e Ending) Report {
 type work struct {
 	table  *Table
 	choice Choice
-	names  bool   // the report names what is ended
+	names  bool   // the report names the ended processes
 	group  *Group // nil: none
 	self   int
 	begun  time.Time
@@ -304,7 +304,7 @@ func (w *work) begin(ctx context.Context, e Ending) {
 	w.sent(syscall.SIGCONT)
 	patient, done := context.WithTimeout(ctx, e.Grace)
 	defer done()
-	_ = w.group.h.wait(patient) // look finds what is left
+	_ = w.group.h.wait(patient) // look finds the rest
 }
 
 // ask sends TERM to new processes, and CONT, since a stopped process would not receive it. The
@@ -389,7 +389,7 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
-// name adds to the report what is about to be ended.
+// name adds to the report the processes that are about to be ended.
 func (w *work) name() {
 	if !w.names {
 		return

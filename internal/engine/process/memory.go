@@ -47,7 +47,7 @@ func (k Kills) Since(before Kills, inside bool) Evidence {
 type KillCounter struct {
 	root string // of all files
 	own  membership
-	file string // has the counts of the own control group; empty: there is none
+	file string // with the counts of the own control group; empty: it has none
 }
 
 // OpenKillCounter determines the control group of this process. Without control groups, or on
@@ -121,7 +121,7 @@ func parseMembership(data []byte) (m membership) {
 	return m
 }
 
-// count returns -1 if there is no counter.
+// count returns -1 without a counter.
 func count(file string) int64 {
 	data, err := readCounts(file)
 	if err != nil {

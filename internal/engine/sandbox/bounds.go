@@ -10,7 +10,7 @@ import (
 // Forker starts programs within bounds. See [process.Command].
 type Forker func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 
-// Bounds is what a program may do. All paths are absolute; those that do not exist are left out.
+// Bounds limits a program. All paths are absolute; paths that do not exist are ignored.
 type Bounds struct {
 	// Write are folders with all below, and files, to which it may write. One with a symlink in
 	// its path is left out: programs that started before could have made that.

@@ -16,5 +16,5 @@
 // process, which forks the program and ends; a room has one process inside, the starter, which
 // forks there in the same way, and whose children are children of this process.
 //
-// It does not decide which bounds a program gets, asks nobody, and knows no tasks.
+// It does not decide which bounds a program gets, asks no questions, and knows no tasks.
 package sandbox

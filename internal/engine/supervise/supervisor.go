@@ -44,7 +44,7 @@ type Log interface {
 type OutputFile interface {
 	task.Output
 	io.Closer
-	Lost() string // after Close: what is missing, for the owner of the task; empty: nothing
+	Lost() string // after Close: describes missing output, for the owner of the task; empty: all is there
 }
 
 // Pool limits how many tasks that name it in their spec run at the same time.
@@ -58,7 +58,7 @@ type Pool struct {
 	PerSession int // runs of the pool in a session, earlier hosts included; 0: no limit
 }
 
-// Config is what a supervisor works with.
+// Config holds the parts and limits of a supervisor.
 type Config struct {
 	Session task.ID
 	Log     Log
@@ -849,7 +849,7 @@ func (s *Supervisor) Living() func(yield func(task.Seq, task.Record) bool) {
 	}
 }
 
-// Live returns the number of tasks that have not ended, and Total that of all.
+// Live returns the number of tasks that have not ended.
 func (s *Supervisor) Live() (live, total int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
