@@ -102,12 +102,7 @@ func connection(find func(context.Context) (cli.Session, error)) func(context.Co
 		if err != nil {
 			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
 		}
-		info, err := api.Info(ctx)
-		if err != nil {
-			release()
-			return tui.Connection{}, err
-		}
-		return tui.Connection{API: api, Info: info, Release: release}, nil
+		return tui.Connection{API: api, Info: s.Info(), Release: release}, nil
 	}
 }
 

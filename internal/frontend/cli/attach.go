@@ -38,7 +38,7 @@ func (a *app) attach() *cobra.Command {
 		Long: "Join the conversation of a session in the terminal UI, from any number of terminals; see docs/terminal.md.\n" +
 			"With --plain, and where the terminal cannot be drawn on, attach shows the end of the conversation as lines, then\n" +
 			"what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
-			"commands. Ctrl-C interrupts the turn; pressed twice, or between turns, it leaves, as do Ctrl-D and /detach.\n" +
+			"the few commands. Ctrl-C interrupts the turn; pressed twice, or between turns, it leaves, as do Ctrl-D and /detach.\n" +
 			"A session without a host gets a detached one. Without a name, attach takes the only live conversation of this\n" +
 			"folder, or the last one; of several live ones you choose. The host keeps running without you until its work\n" +
 			"is done.\n" +

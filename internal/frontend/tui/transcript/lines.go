@@ -195,9 +195,12 @@ func (l *Lines) Question(q task.Question) error {
 	if q.Hidden > 0 {
 		fmt.Fprintf(&b, "  (%d bytes of the input are hidden: `drover approvals show %s` shows all of it)\n", q.Hidden, id)
 	}
-	how := map[task.QuestionKind]string{task.Choice: "/answer " + id + " TEXT", task.Form: "/answer " + id + " JSON"}[q.Kind]
-	if how == "" {
-		how = "/allow " + id
+	how := "/allow " + id
+	switch q.Kind {
+	case task.Choice:
+		how = "/answer " + id + " TEXT"
+	case task.Form:
+		how = "/answer " + id + " JSON"
 	}
 	fmt.Fprintf(&b, "  %s, or /deny %s [REASON]\n", how, id)
 	if q.Suggest != "" {
