@@ -55,7 +55,7 @@ func (r *Rules) Waiting(tail []byte) (line string, waiting bool) {
 		return r.said(s), true
 	case s.full && !s.idle && r.prompt(s.line):
 		return strings.TrimSpace(s.line), true
-	case s.full && (s.idle || len(s.rows) == 0 || slices.ContainsFunc(s.fresh, r.measure)):
+	case s.full && (s.idle || len(s.rows) == 0 || slices.ContainsFunc(s.near, r.measure)):
 		return "", false
 	case s.full:
 		return r.said(s), true
