@@ -204,8 +204,6 @@ func (s *salvage) row(r row) error {
 		texts[i] = string(c.text)
 	}
 	switch r.shape {
-	case "":
-		return s.see(r.number, "", false)
 	case "nttib":
 		return s.event(r)
 	case "tt":
@@ -240,9 +238,8 @@ type event struct {
 }
 
 // event restores an event. The checksum covers the record only, and the other columns of the
-// row must agree with it. Doubtful numbers are decided when all events are read: those that
-// contradict their neighbours, that the index assigns to another task, or that the index does
-// not have although it has the task.
+// row must agree with it. Doubtful numbers are decided when all events are read: those that the
+// index assigns to another task, or that the index does not have although it has the task.
 func (s *salvage) event(r row) error {
 	e := event{number: r.number, verb: string(r.cols[2].text), at: r.cols[3].num, record: r.cols[4].text}
 	id, verb := string(r.cols[1].text), task.Verb(e.verb)
@@ -259,7 +256,7 @@ func (s *salvage) event(r row) error {
 	switch {
 	case err != nil:
 		return err
-	case !r.odd && (says == id || says == "" && known == 0) || len(s.doubtful) == mostDoubtful:
+	case says == id || says == "" && known == 0 || len(s.doubtful) == mostDoubtful:
 		twin, err := s.twin(e)
 		if err != nil || twin == nil {
 			return cmp.Or(err, s.keep(e))
