@@ -23,8 +23,8 @@ const (
 // maxNumber is larger than any number of a log. A larger value is damage.
 const maxNumber = 1 << 40
 
-// Remains are the files of a damaged log: session.db and session.db-wal, which has what was not
-// yet checkpointed. Either may be nil.
+// Remains are the files of a damaged log: session.db and session.db-wal, which has the pages that
+// are not checkpointed yet. Either may be nil.
 type Remains struct {
 	DB, WAL           io.ReaderAt
 	DBBytes, WALBytes int64

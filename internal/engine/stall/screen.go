@@ -11,11 +11,11 @@ import (
 // TailBytes is how much of the end of an output is examined.
 const TailBytes = 1 << 10
 
-// screen is what a person sees at the end of an output.
+// screen is the view of a person at the end of an output.
 type screen struct {
 	line   string   // the line of the cursor
 	last   string   // that line, or else the nearest non-blank one above it
-	above  []string // the non-blank lines down to that of the cursor
+	above  []string // the non-blank lines down to the cursor
 	rows   []string // all non-blank lines
 	near   []string // the non-blank lines nearest to the cursor
 	busy   bool     // the line was overwritten more than once: a counter or a spinner
@@ -254,7 +254,7 @@ func (t *terminal) mode(n int, final byte) {
 	}
 }
 
-// clear clears the screen, and with it what was addressed.
+// clear clears the screen and forgets the addressed rows.
 func (t *terminal) clear() { t.rows, t.place, t.low, t.drawn = nil, place{}, 0, 0 }
 
 // invert switches reverse video. A single space in reverse video is a cursor that the program draws itself.
