@@ -1,13 +1,4 @@
-// Package sdkcontrol speaks with a program that drives Drover by the Agent SDK: it reads
-// the program's prompts and control requests from stdin, answers them, and asks the
-// program what the SDK lets it decide: permissions, hooks, and calls of its own MCP tools.
-//
-// A [Conn] promises that every request is answered once, with an error where Drover does
-// not have what is asked for; that a question to the program ends with the program's
-// stdin; and that a line that cannot be read is reported on stderr and passed over. It
-// prints no line of the conversation (see package agentsdk) and holds no state of the
-// session. The wire is that of @anthropic-ai/claude-agent-sdk 0.3.329.
-package sdkcontrol
+package agentsdk
 
 import (
 	"bufio"
@@ -21,47 +12,49 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/lines"
 )
 
-// maxLine is the most bytes of a line that is read; a longer one is passed over.
+// maxLine is the limit of a line in bytes. Longer lines are skipped.
 const maxLine = 64 << 20
 
-// queued is how many lines may wait for [Conn.Serve]: answers behind them are read
-// meanwhile, such as those to hooks that run while the session is opened.
-const queued = 256
+// maxQueued is how many lines may wait for [Conn.Serve]. The answers after them are read meanwhile, for example to
+// hooks that run while the session is opened.
+const maxQueued = 256
 
-// ErrEnded is why a question has no answer when the program has closed stdin.
+// ErrEnded is the error of a question when the program has closed stdin.
 var ErrEnded = errors.New("the program that drives this session has closed stdin")
 
-// answeredError is an error that the program has answered.
+// answeredError is an error answered by the program.
 type answeredError struct{ text string }
 
 func (e *answeredError) Error() string {
 	return "the program that drives this session answered: " + e.text
 }
 
-// Config is what a [Conn] is made of. All fields are required.
-type Config struct {
-	In   io.Reader // of the program; a read ends with the program's stdin, not with a context
-	Out  io.Writer // each line is one Write, also of others who write to it
-	Warn io.Writer // what the user should read
-}
-
 // Conn is the connection to the program. Its methods may be called by several goroutines.
 type Conn struct {
-	out   io.Writer
 	warn  io.Writer
 	lines chan line     // closed at the end of stdin
-	ended chan struct{} // closed with it
+	ended chan struct{} // closed with lines
+
+	prompted bool // the program has sent a prompt; used by Serve only
+
+	writing sync.Mutex // held while a line is written
+	out     io.Writer
 
 	mu      sync.Mutex
 	next    int                      // number of the last question
 	calls   int                      // number of the last request to a server of the program
 	waiting map[string]chan response // questions without an answer; a channel takes one
-	early   []line                   // what came before the session was open
+	early   []line                   // received before the session was open
+	servers []string                 // MCP servers in the program, by name
+
+	changing sync.Mutex // held while a change of the settings is made and printed
+	mode     string     // that the program knows; empty: none was read; guarded by changing
 }
 
-// line is one that the program has written.
+// line is a line of the program.
 type line struct {
 	Type      string          `json:"type"`
 	RequestID string          `json:"request_id"`
@@ -79,29 +72,32 @@ type response struct {
 	Error     string          `json:"error"`
 }
 
-// New begins to read. The goroutine that reads ends with stdin.
-func New(cfg Config) *Conn {
-	c := &Conn{
-		out: cfg.Out, warn: cfg.Warn, waiting: map[string]chan response{},
-		lines: make(chan line, queued), ended: make(chan struct{}),
-	}
-	go c.read(cfg.In)
+// Connect starts to read the lines of the program from in. Each line to it is one Write to out; warnings to the user go
+// to warn. A read cannot be cancelled, so the reading goroutine ends with the input.
+func Connect(in io.Reader, out, warn io.Writer) *Conn {
+	c := &Conn{out: out, warn: warn, waiting: map[string]chan response{}, lines: make(chan line, maxQueued),
+		ended: make(chan struct{})}
+	go c.read(in)
 	return c
 }
 
-// read hands on the lines of the program. Answers go to whoever asked at once, so that a
-// question that is asked while a prompt is handled gets its answer.
+// Write writes a line between the lines of the connection. The [Stream] of the session writes here.
+func (c *Conn) Write(line []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.out.Write(line)
+}
+
+// read passes on the lines of the program, answers directly to the caller of ask.
 func (c *Conn) read(in io.Reader) {
 	defer close(c.lines)
 	defer close(c.ended)
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
-		text, err := readLine(r, maxLine)
-		if errors.Is(err, errLong) {
-			c.warning("a line of stdin has more than %d MiB and was passed over", maxLine>>20)
-			continue
-		}
-		if text = bytes.TrimSpace(text); len(text) > 0 {
+		text, size, err := lines.Read(r, maxLine)
+		if text = bytes.TrimSpace(text); size > maxLine {
+			c.warning("a line of stdin has more than %d MiB and was skipped", maxLine>>20)
+		} else if len(text) > 0 {
 			c.take(text)
 		}
 		if err != nil {
@@ -113,11 +109,12 @@ func (c *Conn) read(in io.Reader) {
 	}
 }
 
-// take hands one line on.
+// take passes one line on.
 func (c *Conn) take(text []byte) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		c.warning("a line of stdin is no JSON object of the Agent SDK and was passed over: %s", excerpt.Line(err.Error(), 200))
+		c.warning("a line of stdin is not a JSON object of the Agent SDK and was skipped: %s",
+			excerpt.Line(err.Error(), 200))
 		return
 	}
 	if l.Type != "control_response" {
@@ -135,25 +132,6 @@ func (c *Conn) take(text []byte) {
 	answer <- l.Response
 }
 
-var errLong = errors.New("line too long")
-
-// readLine reads one line; one of more than most bytes is read to its end and left out.
-func readLine(r *bufio.Reader, most int) (text []byte, err error) {
-	for {
-		piece, err := r.ReadSlice('\n')
-		if len(text)+len(piece) > most {
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = r.ReadSlice('\n')
-			}
-			return nil, errLong
-		}
-		text = append(text, piece...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return text, err
-		}
-	}
-}
-
 func (c *Conn) warning(format string, args ...any) {
 	fmt.Fprintf(c.warn, "drover: "+format+"\n", args...)
 }
@@ -166,14 +144,13 @@ func (c *Conn) write(v any) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("encode a line for the program that drives this session: %w", err)
 	}
-	if _, err := c.out.Write(buf.Bytes()); err != nil {
+	if _, err := c.Write(buf.Bytes()); err != nil {
 		return fmt.Errorf("write to the program that drives this session: %w", err)
 	}
 	return nil
 }
 
-// ask asks the program and waits for its answer. When ctx ends first the program is told
-// that nobody waits any more.
+// ask asks the program and waits for its answer. When ctx ends first, it withdraws the question.
 func (c *Conn) ask(ctx context.Context, request any) (json.RawMessage, error) {
 	select {
 	case <-c.ended:
@@ -203,7 +180,7 @@ func (c *Conn) ask(ctx context.Context, request any) (json.RawMessage, error) {
 		return r.Response, nil
 	case <-c.ended:
 		select {
-		case r := <-answer: // it came just before the end
+		case r := <-answer: // it came before the end
 			if r.Subtype != "error" {
 				return r.Response, nil
 			}
@@ -211,7 +188,7 @@ func (c *Conn) ask(ctx context.Context, request any) (json.RawMessage, error) {
 		}
 		return nil, ErrEnded
 	case <-ctx.Done():
-		_ = c.write(map[string]any{"type": "control_cancel_request", "request_id": id}) // it matters no more
+		_ = c.write(map[string]any{"type": "control_cancel_request", "request_id": id}) // best effort
 		return nil, context.Cause(ctx)
 	}
 }

@@ -1,7 +1,6 @@
-package acpserver
+package acpwire
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,15 +15,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+const (
+	maxLine     = 64 << 20
+	maxRequests = 256
+)
+
+// options are those of a connection that answers faults.
+func options(begin func(string, json.RawMessage) (Work, error), warn func(string, ...any)) Options {
+	return Options{MaxLine: maxLine, MaxRequests: maxRequests, Begin: begin, Warn: warn, Fault: func(Fault) bool { return true }}
+}
+
 // exchange gives a connection what a client writes, and returns what it has answered.
-func exchange(t testing.TB, in io.Reader, begin begin) (lines []string, warned string) {
+func exchange(t testing.TB, in io.Reader, begin func(string, json.RawMessage) (Work, error)) (lines []string, warned string) {
 	t.Helper()
 	var out, warn bytes.Buffer
-	c := newConn(in, &out, func(format string, args ...any) { fmt.Fprintf(&warn, format+"\n", args...) })
-	if err := c.serve(t.Context(), begin); err != nil {
+	c := New(in, &out, options(begin, func(format string, args ...any) { fmt.Fprintf(&warn, format+"\n", args...) }))
+	if err := c.Serve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.close()
+	c.Close()
 	for line := range strings.Lines(out.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("no JSON: %q", line)
@@ -35,7 +44,7 @@ func exchange(t testing.TB, in io.Reader, begin begin) (lines []string, warned s
 }
 
 // echo answers with the name of the method, and notifications with an error.
-func echo(method string, _ json.RawMessage) (work, error) {
+func echo(method string, _ json.RawMessage) (Work, error) {
 	if method == "refused" {
 		return nil, errors.New("not today")
 	}
@@ -49,7 +58,7 @@ func TestBadMessages(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"a"}`:       `{"jsonrpc":"2.0","id":1,"result":{"method":"a"}}`,
 		`{"jsonrpc":"2.0","id":"x","method":"a"}`:     `{"jsonrpc":"2.0","id":"x","result":{"method":"a"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"refused"}`: `"id":1,"error":{"code":-32603,"message":"not today"}`,
-		`garbage`:                       `"id":null,"error":{"code":-32700,"message":"the line is no JSON`,
+		`garbage`:                       `"id":null,"error":{"code":-32700,"message":"the line is not JSON`,
 		`{"jsonrpc":"2.0","id":1,"meth`: `"id":null,"error":{"code":-32700`,
 		"\xff\xfe":                      `"code":-32700`,
 		`[{"jsonrpc":"2.0","id":1,"method":"a"}]`: `"id":null,"error":{"code":-32600`,
@@ -57,7 +66,7 @@ func TestBadMessages(t *testing.T) {
 		`null`:                     `"code":-32600`,
 		`{}`:                       `"the message has neither method nor id"`,
 		`{"id":1,"method":7}`:      `"id":1,"error":{"code":-32600`,
-		`{"id":{},"method":"a"}`:   `"the id is neither a text nor a number"`,
+		`{"id":{},"method":"a"}`:   `"the id is neither a string nor a number"`,
 		`{"id":null,"method":"a"}`: `{"jsonrpc":"2.0","id":null,"result":{"method":"a"}}`,
 		`{"method":"note"}`:        "",
 		`{"id":5,"result":{}}`:     "",
@@ -108,7 +117,7 @@ func TestOrder(t *testing.T) {
 		fmt.Fprintf(&in, "{\"id\":%d,\"method\":\"%d\"}\n", i, i)
 	}
 	var order []string
-	got, _ := exchange(t, strings.NewReader(in.String()), func(method string, _ json.RawMessage) (work, error) {
+	got, _ := exchange(t, strings.NewReader(in.String()), func(method string, _ json.RawMessage) (Work, error) {
 		order = append(order, method)
 		return func(context.Context) (any, error) { return nil, nil }, nil
 	})
@@ -120,22 +129,22 @@ func TestOrder(t *testing.T) {
 	if len(got) != 100 || len(order) != 100 {
 		t.Errorf("%d answers to %d requests", len(got), len(order))
 	}
-	wait := func(string, json.RawMessage) (work, error) {
+	wait := func(string, json.RawMessage) (Work, error) {
 		return func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, context.Cause(ctx) }, nil
 	}
 	got, _ = exchange(t, strings.NewReader(`{"id":1,"method":"a"}`+"\n"+`{"id":1,"method":"b"}`+"\n"+
 		`{"id":2,"method":"c"}`+"\n"+`{"method":"$/cancel_request","params":{"requestId":2}}`+"\n"), wait)
-	if all := strings.Join(got, "\n"); len(got) != 3 || !strings.Contains(all, "a request with this id is under way") ||
+	if all := strings.Join(got, "\n"); len(got) != 3 || !strings.Contains(all, "a request with this id is open") ||
 		!strings.Contains(all, `"id":2,"error":{"code":-32800`) {
 		t.Errorf("%s", all)
 	}
 	in.Reset()
-	for i := range maxOpen + 1 {
+	for i := range maxRequests + 1 {
 		fmt.Fprintf(&in, "{\"id\":%d,\"method\":\"a\"}\n", i)
 	}
 	got, _ = exchange(t, strings.NewReader(in.String()), wait)
-	if len(got) != maxOpen+1 || !strings.Contains(got[0], fmt.Sprintf(`"id":%d,`, maxOpen)) ||
-		!strings.Contains(got[0], "requests are under way") {
+	if len(got) != maxRequests+1 || !strings.Contains(got[0], fmt.Sprintf(`"id":%d,`, maxRequests)) ||
+		!strings.Contains(got[0], "requests are open") {
 		t.Errorf("%d answers, the first %q", len(got), got[0])
 	}
 }
@@ -152,20 +161,20 @@ func (s stuck) Write(p []byte) (int, error) {
 func TestStuckClient(t *testing.T) {
 	end := make(chan struct{})
 	in, out := io.Pipe()
-	c := newConn(in, stuck{end}, t.Logf)
+	c := New(in, stuck{end}, options(echo, t.Logf))
 	served := make(chan error, 1)
-	go func() { served <- c.serve(t.Context(), echo) }()
+	go func() { served <- c.Serve(t.Context()) }()
 	for range maxQueued + 1 {
-		c.notify("session/update", 1)
+		c.Notify("session/update", 1)
 	}
 	told := make(chan struct{})
-	go func() { c.notify("session/update", 2); close(told) }() // there is no room
+	go func() { c.Notify("session/update", 2); close(told) }() // there is no room
 	out.Close()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
 	<-told
-	c.close()
+	c.Close()
 	close(end)
 	<-c.out.done
 }
@@ -177,7 +186,7 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte(`{"method":"$/cancel_request","params":{"requestId":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		begun := 0
-		lines, _ := exchange(t, bytes.NewReader(data), func(method string, _ json.RawMessage) (work, error) {
+		lines, _ := exchange(t, bytes.NewReader(data), func(method string, _ json.RawMessage) (Work, error) {
 			return func(context.Context) (any, error) { return nil, nil }, nil
 		})
 		for range bytes.Lines(data) {
@@ -186,19 +195,48 @@ func FuzzConn(f *testing.F) {
 		if len(lines) > begun {
 			t.Errorf("%d answers to %d lines", len(lines), begun)
 		}
-		r := bufio.NewReaderSize(bytes.NewReader(data), 16)
-		for {
-			text, err := readLine(r, 64)
-			if errors.Is(err, errLong) {
-				_ = idOf(text)
-				continue
+	})
+}
+
+// A request that is asked has its answer even if the input ends after it, an error as an [AnswerError], and the
+// end of the connection as [ErrClosed].
+func TestAsk(t *testing.T) {
+	in, peer := io.Pipe()
+	reader, out := io.Pipe()
+	c := New(in, out, options(echo, t.Logf))
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(t.Context()) }()
+	go func() {
+		d := json.NewDecoder(reader)
+		for range 3 {
+			var m map[string]any
+			if d.Decode(&m) != nil {
+				return
 			}
-			if len(text) > 64 {
-				t.Fatalf("%d bytes", len(text))
-			}
-			if err != nil {
-				break
+			switch m["method"] {
+			case "good":
+				fmt.Fprintln(peer, `{"id":1,"result":{"n":7}}`)
+			case "bad":
+				fmt.Fprintln(peer, `{"id":2,"error":{"code":-32000,"message":"sign  in","data":{"at":1}}}`)
+			case "last":
+				peer.Close()
 			}
 		}
-	})
+	}()
+	var got struct{ N int }
+	if err := c.Ask(t.Context(), "good", nil, &got); err != nil || got.N != 7 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var refused *AnswerError
+	if err := c.Ask(t.Context(), "bad", nil, nil); !errors.As(err, &refused) || refused.Code != -32000 ||
+		err.Error() != `bad was refused: sign in {"at":1} (code -32000)` {
+		t.Error(err)
+	}
+	if err := c.Ask(t.Context(), "last", nil, nil); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	c.Close()
 }

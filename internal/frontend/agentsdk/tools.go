@@ -1,4 +1,4 @@
-package sdkcontrol
+package agentsdk
 
 import (
 	"context"
@@ -25,8 +25,7 @@ type toolDef struct {
 	Annotations json.RawMessage `json:"annotations"`
 }
 
-// tool is one of an MCP server inside the program. The program knows what its tools do, so its
-// hint that one only reads is believed.
+// tool is a tool of an MCP server in the program. The hint that it only reads is trusted: the program has both roles.
 type tool struct {
 	agent.Tool
 	readOnly bool
@@ -36,10 +35,10 @@ func (t *tool) ReadOnly() bool { return t.readOnly }
 
 func (t *tool) Parallel() bool { return t.readOnly }
 
-// maxResult is how many characters of a result a model is shown. What is longer is lost.
+// maxResult is how many characters of a result reach the model. The rest is lost.
 const maxResult = 100_000
 
-// newTool makes a tool. What goes wrong in the program is told to the model.
+// newTool makes a tool. Errors of the program are results for the model.
 func newTool(c *Conn, server string, def toolDef) agent.Tool {
 	if len(def.InputSchema) == 0 {
 		def.InputSchema = json.RawMessage(`{"type":"object"}`)
@@ -47,7 +46,7 @@ func newTool(c *Conn, server string, def toolDef) agent.Tool {
 	var hints struct {
 		ReadOnly bool `json:"readOnlyHint"`
 	}
-	_ = json.Unmarshal(def.Annotations, &hints) // what is no hint says nothing
+	_ = json.Unmarshal(def.Annotations, &hints) // unreadable annotations have no hints
 	return &tool{readOnly: hints.ReadOnly, Tool: mcptool.New(mcptool.Config{
 		Server: server, Limit: maxResult,
 		Tool: mcpclient.Tool{Name: def.Name, Title: def.Title, Description: def.Description, InputSchema: def.InputSchema,
@@ -81,28 +80,28 @@ func (c *Conn) listTools(ctx context.Context, server string) (*toolList, error) 
 	return l, nil
 }
 
-// message is one of JSON-RPC in the form of the SDK.
-func message(server string, fields map[string]any) map[string]any {
+// mcpMessage is a message of JSON-RPC in the form of the SDK.
+func mcpMessage(server string, fields map[string]any) map[string]any {
 	fields["jsonrpc"] = "2.0"
 	return map[string]any{"subtype": "mcp_message", "server_name": server, "message": fields}
 }
 
-// cancelWait is how long the program may take to hear that a call was given up.
+// cancelWait is how long the program may take to acknowledge a cancelled call.
 const cancelWait = 2 * time.Second
 
-// mcp makes one request to a server of the program and returns its result. The program finds
-// the answer by the server and the ID of the request, so no two of them have the same.
+// mcp makes one request to a server of the program and returns its result. The program matches answers by server and
+// ID, so IDs are unique.
 func (c *Conn) mcp(ctx context.Context, server, method string, params any) (json.RawMessage, error) {
 	c.mu.Lock()
 	c.calls++
 	id := c.calls
 	c.mu.Unlock()
-	answer, err := c.ask(ctx, message(server, map[string]any{"id": id, "method": method, "params": params}))
-	if ctx.Err() != nil { // the tool ends by this, and the control request only by itself
+	answer, err := c.ask(ctx, mcpMessage(server, map[string]any{"id": id, "method": method, "params": params}))
+	if ctx.Err() != nil { // ends the tool, which the withdrawn control request does not
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
 		defer cancel()
-		_, _ = c.ask(short, message(server, map[string]any{"method": "notifications/cancelled",
-			"params": map[string]any{"requestId": id, "reason": "the call was interrupted"}})) // nobody waits for the tool
+		_, _ = c.ask(short, mcpMessage(server, map[string]any{"method": "notifications/cancelled",
+			"params": map[string]any{"requestId": id, "reason": "the call was interrupted"}})) // best effort
 	}
 	if err != nil {
 		return nil, err
@@ -125,8 +124,8 @@ func (c *Conn) mcp(ctx context.Context, server, method string, params any) (json
 	return r.MCP.Result, nil
 }
 
-// fromServer takes what a server of the program sends by itself. Notifications, such as of
-// progress, are not shown; a request is refused, or the server would wait for its answer.
+// fromServer takes a message that a server of the program has started. Notifications, such as progress, are not shown.
+// Requests except ping are refused.
 func (c *Conn) fromServer(ctx context.Context, raw json.RawMessage) error {
 	var in struct {
 		Server  string `json:"server_name"`
@@ -145,8 +144,8 @@ func (c *Conn) fromServer(ctx context.Context, raw json.RawMessage) error {
 	if in.Message.Method != "ping" {
 		delete(answer, "result")
 		answer["error"] = map[string]any{"code": mcpclient.CodeNoMethod,
-			"message": "Drover does not take " + excerpt.Line(in.Message.Method, 80) + " from a server in the program"}
+			"message": "Drover does not support " + excerpt.Line(in.Message.Method, 80) + " from a server in the program"}
 	}
-	_, err := c.ask(ctx, message(in.Server, answer))
+	_, err := c.ask(ctx, mcpMessage(in.Server, answer))
 	return err
 }

@@ -1,4 +1,4 @@
-package sdkcontrol
+package agentsdk
 
 import (
 	"bufio"
@@ -13,14 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // program is one that drives a session: it writes lines and reads those of Drover.
 type program struct {
@@ -54,7 +50,7 @@ func start(t *testing.T) *program {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	p := &program{t: t, in: inW, out: bufio.NewReader(outR), warn: &notes{}}
-	p.conn = New(Config{In: inR, Out: outW, Warn: p.warn})
+	p.conn = Connect(inR, outW, p.warn)
 	t.Cleanup(func() { inW.Close(); outR.Close(); <-p.conn.ended })
 	return p
 }
@@ -93,10 +89,11 @@ func (p *program) next() (v struct {
 	return v
 }
 
-// session is what is driven.
-type session struct {
+// driven is the session of a program.
+type driven struct {
 	control.API
 	mu        sync.Mutex
+	prompts   chan string
 	questions chan control.Approvals
 	decided   chan control.DecideRequest
 	settings  control.Settings
@@ -106,7 +103,7 @@ type session struct {
 	stopped   int                               // times that the turn was broken off
 }
 
-func (s *session) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
+func (s *driven) Approvals(ctx context.Context, _ control.ApprovalsRequest) (control.Approvals, error) {
 	select {
 	case a := <-s.questions:
 		return a, nil
@@ -115,7 +112,7 @@ func (s *session) Approvals(ctx context.Context, _ control.ApprovalsRequest) (co
 	}
 }
 
-func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
+func (s *driven) Decide(_ context.Context, req control.DecideRequest) error {
 	s.decided <- req
 	if s.refuse != nil {
 		return s.refuse(req)
@@ -123,7 +120,7 @@ func (s *session) Decide(_ context.Context, req control.DecideRequest) error {
 	return nil
 }
 
-func (s *session) Configure(_ context.Context, req control.ConfigureRequest) (control.Settings, error) {
+func (s *driven) Configure(_ context.Context, req control.ConfigureRequest) (control.Settings, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.Mode != nil && *req.Mode == "wild" {
@@ -141,55 +138,67 @@ func (s *session) Configure(_ context.Context, req control.ConfigureRequest) (co
 	return s.settings, nil
 }
 
-func (s *session) Interrupt(context.Context, string) (task.Record, error) {
+func (s *driven) Interrupt(context.Context, string) (task.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped++
 	return task.Record{}, &control.Error{Code: control.Conflict, Message: "there is no turn"}
 }
 
-func (s *session) List(context.Context, control.ListRequest) (control.Page, error) {
+func (s *driven) List(context.Context, control.ListRequest) (control.Page, error) {
 	return control.Page{Tasks: s.tasks}, nil
 }
 
-func (s *session) Promote(_ context.Context, ref string) (task.Record, error) {
+func (s *driven) Promote(_ context.Context, ref string) (task.Record, error) {
 	s.promoted = append(s.promoted, ref)
 	return task.Record{}, nil
 }
 
+func (s *driven) Prompt(_ context.Context, req control.PromptRequest) error {
+	text := req.Text
+	for _, image := range req.Images {
+		text += fmt.Sprintf(" + %s of %d bytes", image.MediaType, len(image.Data))
+	}
+	s.prompts <- text
+	return nil
+}
+
+func (s *driven) Environment(context.Context) (control.Environment, error) {
+	return control.Environment{Servers: []control.MCPServer{{Name: "a", Status: "connected"}},
+		Context: control.Context{Tokens: 50, Window: 200}}, nil
+}
+
+func (s *driven) State(ctx context.Context, req control.StateRequest) (control.State, error) {
+	if req.Wait > 0 {
+		<-ctx.Done()
+	}
+	return control.State{}, context.Cause(ctx)
+}
+
 // serve lets the program drive a session; done gets what Serve returned.
-func (p *program) serve(s *session, decides bool) (prompts chan string, done chan error) {
-	prompts, done = make(chan string, 10), make(chan error, 1)
+func (p *program) serve(s *driven, decides bool) (done chan error) {
+	done = make(chan error, 1)
+	s.prompts = make(chan string, 10)
 	s.questions, s.decided = make(chan control.Approvals, 4), make(chan control.DecideRequest, 4)
 	ctx, cancel := context.WithCancel(p.t.Context())
 	p.t.Cleanup(cancel)
-	driven := Session{
-		API: s, ID: "s00000001", Version: "v", Decides: decides, Configure: s.Configure,
-		Prompt: func(_ context.Context, req control.PromptRequest, uuid string) error {
-			text := req.Text
-			for _, image := range req.Images {
-				text += fmt.Sprintf(" + %s of %d bytes", image.MediaType, len(image.Data))
-			}
-			prompts <- uuid + ":" + text
-			return nil
-		},
-		Waiting: func() []string { return []string{"u9"} },
-		Told:    func() {}, Line: func(fields map[string]any) { _ = p.conn.write(fields) },
-		Servers: func() []Server { return []Server{{"a", "connected"}} },
-		Context: func() (int64, int64) { return 50, 200 }, Cost: func() float64 { return 0.5 },
-	}
+	stream := New(Options{Out: p.conn, Format: StreamJSON, Session: "s00000001", Version: "v",
+		Since: func(context.Context, task.Seq) ([]task.Event, error) { return nil, nil },
+		Cost:  func() (float64, bool) { return 0.5, true }})
+	stream.queued = []string{"u9"}
+	d := Driven{API: s, ID: "s00000001", Decides: decides, Stream: stream}
 	var work sync.WaitGroup
-	work.Go(func() { p.conn.Questions(ctx, driven) })
-	work.Go(func() { done <- p.conn.Serve(ctx, driven) })
+	work.Go(func() { p.conn.Attend(ctx, d, false) })
+	work.Go(func() { done <- p.conn.Serve(ctx, d) })
 	p.t.Cleanup(func() { cancel(); work.Wait() })
-	return prompts, done
+	return done
 }
 
 // Every request has one answer, an error where Drover does not have what is asked for.
 func TestRequests(t *testing.T) {
 	p := start(t)
-	s := &session{tasks: []task.Record{{ID: "b1", ToolUseID: "t1"}, {ID: "b2", ToolUseID: "t2", Backgrounded: true}}}
-	_, done := p.serve(s, false)
+	s := &driven{tasks: []task.Record{{ID: "b1", ToolUseID: "t1"}, {ID: "b2", ToolUseID: "t2", Backgrounded: true}}}
+	done := p.serve(s, false)
 	for _, c := range []struct{ request, want, refused string }{
 		{`{"subtype":"set_permission_mode","mode":"plan"}`, `{"mode":"plan"}`, ""},
 		{`{"subtype":"set_permission_mode","mode":"wild"}`, "", "not known"},
@@ -235,16 +244,18 @@ func TestRequests(t *testing.T) {
 // What cannot be read is told and passed over, and what stands around it is done.
 func TestGarbage(t *testing.T) {
 	p := start(t)
-	prompts, done := p.serve(&session{}, false)
+	s := &driven{}
+	done := p.serve(s, false)
+	go func() { _, _ = io.Copy(io.Discard, p.out) }() // ends with the connection
 	p.says("", "not json", `["no object"]`, `{"type":"wat"}`, `{"type":"control_response","response":{"request_id":"nobody"}}`,
 		`{"type":"user","message":{"content":"   "}}`, `{"type":"user","message":{"content":{}}}`,
 		`{"type":"user","uuid":"u1","message":{"content":[{"type":"text","text":"see"},{"type":"image"},`+
 			`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGVsbG8="}}]}}`,
 		`{"type":"user","message":{"content":"`+strings.Repeat("x", 1<<20)+`"}}`)
-	if got := <-prompts; got != "u1:see\n\n[image left out] + image/png of 5 bytes" {
+	if got := <-s.prompts; got != "see\n\n[image left out] + image/png of 5 bytes" {
 		t.Errorf("%.80q", got)
 	}
-	if got := <-prompts; len(got) != 1<<20+1 {
+	if got := <-s.prompts; len(got) != 1<<20 {
 		t.Errorf("%d bytes", len(got))
 	}
 	if _, err := io.WriteString(p.in, `{"type":"user","message":{"content":"no line end"}}`); err != nil {
@@ -254,35 +265,14 @@ func TestGarbage(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if got := <-prompts; got != ":no line end" {
+	if got := <-s.prompts; got != "no line end" {
 		t.Errorf("%q", got)
 	}
-	for _, want := range []string{"no JSON object", `type "wat"`, "answers no open request: nobody", "it is empty", "read its content", `type "image"`} {
+	for _, want := range []string{"not a JSON object", `type "wat"`, "answers no open request: nobody", "it is empty", "read its content", `type "image"`} {
 		if !strings.Contains(p.warn.String(), want) {
 			t.Errorf("nobody was told %q:\n%s", want, p.warn)
 		}
 	}
-}
-
-func TestLongLine(t *testing.T) {
-	in := io.MultiReader(strings.NewReader(`{"type":"user","message":{"content":"`), io.LimitReader(endless{}, 1<<20),
-		strings.NewReader("\"}}\nnext\n"))
-	r := bufio.NewReaderSize(in, 64<<10)
-	if text, err := readLine(r, 1<<20); !errors.Is(err, errLong) || text != nil {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
-	if text, err := readLine(r, 1<<20); err != nil || string(text) != "next\n" {
-		t.Errorf("%q, %v", text, err)
-	}
-}
-
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = 'x'
-	}
-	return len(p), nil
 }
 
 // A hook of the program that fails blocks only where the program wants it.
@@ -302,7 +292,7 @@ func TestHookFailures(t *testing.T) {
 		{0, `"subtype":"error","error":"thrown"`, "{} <nil>"},
 		{1, `"subtype":"error","error":"thrown"`, " the program that drives this session answered: thrown"},
 		{0, success + `7`, "{} <nil>"},
-		{1, success + `7`, "7 the program that drives this session answered: no object: 7"},
+		{1, success + `7`, "7 the program that drives this session answered: not an object: 7"},
 		{1, `"subtype":"success"`, " <nil>"},
 	} {
 		got := make(chan string, 1)
@@ -387,8 +377,8 @@ func TestHooksAndTools(t *testing.T) {
 // is a denial.
 func TestPermissions(t *testing.T) {
 	p := start(t)
-	s := &session{}
-	_, done := p.serve(s, true)
+	s := &driven{}
+	done := p.serve(s, true)
 	q := task.Question{ID: "q1", Digest: "d1", Task: "a1", Tool: "Bash", ToolUseID: "t1", Reason: "no rule",
 		Input: json.RawMessage(`{"command":"make"}`), Suggest: "Bash(make:*)"}
 	for i, c := range []struct {
@@ -464,7 +454,7 @@ func TestPermissions(t *testing.T) {
 
 // asked puts a question to the program, which answers it, and returns the program's request
 // and the decisions.
-func (p *program) asked(s *session, version int64, q task.Question, answer string, decisions int) (request map[string]any,
+func (p *program) asked(s *driven, version int64, q task.Question, answer string, decisions int) (request map[string]any,
 	got []control.DecideRequest) {
 	p.t.Helper()
 	s.questions <- control.Approvals{Version: version, Questions: []task.Question{q}}
@@ -485,7 +475,7 @@ const success = `"subtype":"success","response":`
 // Questions of MCP servers are put to a program that decides about nothing else.
 func TestForms(t *testing.T) {
 	p := start(t)
-	s := &session{}
+	s := &driven{}
 	p.serve(s, false)
 	form := task.FormInput{Message: "who?", Server: "srv", Schema: json.RawMessage(`{"type":"object","properties":{"b":{},"a":{}}}`)}
 	visit := task.FormInput{Message: "sign in, and more", Server: "srv", Schema: json.RawMessage(`{"type":"object"}`),
@@ -523,7 +513,7 @@ func TestForms(t *testing.T) {
 // Questions of the model are answered in the input of the call.
 func TestChoices(t *testing.T) {
 	p := start(t)
-	s := &session{}
+	s := &driven{}
 	p.serve(s, true)
 	for i, c := range []struct{ input, answer, want string }{
 		{`{"questions":[{"question":"Which?"}]}`, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"}}}`, `{"allow":true,"text":"this"}`},
@@ -546,7 +536,7 @@ func TestChoices(t *testing.T) {
 // A decision that the session cannot take does not leave the call waiting.
 func TestRefusedDecisions(t *testing.T) {
 	p := start(t)
-	s := &session{refuse: func(req control.DecideRequest) error {
+	s := &driven{refuse: func(req control.DecideRequest) error {
 		switch {
 		case req.Always != "":
 			return &control.Error{Code: control.Conflict, Message: "the file cannot be written"}

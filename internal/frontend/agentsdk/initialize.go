@@ -1,4 +1,4 @@
-package sdkcontrol
+package agentsdk
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,12 +16,11 @@ import (
 	"github.com/drover-dev/drover/internal/policy/hook"
 )
 
-// Initialize is what the program says of the session before it begins. The zero value is
-// that of a program that says nothing.
+// Initialize is the request of the program for the session to open. The zero value asks for nothing.
 type Initialize struct {
 	requestID string
 
-	System       []string                   `json:"systemPrompt"` // an empty text: the usual one
+	System       []string                   `json:"systemPrompt"` // empty texts: the default
 	AppendSystem string                     `json:"appendSystemPrompt"`
 	Agents       json.RawMessage            `json:"agents"` // an object from names to definitions
 	Title        string                     `json:"title"`
@@ -30,15 +30,15 @@ type Initialize struct {
 	Manifests    map[string]manifest        `json:"sdkMcpServerManifests"`
 	MCPServers   map[string]json.RawMessage `json:"mcpServers"`
 
-	Skills     []string `json:"skills"` // that the model may use; nil: all
+	Skills     []string `json:"skills"` // for the model; nil: all
 	Plugins    []plugin `json:"plugins"`
 	Disallowed []string `json:"disallowedTools"`
 
-	unused []string // names of what has no effect
+	unused []string // names of fields without effect
 }
 
-// taken are the fields that have an effect, or whose effect is there anyway.
-func taken() []string {
+// supported are the fields that have an effect, or ask for the default.
+func supported() []string {
 	return []string{
 		"agents", "appendSystemPrompt", "disallowedTools", "forwardSubagentText", "hooks", "jsonSchema", "mcpServers",
 		"perTaskStopAffordance", "plugins", "sdkMcpServerManifests", "sdkMcpServers", "skills", "subtype",
@@ -52,7 +52,7 @@ type plugin struct {
 	Path string `json:"path"`
 }
 
-// Unused are the names of what the program has asked for and what has no effect.
+// Unused returns the names of fields without effect.
 func (in *Initialize) Unused() []string { return in.unused }
 
 type hookMatcher struct {
@@ -62,13 +62,13 @@ type hookMatcher struct {
 	Failure string   `json:"onFailure"` // continue or block; empty: continue
 }
 
-// manifest is what the program says of one of its MCP servers, so that nobody has to ask.
+// manifest describes an MCP server of the program.
 type manifest struct {
 	Tools *toolList `json:"toolsListResult"`
 }
 
-// Initialize waits for the first line of the program, and returns what it says there. A
-// program may begin with a prompt instead, which is kept for [Conn.Serve].
+// Initialize waits for the first line of the program and returns its request. If the first line is another, such as a
+// prompt, it keeps the line for [Conn.Serve].
 func (c *Conn) Initialize(ctx context.Context) (*Initialize, error) {
 	select {
 	case l, more := <-c.lines:
@@ -98,24 +98,24 @@ func (c *Conn) Initialize(ctx context.Context) (*Initialize, error) {
 	}
 }
 
-// judge refuses what must not be passed over, and finds what has no effect.
+// judge refuses fields that must not be ignored, and finds the fields without effect.
 func (in *Initialize) judge(request json.RawMessage) error {
 	all := fields(request)
 	for server, raw := range fields(all["sdkMcpServerConfigs"]) {
 		for name, v := range fields(raw) {
 			if name == "tools" && given(v) {
 				return fmt.Errorf("initialize: the rules for the tools of server %s are not supported: "+
-					"they would not be enforced (give them by allowedTools and disallowedTools)", excerpt.Line(server, 80))
+					"they would not be enforced (use allowedTools and disallowedTools)", excerpt.Line(server, 80))
 			}
 		}
 	}
 	for _, name := range []string{"managedSettings", "settings"} {
 		if given(all[name]) {
-			return fmt.Errorf("initialize: %s is not supported there: it would not be enforced (give it by --settings)", name)
+			return fmt.Errorf("initialize: %s is not supported there: it would not be enforced (use --settings)", name)
 		}
 	}
 	for name, v := range all {
-		if given(v) && !slices.Contains(taken(), name) {
+		if given(v) && !slices.Contains(supported(), name) {
 			in.unused = append(in.unused, name)
 		}
 	}
@@ -123,7 +123,7 @@ func (in *Initialize) judge(request json.RawMessage) error {
 	return nil
 }
 
-// fields are those of an object; of anything else there are none.
+// fields returns the fields of an object; another value has none.
 func fields(raw json.RawMessage) (all map[string]json.RawMessage) {
 	_ = json.Unmarshal(raw, &all)
 	return all
@@ -138,11 +138,11 @@ func subtype(request json.RawMessage) string {
 	var r struct {
 		Subtype string `json:"subtype"`
 	}
-	_ = json.Unmarshal(request, &r) // an odd one has no subtype that is known
+	_ = json.Unmarshal(request, &r) // an unreadable request has no known subtype
 	return r.Subtype
 }
 
-// Prompt is the system prompt that the program wants; empty: the usual one.
+// Prompt is the system prompt of the program; empty: the default.
 func (in *Initialize) Prompt() string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(in.System), func(s string) bool { return s == "" }), "\n\n")
 }
@@ -150,12 +150,7 @@ func (in *Initialize) Prompt() string {
 // Callbacks are the hooks of the program.
 func (in *Initialize) Callbacks(c *Conn) []hook.Callback {
 	var out []hook.Callback
-	events := make([]string, 0, len(in.Hooks))
-	for event := range in.Hooks {
-		events = append(events, event)
-	}
-	slices.Sort(events)
-	for _, event := range events {
+	for _, event := range slices.Sorted(maps.Keys(in.Hooks)) {
 		for _, m := range in.Hooks[event] {
 			for _, id := range m.IDs {
 				out = append(out, hook.Callback{
@@ -170,13 +165,12 @@ func (in *Initialize) Callbacks(c *Conn) []hook.Callback {
 	return out
 }
 
-// callHook calls a hook of the program. What fails there blocks only where the program wants
-// it; a hook that does not answer has not run.
+// callHook calls a hook of the program. A hook that fails blocks only if the program asks for that.
 func (c *Conn) callHook(ctx context.Context, id string, blocks bool, payload json.RawMessage) (json.RawMessage, error) {
 	var call struct {
 		ToolUseID string `json:"tool_use_id"`
 	}
-	_ = json.Unmarshal(payload, &call) // hooks of other events have none
+	_ = json.Unmarshal(payload, &call) // only some events have the field
 	out, err := c.ask(ctx, struct {
 		Subtype   string          `json:"subtype"`
 		Callback  string          `json:"callback_id"`
@@ -185,18 +179,20 @@ func (c *Conn) callHook(ctx context.Context, id string, blocks bool, payload jso
 	}{"hook_callback", id, payload, call.ToolUseID})
 	var object map[string]json.RawMessage
 	if err == nil && len(out) > 0 && json.Unmarshal(out, &object) != nil {
-		err = &answeredError{"no object: " + excerpt.Line(string(out), 80)}
+		err = &answeredError{"not an object: " + excerpt.Line(string(out), 80)}
 	}
 	if failed := (*answeredError)(nil); errors.As(err, &failed) && !blocks {
-		c.warning("hook %s failed, and what it was asked about goes ahead: %s", excerpt.Line(id, 80), failed.text)
+		c.warning("hook %s failed and does not block: %s", excerpt.Line(id, 80), failed.text)
 		return json.RawMessage(`{}`), nil
 	}
 	return out, err
 }
 
-// Tools are those of the program's own MCP servers, which are asked for where it has not
-// named them.
+// Tools returns the tools of the program's own MCP servers. It asks a server without a manifest for its tools.
 func (in *Initialize) Tools(ctx context.Context, c *Conn) ([]agent.Tool, error) {
+	c.mu.Lock()
+	c.servers = in.Servers
+	c.mu.Unlock()
 	var out []agent.Tool
 	for _, name := range in.Servers {
 		list := in.Manifests[name].Tools
@@ -213,7 +209,7 @@ func (in *Initialize) Tools(ctx context.Context, c *Conn) ([]agent.Tool, error) 
 	return out, nil
 }
 
-// Answered completes the initialization of the program: what it may choose from.
+// Answered answers the request of Initialize.
 func (c *Conn) Answered(in *Initialize, with Offer) {
 	if in.requestID == "" {
 		return
@@ -240,15 +236,7 @@ func (c *Conn) Answered(in *Initialize, with Offer) {
 	}
 }
 
-// list is never null on the wire.
-func list[T any](of []T) []T {
-	if of == nil {
-		return []T{}
-	}
-	return of
-}
-
-// Offer is what a session offers to the program.
+// Offer lists the choices of the program.
 type Offer struct {
 	Version  string
 	PID      int
@@ -258,7 +246,7 @@ type Offer struct {
 	Models   []Model
 }
 
-// Command is a prompt by name.
+// Command is a command with which a prompt may begin.
 type Command struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -272,14 +260,14 @@ type Agent struct {
 	Model       string `json:"model,omitempty"`
 }
 
-// Model is one that the program can choose.
+// Model is a model that the program can choose.
 type Model struct {
 	Value       string `json:"value"`
 	Name        string `json:"displayName"`
 	Description string `json:"description"`
 }
 
-// Refuse tells the program why the session does not begin.
+// Refuse answers the request of Initialize with the reason why the session cannot be opened.
 func (c *Conn) Refuse(in *Initialize, why error) {
 	if in.requestID != "" {
 		c.answer(in.requestID, nil, why)

@@ -1,4 +1,4 @@
-package sdkcontrol
+package agentsdk
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
-// tailBytes is how much of an output get_task_output answers with.
+// tailBytes is how many bytes of an output get_task_output returns.
 const tailBytes = 8 << 10
 
-// request does one control request and returns its answer; nil: the answer is empty.
-func (c *Conn) request(ctx context.Context, s Session, name string, l line) (any, error) {
+// request handles one control request and returns its answer; nil: an empty one.
+func (c *Conn) request(ctx context.Context, s Driven, name string, l line) (any, error) {
 	var in struct {
 		Mode     string          `json:"mode"`
 		Model    *string         `json:"model"`
@@ -33,54 +32,77 @@ func (c *Conn) request(ctx context.Context, s Session, name string, l line) (any
 	case "initialize":
 		return nil, errors.New("initialize must be the first line: the session has begun")
 	case "interrupt":
-		c.answer(l.RequestID, map[string]any{"still_queued": list(s.Waiting())}, nil)
-		_, err := s.API.Interrupt(ctx, string(s.ID))
-		if code(err) == control.Conflict { // there is no turn to break off
-			err = nil
-		}
-		if err != nil {
-			c.warning("interrupt: %v", err) // the answer is given
-		}
+		c.answer(l.RequestID, map[string]any{"still_queued": list(s.Stream.waiting())}, nil)
+		c.interrupt(ctx, s)
 		return nil, nil
 	case "set_permission_mode":
 		mode := Mode(in.Mode)
-		if _, err := s.Configure(ctx, control.ConfigureRequest{Mode: &mode}); err != nil {
+		if _, err := c.configure(ctx, s, control.ConfigureRequest{Mode: &mode}); err != nil {
 			return nil, err
 		}
-		s.Line(map[string]any{"type": "system", "subtype": "status", "status": nil, "permissionMode": in.Mode})
+		s.Stream.changeMode(in.Mode)
 		return map[string]any{"mode": in.Mode}, nil
 	case "set_model":
 		if in.Model == nil {
-			return nil, errors.New("set_model: name a model: Drover keeps no default to go back to")
+			return nil, errors.New("set_model: name a model: Drover has no default to return to")
 		}
-		now, err := s.Configure(ctx, control.ConfigureRequest{Model: in.Model})
+		now, err := c.configure(ctx, s, control.ConfigureRequest{Model: in.Model})
 		return map[string]any{"model": now.Model}, err
 	case "set_max_thinking_tokens":
-		_, err := s.Configure(ctx, control.ConfigureRequest{Thinking: thinking(in.Tokens)})
+		_, err := c.configure(ctx, s, control.ConfigureRequest{Thinking: thinking(in.Tokens)})
 		return nil, err
 	case "apply_flag_settings":
-		return nil, applySettings(ctx, s, in.Settings)
+		return nil, c.applySettings(ctx, s, in.Settings)
 	case "mcp_message":
 		return nil, c.fromServer(ctx, l.Request)
 	case "mcp_status":
-		return map[string]any{"mcpServers": list(s.Servers())}, nil
+		env, err := s.API.Environment(ctx)
+		return map[string]any{"mcpServers": c.serversWith(env.Servers)}, err
 	case "get_context_usage":
 		return contextUsage(ctx, s)
 	case "get_session_cost":
-		return map[string]any{"total_cost_usd": s.Cost()}, nil
+		usd, _ := s.Stream.o.Cost()
+		return map[string]any{"total_cost_usd": usd}, nil
 	case "get_binary_version":
-		return map[string]any{"version": s.Version}, nil
+		return map[string]any{"version": s.Stream.o.Version}, nil
 	case "stop_task":
 		return stopTask(ctx, s, in.Task)
 	case "background_tasks":
 		return toBackground(ctx, s, in.ToolUse)
 	case "get_task_output":
-		return output(ctx, s, in.Task)
+		return taskOutput(ctx, s, in.Task)
 	}
-	return nil, fmt.Errorf("the request %s is not supported", excerpt.Line(quoted(name), 80))
+	return nil, fmt.Errorf("the request %s is not supported", quoted(name))
 }
 
-// Mode is our word for a permission mode of the SDK.
+// interrupt interrupts the turn of the main agent, if one is running.
+func (c *Conn) interrupt(ctx context.Context, s Driven) {
+	_, err := s.API.Interrupt(ctx, string(s.ID))
+	if err != nil && !control.IsCode(err, control.Conflict) {
+		c.warning("interrupt: %v", err)
+	}
+}
+
+// serversWith are the MCP servers of the main agent and of the program.
+func (c *Conn) serversWith(others []control.MCPServer) []MCPServer {
+	all := []MCPServer{}
+	for _, one := range others {
+		all = append(all, MCPServer{one.Name, one.Status})
+	}
+	return append(all, c.Servers()...)
+}
+
+// Servers are the MCP servers in the program.
+func (c *Conn) Servers() (all []MCPServer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range c.servers {
+		all = append(all, MCPServer{name, "connected"})
+	}
+	return all
+}
+
+// Mode returns our word for a permission mode of the SDK.
 func Mode(word string) string {
 	if word == "manual" || word == "auto" || word == "" {
 		return "default"
@@ -88,15 +110,7 @@ func Mode(word string) string {
 	return word
 }
 
-func code(err error) control.Code {
-	if e := (*control.Error)(nil); errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
-}
-
-// thinking is what a number of tokens of the SDK means: null leaves it to the provider,
-// and 0 is none.
+// thinking maps a number of tokens of the SDK: null leaves it to the provider, and 0 means no thinking.
 func thinking(tokens *int) *control.Thinking {
 	switch {
 	case tokens == nil:
@@ -107,9 +121,9 @@ func thinking(tokens *int) *control.Thinking {
 	return &control.Thinking{Tokens: *tokens}
 }
 
-// applySettings changes what can be changed while a session runs, and refuses the rest by
-// name: nothing is changed then.
-func applySettings(ctx context.Context, s Session, raw json.RawMessage) error {
+// applySettings changes settings that can be changed while a session runs. If there are others it names them and
+// changes nothing.
+func (c *Conn) applySettings(ctx context.Context, s Driven, raw json.RawMessage) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return fmt.Errorf("read the settings: %w", err)
@@ -148,16 +162,17 @@ func applySettings(ctx context.Context, s Session, raw json.RawMessage) error {
 		slices.Sort(unknown)
 		return fmt.Errorf("these settings cannot be changed while a session runs: %s", strings.Join(unknown, ", "))
 	}
-	_, err := s.Configure(ctx, req)
+	_, err := c.configure(ctx, s, req)
 	return err
 }
 
-func contextUsage(ctx context.Context, s Session) (any, error) {
-	now, err := s.Configure(ctx, control.ConfigureRequest{})
+func contextUsage(ctx context.Context, s Driven) (any, error) {
+	now, err := s.API.Configure(ctx, control.ConfigureRequest{})
 	if err != nil {
 		return nil, err
 	}
-	used, window := s.Context()
+	env, err := s.API.Environment(ctx)
+	used, window := env.Context.Tokens, env.Context.Window
 	percent := 0.0
 	categories := []any{map[string]any{"id": "messages", "name": "Conversation", "tokens": used, "color": "promptBorder",
 		"kind": "used"}}
@@ -172,23 +187,22 @@ func contextUsage(ctx context.Context, s Session) (any, error) {
 		"model": now.Model, "memoryFiles": []any{}, "mcpTools": []any{}, "agents": []any{},
 		"isAutoCompactEnabled": window > 0,
 		"apiUsage":             nil,
-	}, nil
+	}, err
 }
 
-// stopTask stops a task. Its lines stand before the answer.
-func stopTask(ctx context.Context, s Session, id string) (any, error) {
+// stopTask stops a task. The lines of its end come before the answer.
+func stopTask(ctx context.Context, s Driven, id string) (any, error) {
 	if id == "" {
 		return nil, errors.New("stop_task: task_id is missing")
 	}
 	_, err := s.API.Stop(ctx, control.StopRequest{Refs: []string{id}, Actor: task.ByUser,
 		Detail: "stop_task of the Agent SDK"})
-	s.Told()
+	s.Stream.flush()
 	return map[string]any{}, err
 }
 
-// toBackground moves what a call of a tool has started to the background; without a call
-// all that runs in the foreground.
-func toBackground(ctx context.Context, s Session, toolUse string) (any, error) {
+// toBackground moves the tasks of a call to the background; without a call all tasks in the foreground.
+func toBackground(ctx context.Context, s Driven, toolUse string) (any, error) {
 	page, err := s.API.List(ctx, control.ListRequest{})
 	if err != nil {
 		return nil, err
@@ -199,19 +213,19 @@ func toBackground(ctx context.Context, s Session, toolUse string) (any, error) {
 			continue
 		}
 		found = true
-		if _, err := s.API.Promote(ctx, string(r.ID)); err != nil && code(err) != control.Conflict {
+		if _, err := s.API.Promote(ctx, string(r.ID)); err != nil && !control.IsCode(err, control.Conflict) {
 			return nil, err
 		}
 	}
 	if !found && toolUse != "" {
-		return nil, fmt.Errorf("background_tasks: the call %s runs nothing in the foreground", excerpt.Line(quoted(toolUse), 80))
+		return nil, fmt.Errorf("background_tasks: the call %s runs nothing in the foreground", quoted(toolUse))
 	}
-	s.Told()
+	s.Stream.flush()
 	return map[string]any{}, nil
 }
 
-// output is the end of what a task has printed.
-func output(ctx context.Context, s Session, id string) (any, error) {
+// taskOutput returns the end of the output of a task.
+func taskOutput(ctx context.Context, s Driven, id string) (any, error) {
 	if id == "" {
 		return nil, errors.New("get_task_output: task_id is missing")
 	}

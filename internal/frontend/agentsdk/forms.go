@@ -1,4 +1,4 @@
-package sdkcontrol
+package agentsdk
 
 import (
 	"cmp"
@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
-// elicitation is the request by which the program answers a question of an MCP server.
+// elicitation is the request for the answer to a question of an MCP server.
 type elicitation struct {
 	Subtype string          `json:"subtype"`
 	Server  string          `json:"mcp_server_name"`
@@ -23,13 +24,12 @@ type elicitation struct {
 	Order   []string        `json:"property_order,omitempty"`
 }
 
-// fill has the program answer a question of an MCP server. A program that cannot be asked
-// has not answered; one that answers without onElicitation declines.
-func (c *Conn) fill(ctx context.Context, s Session, q task.Question) task.Reply {
-	q, ok := whole(ctx, s, q)
+// fill asks the program for the answer to a question of an MCP server. A program without onElicitation declines.
+func (c *Conn) fill(ctx context.Context, s Driven, q task.Question) task.Reply {
+	q, ok := control.WholeQuestion(ctx, s.API, q)
 	var in task.FormInput
 	if !ok || json.Unmarshal(q.Input, &in) != nil {
-		return task.Reply{Dismissed: true, Reason: "the question could not be shown whole"}
+		return task.Reply{Dismissed: true, Reason: "the question could not be shown completely"}
 	}
 	request := elicitation{Subtype: "elicitation", Server: cmp.Or(in.Server, q.Tool), Message: in.Message, Mode: "form"}
 	if in.Visit != nil {
@@ -45,7 +45,7 @@ func (c *Conn) fill(ctx context.Context, s Session, q task.Question) task.Reply 
 		Action  string          `json:"action"`
 		Content json.RawMessage `json:"content"`
 	}
-	_ = json.Unmarshal(raw, &a) // one that is none has no action
+	_ = json.Unmarshal(raw, &a) // an unreadable answer has no action
 	switch a.Action {
 	case "accept":
 		if len(a.Content) == 0 || string(a.Content) == "null" {
@@ -57,12 +57,12 @@ func (c *Conn) fill(ctx context.Context, s Session, q task.Question) task.Reply 
 	case "cancel":
 		return task.Reply{Dismissed: true}
 	}
-	c.warning("the answer to a question of MCP server %s has the action %s, and counts as none: use accept, decline or cancel",
-		excerpt.Line(request.Server, 80), excerpt.Line(quoted(a.Action), 80))
+	c.warning("the answer to a question of MCP server %s has the unknown action %s: use accept, decline or cancel",
+		excerpt.Line(request.Server, 80), quoted(a.Action))
 	return task.Reply{Dismissed: true}
 }
 
-// properties are the fields of a schema in the order in which they are written.
+// properties returns the names of the fields of a schema in written order.
 func properties(schema json.RawMessage) []string {
 	var s struct {
 		Fields json.RawMessage `json:"properties"`
@@ -86,14 +86,10 @@ func properties(schema json.RawMessage) []string {
 	return names
 }
 
-// chosen is the reply to questions of the model to the user. The program answers them in
-// the changed input of the call: one answer for each question, by its text.
+// chosen is the reply to questions of the model. The program answers them in the changed input of the call: one
+// answer for each question, by its text.
 func chosen(input, changed json.RawMessage) task.Reply {
-	var in struct {
-		Questions []struct {
-			Question string `json:"question"`
-		} `json:"questions"`
-	}
+	var in task.ChoiceInput
 	var out struct {
 		Answers  map[string]json.RawMessage `json:"answers"`
 		Response string                     `json:"response"` // in words, to all of them
@@ -123,7 +119,7 @@ func chosen(input, changed json.RawMessage) task.Reply {
 	return task.Reply{Allow: true, Text: text}
 }
 
-// words is an answer that is a text or a list of texts.
+// words is an answer, a text or a list of texts, as one text.
 func words(answer json.RawMessage) string {
 	var text string
 	var list []string
