@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
-// MCPServers reads which MCP servers a folder and its user have, with what is
-// given beside.
+// MCPServers reads which MCP servers a folder and its user have, in addition to the
+// given ones.
 func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
 	files := mcpconfig.Files(get, c.Folder)

@@ -27,7 +27,7 @@ const (
 	maxHookFiles = 100
 )
 
-// level is what a source may set.
+// level bounds the settings of a source.
 type level int
 
 const (
@@ -198,8 +198,8 @@ func events(tree map[string]any) any {
 	return out
 }
 
-// hookDir notes the files of hooks of a folder. What is in them is not read
-// here.
+// hookDir notes the files of hooks of a folder. Their content is read
+// elsewhere.
 func (l *loader) hookDir(dir string, trusted bool) {
 	entries, err := os.ReadDir(dir)
 	if dir == "" || errors.Is(err, fs.ErrNotExist) {
@@ -269,7 +269,7 @@ func union(a, b []string) []string {
 }
 
 // decode reads one JSON object, with comments, and strictly otherwise: two values for one key would let a
-// reader see one and Drover use the other. lines are those of its keys, by their paths.
+// reader see one and Drover use the other. lines has the lines of its keys, by their paths.
 func decode(data []byte) (tree map[string]any, lines map[string]int, err error) {
 	data = jsonc.Plain(data)
 	switch {
@@ -370,7 +370,7 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 		at := strings.TrimPrefix(path+"."+key, ".")
 		field, ok := fields[key]
 		if !ok {
-			// A schema beside the settings is for editors.
+			// A $schema is for editors.
 			if at != "$schema" {
 				l.note(source, "%.80q is not a setting, and is ignored", at)
 			}
@@ -428,7 +428,7 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 	return kept
 }
 
-// restrict takes out of a trusted project's settings what a repository must not
+// restrict takes out of a trusted project's settings those that a repository must not
 // decide.
 func (l *loader) restrict(source string, tree map[string]any) {
 	l.withoutOwn(source, "", tree, reflect.TypeFor[options.Options]())

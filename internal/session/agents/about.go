@@ -24,7 +24,7 @@ func (s RuleSources) Add(effect, source string, rules ...string) {
 	}
 }
 
-// Of returns where a rule is from. The session itself adds those that nobody has written, such
+// Of returns where a rule is from. Rules without a source are the session's own, such
 // as the one by which agents read the outputs of its tasks.
 func (s RuleSources) Of(effect, rule string) string {
 	return cmp.Or(s[effect+" "+rule], "the session")

@@ -151,8 +151,8 @@ type foundModel struct {
 	Provider string
 }
 
-// instead are the models that answer in the place of an agent's own. One that a subagent may
-// not use is left out.
+// instead are the models that answer in the place of an agent's own, without those that a
+// subagent may not use.
 func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 	var out []agent.ModelSettings
 	last := ""

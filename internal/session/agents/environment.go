@@ -204,7 +204,7 @@ func (k *Environment) useModel(choice provider.Choice) (err error) {
 	return nil
 }
 
-// longCall is how long a call takes behind which a provider has forgotten the conversation, or
+// longCall is the length of a call after which a provider has forgotten the conversation, or
 // nearly so.
 const longCall = 4 * time.Minute
 
@@ -241,7 +241,7 @@ func (k *Environment) Close() {
 	delete(s.runners, k.Runner)
 }
 
-// start runs the start hooks, and returns what a subagent reads before its prompt: the output
+// start runs the start hooks, and returns the text before the prompt of a subagent: the output
 // of the hooks, where it works, and its opening.
 func (k *Environment) start(ctx context.Context) string {
 	return k.taped(join([]string{k.Hooks.Start(ctx), k.place, k.opening()}))
@@ -264,7 +264,7 @@ func (k *Environment) Prompts(ctx context.Context) ([]servers.Prompt, error) {
 	return k.servers.Prompts(ctx)
 }
 
-// Prompt is the text of a prompt of an MCP server. found is false if there is none.
+// Prompt is the text of a prompt of an MCP server. found is false for an unknown name.
 func (k *Environment) Prompt(ctx context.Context, name string, words []string) (text string, found bool, err error) {
 	return k.servers.Prompt(ctx, name, words)
 }
@@ -376,7 +376,7 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
-// wait is how long a question waits for an answer; 0: nobody can give one.
+// wait is how long a question waits for an answer; 0: no one can give an answer.
 func (s *Set) wait(kind task.QuestionKind) time.Duration {
 	if kind == task.Form {
 		return max(s.cfg.AskWait, s.cfg.FormWait)
@@ -423,7 +423,7 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 	if done {
 		return err
 	}
-	// A command that a rule allows was trusted before there was a sandbox. One that runs since
+	// A rule that allows a command trusts it without a sandbox too. A command that runs because
 	// the sandbox bounds it is asked about.
 	command, err := json.Marshal(map[string]string{"command": line})
 	if err != nil {
