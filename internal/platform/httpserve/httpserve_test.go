@@ -3,6 +3,7 @@ package httpserve
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -46,7 +47,10 @@ func TestServe(t *testing.T) {
 				for err == nil {
 					_, err = resp.Body.Read(buf)
 				}
-				err = errors.Join(nil, resp.Body.Close())
+				if errors.Is(err, io.EOF) { // the handler has returned, the connection was not cut
+					err = nil
+				}
+				err = errors.Join(err, resp.Body.Close())
 			}
 		}
 		asked <- err
