@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -31,7 +31,7 @@ type driver struct {
 
 // driven waits for what the program on stdin says of the session, and changes the prompt
 // and the configuration so.
-func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble.Config) (*driver,
+func (b prompts) driven(ctx context.Context, p *prompt.Prompt, cfg func() assemble.Config) (*driver,
 	assemble.Config, error) {
 	if p.Input != string(agentsdk.StreamJSON) {
 		return nil, cfg(), nil
@@ -70,7 +70,7 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 }
 
 // given is the prompt with what the program says beside its flags.
-func given(p *cli.Prompt, in *agentsdk.Initialize) error {
+func given(p *prompt.Prompt, in *agentsdk.Initialize) error {
 	if text := string(in.JSONSchema); text != "" && text != "null" {
 		p.Schema = text
 	}
@@ -108,10 +108,10 @@ func given(p *cli.Prompt, in *agentsdk.Initialize) error {
 
 // drive does what the program asks for until it closes stdin. asking is begun beside it
 // and ends with ctx: the program decides about permissions there.
-func (b *backend) drive(
+func (b prompts) drive(
 	ctx context.Context,
 	d *driver,
-	p *cli.Prompt,
+	p *prompt.Prompt,
 	set settings.Settings,
 	s *assemble.Session,
 	m *session.Main,
@@ -147,7 +147,7 @@ func (b *backend) drive(
 }
 
 // readsState reports whether the program wants to be told when the main agent works.
-func (b *backend) readsState() bool {
+func (b prompts) readsState() bool {
 	return home.Lookup(b.env)("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1"
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/skill"
-	"github.com/drover-dev/drover/internal/session/expansion"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -269,7 +269,7 @@ func TestCommandInterrupted(t *testing.T) {
 	line := r.begun(task.LocalBash)
 	c.main.Interrupt()
 	turn := c.next()
-	var refused *expansion.RefusedError
+	var refused *agents.RefusedError
 	if turn.Err == nil || errors.As(turn.Err, &refused) || len(server.Requests()) != 0 {
 		t.Errorf("turn ended with %v", turn.Err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,19 +25,9 @@ const (
 	attachTail  = 40      // lines of the output of a task that were there before
 )
 
-// joining is which conversation somebody attaches to. Session is empty for a new one.
-type joining struct {
-	Session task.ID
-	Model   string
-	Agent   string
-	Mode    string // permission mode
-	Prompt  string // the first of a new one
-}
-
 func (a *app) attach() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "attach [SESSION|REF] [--new]",
-		Short: "Join a conversation, or watch a task and send to it",
+		Use: "attach [SESSION|REF] [--new]",
 		Long: "Join the conversation of a session in the terminal UI, from any number of terminals; see docs/terminal.md.\n" +
 			"With --plain, and where the terminal cannot be drawn on, attach shows the end of the conversation as lines, then\n" +
 			"what the agent writes, tasks that start and end, and questions. What you type is a prompt; /help lists\n" +
@@ -49,63 +40,63 @@ func (a *app) attach() *cobra.Command {
 			"code is that of the task.\n" +
 			"\n" +
 			"Each line of piped input is a prompt; attach leaves when nothing is left to answer.",
-		Args:              takes(0, 1),
-		ValidArgsFunction: a.completeTasks(false),
+		Args:              console.Args(0, 1),
+		ValidArgsFunction: a.CompleteTasks(false),
 	}
 	f := cmd.Flags()
 	fresh := f.Bool("new", false, "start a new conversation")
-	var c joining
+	var c prompt.Joining
 	f.StringVar(&c.Model, "model", "", "the model, if a host has to be started")
 	f.StringVar(&c.Agent, "agent", "", "the type of agent, if a host has to be started")
 	f.StringVar(&c.Mode, "permission-mode", "",
-		"permission mode, if a host has to be started: "+strings.Join(permissionModes(), ", "))
+		"permission mode, if a host has to be started: "+strings.Join(console.PermissionModes(), ", "))
 	plain := plainFlag(cmd)
-	a.completePrompt(cmd)
-	all := everywhere(cmd)
+	a.CompletePrompt(cmd)
+	all := console.AllSessionsFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
 		if *fresh && len(words) > 0 {
-			return usage("--new and SESSION are mutually exclusive", "give one of them")
+			return console.Usage("--new and SESSION are mutually exclusive", "give one of them")
 		}
 		if *fresh && a.screened(*plain) {
 			return a.show(ctx, Screen{Connect: a.connection(c)}, c)
 		}
 		if *fresh {
-			return a.converse(ctx, func(ctx context.Context) (Session, error) { return a.attachedTo(ctx, c) })
+			return a.converse(ctx, func(ctx context.Context) (console.Session, error) { return a.AttachedTo(ctx, c) })
 		}
-		var s Session
+		var s console.Session
 		if len(words) > 0 {
 			f, err := a.attachable(ctx, words[0], *all)
 			switch {
 			case err != nil:
 				return err
-			case f.record.ID != "":
+			case f.Record.ID != "":
 				return a.attachTask(ctx, f)
 			}
-			s = f.session
+			s = f.Session
 		} else {
-			live, last, err := a.newest(ctx, *all)
+			live, last, err := a.Newest(ctx, *all)
 			switch {
 			case err != nil:
 				return err
 			case len(live) > 1 && a.screened(*plain):
 				return a.show(ctx, Screen{Choose: true, Everywhere: *all}, c)
 			case len(live) > 1:
-				return a.severalLive(ctx, live, "drover attach SESSION")
+				return a.SeveralLive(ctx, live, "drover attach SESSION")
 			}
 			s = last
 		}
-		connect := func(ctx context.Context) (Session, error) {
+		connect := func(ctx context.Context) (console.Session, error) {
 			if c.Session == "" && s.Info().Live {
 				c.Session = s.Info().Session // the next time it has ended
 				return s, nil
 			}
-			if c.Session = s.Info().Session; s.Info().Role != conversing {
+			if c.Session = s.Info().Session; s.Info().Role != console.Conversing {
 				return nil, &control.Error{Code: control.Conflict,
 					Message: fmt.Sprintf("session %s has no conversation", c.Session),
 					Fix:     "attach to one of its tasks, see `drover ps -a`"}
 			}
-			return a.attachedTo(ctx, c)
+			return a.AttachedTo(ctx, c)
 		}
 		if a.screened(*plain) {
 			return a.show(ctx, Screen{Connect: connect}, c)
@@ -117,94 +108,32 @@ func (a *app) attach() *cobra.Command {
 
 // attachable finds what a word means: a session, whose record is empty then, or a
 // task.
-func (a *app) attachable(ctx context.Context, word string, all bool) (f found, err error) {
-	for _, where := range places(word, all) {
-		known, listed := a.Known(ctx, false, where[0].all)
+func (a *app) attachable(ctx context.Context, word string, all bool) (f console.Found, err error) {
+	for _, where := range console.SearchOrder(word, all) {
+		known, listed := a.Known(ctx, false, where[0].All)
 		if listed != nil {
-			return found{}, fmt.Errorf("list sessions: %w", listed)
+			return console.Found{}, fmt.Errorf("list sessions: %w", listed)
 		}
-		s, other := sessionOf(known, word)
+		s, other := console.SessionOf(known, word)
 		if other == nil && string(s.Info().Session) == word {
-			return found{session: s}, nil
+			return console.Found{Session: s}, nil
 		}
-		if f, err = a.search(ctx, word, where); err == nil && f.record.IsConversation() {
-			return found{session: f.session}, nil
+		if f, err = a.Search(ctx, word, where); err == nil && f.Record.IsConversation() {
+			return console.Found{Session: f.Session}, nil
 		}
-		if !notFound(err) {
+		if !console.NotFound(err) {
 			return f, err
 		}
-		if !notFound(other) {
-			return found{session: s}, other
+		if !console.NotFound(other) {
+			return console.Found{Session: s}, other
 		}
 	}
 	return f, err
 }
 
-// newest are the conversations that are live, and the last of all.
-func (a *app) newest(ctx context.Context, all bool) (live []Session, last Session, err error) {
-	known, err := a.Known(ctx, false, all)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list sessions: %w", err)
-	}
-	for _, s := range known {
-		switch i := s.Info(); {
-		case i.Role != conversing:
-			continue
-		case i.Live:
-			live = append(live, s)
-		}
-		last = cmp.Or(last, s)
-	}
-	if len(live) > 0 {
-		last = live[0]
-	}
-	if last == nil {
-		return nil, nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
-			Fix: "begin one with `drover attach --new`"}
-	}
-	return live, last, nil
-}
-
-// severalLive lists the sessions among which a command cannot choose. It takes one as command says.
-func (a *app) severalLive(ctx context.Context, sessions []Session, command string) error {
-	rows := [][]string{{"SESSION", "TITLE", "AGE", "FOLDER", "RUNNING"}}
-	e := usage(fmt.Sprintf("%d sessions are live", len(sessions)), "choose one: `"+command+"`")
-	for _, s := range sessions {
-		i := s.Info()
-		folder := a.brief(i.Project)
-		if folder == "." {
-			folder = filepath.Base(i.Project)
-		}
-		rows = append(rows, []string{cell(string(i.Session), 40), cmp.Or(cell(i.Title, 40), "-"),
-			age(a.Now(), i.StartTime) + " ago",
-			cell(folder, 40), cmp.Or(cell(a.running(ctx, s), 30), "-")})
-	}
-	if err := a.table(rows, headed); err != nil {
-		return err
-	}
-	return e
-}
-
-// running is what runs in a live session, in a few words.
-func (a *app) running(ctx context.Context, s Session) string {
-	api, release, err := s.Open(ctx)
-	if err != nil {
-		return ""
-	}
-	defer release()
-	page, err := api.List(ctx, control.ListRequest{Limit: tablePage})
-	if err != nil {
-		return ""
-	}
-	return task.PillLabel(page.Tasks)
-}
-
-// conversing is the role of a session with a main agent.
-const conversing = "prompt"
-
 // converse takes part in the conversation that open finds, until the user leaves or
 // it ends. open is asked again when a host was just going away.
-func (a *app) converse(ctx context.Context, open func(context.Context) (Session, error)) error {
+func (a *app) converse(ctx context.Context, open func(context.Context) (console.Session, error)) error {
 	for tries := 1; ; tries++ {
 		s, err := open(ctx)
 		if err != nil {
@@ -219,7 +148,7 @@ func (a *app) converse(ctx context.Context, open func(context.Context) (Session,
 
 // takePart is one attachment to a live session; again says that its host was going
 // away and nothing was shown.
-func (a *app) takePart(ctx context.Context, s Session) (again bool, err error) {
+func (a *app) takePart(ctx context.Context, s console.Session) (again bool, err error) {
 	api, done, err := s.Open(ctx)
 	if err != nil {
 		return false, fmt.Errorf("open session %s: %w", s.Info().Session, err)
@@ -271,15 +200,9 @@ type attachment struct {
 }
 
 func (a *app) newAttachment(api control.API, info control.Info) *attachment {
-	terminal := a.readsTerminal()
+	terminal := a.ReadsTerminal()
 	return &attachment{a: a, api: api, info: info, ears: make(chan heard), canvas: newCanvas(a.Stdout, a.Now),
 		scene: scene{session: info.Session, echoed: terminal}}
-}
-
-// readsTerminal reports whether somebody types.
-func (a *app) readsTerminal() bool {
-	w, ok := a.Stdin.(io.Writer) // a file is both
-	return ok && a.IsTerminal(w)
 }
 
 // hark begins to listen to a host.
@@ -300,7 +223,7 @@ func (t *attachment) run(ctx context.Context, begin func(context.Context) error)
 	}
 	pressed, ref := make(chan struct{}, 1), t.ref() // not later: the record changes with the host
 	t.a.heedInterrupts(ctx, pressed, func() {
-		t.a.note("left %s, which does not answer; `drover attach %s` comes back", ref, ref)
+		t.a.Note("left %s, which does not answer; `drover attach %s` comes back", ref, ref)
 		cancel(errLeft)
 	})
 	if t.record.ID != "" {
@@ -341,7 +264,7 @@ func (t *attachment) loop(ctx context.Context, pressed <-chan struct{}) error {
 		case !held:
 			settle = nil
 		case settle == nil: // else more of the line has come, and must not put it off
-			settle = time.After(logSettle)
+			settle = time.After(console.LogSettle)
 		}
 		var err error
 		select {
@@ -422,8 +345,8 @@ func (t *attachment) hear(ctx context.Context, h heard) error {
 	if err := t.canvas.draw(shown{kind: showTask, task: end.record, verb: verb}); err != nil {
 		return err
 	}
-	if code := codeOf(end.record); code != 0 {
-		return &ExitError{Code: code}
+	if code := console.CodeOf(end.record); code != 0 {
+		return &console.ExitError{Code: code}
 	}
 	return errLeft
 }
@@ -483,7 +406,7 @@ func (t *attachment) try(ctx context.Context, d deed) error {
 		if err != nil {
 			return fmt.Errorf("stop %s: %w", d.text, err)
 		}
-		return t.printed(func(a *app) error { return a.printReceipt(receipt, false) })
+		return t.printed(func(a *app) error { return a.PrintReceipt(receipt, false) })
 	case doAnswer:
 		req := control.DecideRequest{ID: d.question.ID, Digest: d.question.Digest, Reply: d.reply, Actor: task.ByUser}
 		if d.always { // the question has shown the rule
@@ -494,7 +417,7 @@ func (t *attachment) try(ctx context.Context, d deed) error {
 		}
 		if d.always {
 			t.scene.answered(d.question)
-			return t.canvas.draw(shown{kind: showNote, text: written(d.question.Suggest)})
+			return t.canvas.draw(shown{kind: showNote, text: console.Written(d.question.Suggest)})
 		}
 		t.scene.answered(d.question)
 	case doInterrupt:
@@ -505,7 +428,7 @@ func (t *attachment) try(ctx context.Context, d deed) error {
 	case doHelp:
 		return t.printed(func(a *app) error { _, err := io.WriteString(a.Stdout, attachHelp); return err })
 	case doDetach:
-		t.a.note("left %s without ending it; `drover attach %s` comes back", t.ref(), t.ref())
+		t.a.Note("left %s without ending it; `drover attach %s` comes back", t.ref(), t.ref())
 		return errLeft
 	}
 	return nil
@@ -533,14 +456,14 @@ func (t *attachment) say(ctx context.Context, text string) error {
 
 // tasks lists what runs.
 func (t *attachment) tasks(ctx context.Context) error {
-	page, err := t.api.List(ctx, control.ListRequest{Limit: tablePage})
+	page, err := t.api.List(ctx, control.ListRequest{Limit: console.TablePage})
 	if err != nil {
 		return fmt.Errorf("list tasks: %w", err)
 	}
-	records, depth := family(page.Tasks)
+	records, depth := console.Family(page.Tasks)
 	return t.printed(func(a *app) error {
-		rows := a.taskRows(records, depth, false)
-		return a.table(rows, ofTasks(rows, records))
+		rows := a.TaskRows(records, depth, false)
+		return a.Table(rows, console.OfTasks(rows, records))
 	})
 }
 
@@ -617,7 +540,7 @@ func (t *attachment) same(ctx context.Context) bool {
 
 // gone says that there is nothing to be attached to any more.
 func (t *attachment) gone() error {
-	return &ExitError{Code: codeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)",
+	return &console.ExitError{Code: console.CodeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)",
 		t.info.Session, t.ref())}
 }
 
@@ -652,7 +575,7 @@ func (t *attachment) events(ctx context.Context) {
 // deafTo ends the attachment if a host answers with errors. One that is about to go
 // ends its streams before that: whoever watches what is attached to is told how.
 func (t *attachment) deafTo(ctx context.Context, failed error) {
-	if failed != nil && !hostGone(failed) {
+	if failed != nil && !console.HostGone(failed) {
 		t.tell(ctx, heard{over: failed})
 	}
 }
@@ -676,7 +599,7 @@ func (t *attachment) questions(ctx context.Context) {
 		if !t.tell(ctx, heard{questions: &list}) {
 			return
 		}
-		req.After, req.Wait = list.Version, watchWait
+		req.After, req.Wait = list.Version, console.WatchWait
 	}
 }
 
@@ -692,7 +615,7 @@ func (t *attachment) rest(ctx context.Context) {
 			t.tell(ctx, heard{idle: true})
 			return
 		}
-		req = control.StateRequest{After: now.Version, Wait: watchWait}
+		req = control.StateRequest{After: now.Version, Wait: console.WatchWait}
 	}
 }
 
@@ -711,7 +634,7 @@ func (t *attachment) read(ctx context.Context) {
 		}
 	}
 	if err := in.Err(); errors.Is(err, bufio.ErrTooLong) {
-		t.tell(ctx, heard{over: usage(fmt.Sprintf("the line is longer than %d MiB", attachLine>>20),
+		t.tell(ctx, heard{over: console.Usage(fmt.Sprintf("the line is longer than %d MiB", attachLine>>20),
 			"write it to a file and name the file")})
 		return
 	}
@@ -719,25 +642,25 @@ func (t *attachment) read(ctx context.Context) {
 }
 
 // attachTask watches one task to its end.
-func (a *app) attachTask(ctx context.Context, f found) error {
-	t := a.newAttachment(nil, f.session.Info())
-	t.record, t.scene.only = f.record, f.record.ID
-	t.next = control.OutputRequest{Ref: t.ref(), Tail: attachTail, Max: logPiece}
+func (a *app) attachTask(ctx context.Context, f console.Found) error {
+	t := a.newAttachment(nil, f.Session.Info())
+	t.record, t.scene.only = f.Record, f.Record.ID
+	t.next = control.OutputRequest{Ref: t.ref(), Tail: attachTail, Max: console.LogPiece}
 	defer func() { t.done() }()
 	t.done = func() {}
 	return t.run(ctx, func(ctx context.Context) error { return t.open(ctx, f) })
 }
 
 // open listens to the host of the task, or reads what one has left.
-func (t *attachment) open(ctx context.Context, f found) error {
-	api, done, err := f.open(ctx)
+func (t *attachment) open(ctx context.Context, f console.Found) error {
+	api, done, err := f.Open(ctx)
 	if err != nil {
 		return err
 	}
 	t.done()
-	t.api, t.done, t.info, t.record = api, done, f.session.Info(), f.record
+	t.api, t.done, t.info, t.record = api, done, f.Session.Info(), f.Record
 	listen := []func(context.Context){t.output}
-	if f.live() && !f.record.Status.Terminal() {
+	if f.Live() && !f.Record.Status.Terminal() {
 		listen = append(listen, t.events, t.questions)
 	}
 	t.hark(ctx, listen...)
@@ -748,24 +671,24 @@ func (t *attachment) open(ctx context.Context, f found) error {
 func (t *attachment) goOn(ctx context.Context) error {
 	t.deaf()
 	t.group.Wait()
-	if t.losses++; t.losses > hostLosses {
+	if t.losses++; t.losses > console.HostLosses {
 		return t.gone()
 	}
-	f, err := t.a.afterHost(ctx, found{record: t.record})
+	f, err := t.a.AfterHost(ctx, console.Found{Record: t.record})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return t.gone()
-	case !f.live() && !f.record.Status.Terminal():
+	case !f.Live() && !f.Record.Status.Terminal():
 		return cmp.Or(t.alone(ctx, f), t.gone())
 	}
 	return t.open(ctx, f)
 }
 
 // alone says why a task that goes on has no host; nil: that is not known.
-func (t *attachment) alone(ctx context.Context, f found) error {
-	api, done, err := f.open(ctx)
+func (t *attachment) alone(ctx context.Context, f console.Found) error {
+	api, done, err := f.Open(ctx)
 	if err != nil {
 		return nil
 	}
@@ -789,7 +712,7 @@ func (t *attachment) output(ctx context.Context) {
 			t.tell(ctx, heard{over: fmt.Errorf("read output of %s: %w", t.ref(), err)})
 			return
 		}
-		t.next = control.OutputRequest{Ref: t.ref(), Offset: c.Next, Max: logPiece, Wait: logWait}
+		t.next = control.OutputRequest{Ref: t.ref(), Offset: c.Next, Max: console.LogPiece, Wait: console.LogWait}
 		if c.Ended || !t.info.Live && len(c.Data) == 0 {
 			t.tell(ctx, t.verdict(ctx))
 			return

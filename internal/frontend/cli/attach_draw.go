@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -13,14 +14,14 @@ import (
 // canvas draws what is shown as lines. Nothing of it is alive on a terminal.
 type canvas struct {
 	w    io.Writer
-	text printer // what an agent writes
-	mid  bool    // the last line has not ended
+	text console.Printer // what an agent writes
+	mid  bool            // the last line has not ended
 	now  func() time.Time
 }
 
 func newCanvas(w io.Writer, now func() time.Time) *canvas {
 	c := &canvas{w: w, now: now}
-	c.text = printer{w: c, plain: true}
+	c.text = console.Printer{W: c, Plain: true}
 	return c
 }
 
@@ -33,16 +34,16 @@ func (c *canvas) Write(p []byte) (int, error) {
 }
 
 // held reports whether there is text that waits for the end of its line.
-func (c *canvas) held() bool { return len(c.text.held) > 0 }
+func (c *canvas) held() bool { return len(c.text.Held) > 0 }
 
 // flush shows such text.
-func (c *canvas) flush() error { return c.text.flush() }
+func (c *canvas) flush() error { return c.text.Flush() }
 
 // draw draws what is new.
 func (c *canvas) draw(list ...shown) error {
 	for _, s := range list {
 		if s.kind == showText {
-			if err := c.text.print([]byte(s.text)); err != nil {
+			if err := c.text.Print([]byte(s.text)); err != nil {
 				return err
 			}
 			continue
@@ -72,7 +73,7 @@ func (c *canvas) lines(s shown) string {
 	case showPrompt:
 		return quoted(strings.TrimRight(excerpt.Plain(s.text), "\n")) + "\n"
 	case showCall:
-		return fmt.Sprintf("[%s %s]\n", cell(s.tool, 60), excerpt.Line(s.text, partChars))
+		return fmt.Sprintf("[%s %s]\n", console.Cell(s.tool, 60), excerpt.Line(s.text, console.PartChars))
 	case showResult:
 		return resultLine(s.text)
 	case showTask:
@@ -92,8 +93,8 @@ func resultLine(text string) string {
 	if text == "" {
 		first = "(nothing)"
 	}
-	if first = excerpt.Line(first, partChars); more {
-		first += fmt.Sprintf(" (and %s)", several(strings.Count(rest, "\n")+1, "more line"))
+	if first = excerpt.Line(first, console.PartChars); more {
+		first += fmt.Sprintf(" (and %s)", console.Plural(strings.Count(rest, "\n")+1, "more line"))
 	}
 	return "[= " + first + "]\n"
 }
@@ -101,13 +102,13 @@ func resultLine(text string) string {
 // taskLine says in a line what has happened to a task.
 func taskLine(s shown) string {
 	r := s.task
-	who := cell(string(r.ID), 40)
+	who := console.Cell(string(r.ID), 40)
 	if r.Name != "" {
-		who += " " + cell(r.Name, nameChars)
+		who += " " + console.Cell(r.Name, console.NameChars)
 	}
 	switch s.verb {
 	case task.Create:
-		return fmt.Sprintf("%s started: %s %s", who, cell(string(r.Kind), 30), excerpt.Line(work(r), 100))
+		return fmt.Sprintf("%s started: %s %s", who, console.Cell(string(r.Kind), 30), excerpt.Line(console.Work(r), 100))
 	case task.Resume:
 		return who + " goes on"
 	case task.Background:
@@ -131,8 +132,8 @@ func taskLine(s shown) string {
 	case task.RequestStop:
 		return who + " is being stopped"
 	}
-	text := fmt.Sprintf("%s %s after %s", who, cell(string(r.Status), 20), span(r.Duration(time.Time{})))
-	if how := ending(r); how != "-" && r.Status != task.Completed {
+	text := fmt.Sprintf("%s %s after %s", who, console.Cell(string(r.Status), 20), console.Span(r.Duration(time.Time{})))
+	if how := console.Ending(r); how != "-" && r.Status != task.Completed {
 		text += ": " + how
 	}
 	return text
@@ -141,16 +142,16 @@ func taskLine(s shown) string {
 // questionLines show all there is of a question, and how it is answered here.
 func questionLines(q task.Question, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "? %s  %s asks for %s", cell(q.ID, 40), asker(q), exactCell(q.Tool, 60))
-	b.WriteString(questionBody(q, now))
+	fmt.Fprintf(&b, "? %s  %s asks for %s", console.Cell(q.ID, 40), console.Asker(q), console.ExactCell(q.Tool, 60))
+	b.WriteString(console.QuestionBody(q, now))
 	how := map[task.QuestionKind]string{task.Choice: "/answer " + q.ID + " TEXT",
 		task.Form: "/answer " + q.ID + " JSON"}[q.Kind]
 	if how == "" {
 		how = "/allow " + q.ID
 	}
-	fmt.Fprintf(&b, "  %s, or /deny %s [REASON]\n", excerpt.Line(how, 100), cell(q.ID, 40))
+	fmt.Fprintf(&b, "  %s, or /deny %s [REASON]\n", excerpt.Line(how, 100), console.Cell(q.ID, 40))
 	if q.Suggest != "" {
-		fmt.Fprintf(&b, "  /allow %s always also %s\n", cell(q.ID, 40), written(q.Suggest))
+		fmt.Fprintf(&b, "  /allow %s always also %s\n", console.Cell(q.ID, 40), console.Written(q.Suggest))
 	}
 	return b.String()
 }

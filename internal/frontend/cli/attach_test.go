@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 // talk is a fake session with a conversation.
@@ -95,15 +96,15 @@ func (s *talk) attach(t *testing.T) *attached {
 	in, typed := io.Pipe()
 	t.Cleanup(func() { _ = typed.Close() }) // the reader of stdin ends with it
 	p := &attached{typed: typed, over: make(chan error, 1), shown: make(chan struct{}, 1)}
-	d := Deps{Stdin: in, Stdout: p, Stderr: io.Discard, OnInterrupt: func(_ context.Context, f func()) {
+	d := Deps{Console: console.Console{Stdin: in, Stdout: p, Stderr: io.Discard, OnInterrupt: func(_ context.Context, f func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.press = f
-	}}
+	}}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), testPatience, errors.New("it goes on for ever"))
 	t.Cleanup(cancel)
 	go func() {
-		p.over <- (&app{Deps: d.filled()}).converse(ctx, func(context.Context) (Session, error) { return s, nil })
+		p.over <- d.app().converse(ctx, func(context.Context) (console.Session, error) { return s, nil })
 	}() // ends with ctx
 	return p
 }

@@ -113,7 +113,7 @@ func (d *Drawer) draw(b *Block, k *drawn) []string {
 		return []string{t.Accent.Render("✉ ") + t.Dim.Render(fit(head, width))}
 	case Failure:
 		text := "The turn failed: " + printable.Block(b.Text)
-		if strings.HasSuffix(b.Text, "interrupted by the user") {
+		if strings.HasSuffix(b.Text, "interrupted") || strings.HasSuffix(b.Text, "interrupted by the user") {
 			text = "Interrupted"
 		}
 		return marked(t.Bad.Render("✗ "), wrap(text, width, t.Bad))
