@@ -1,6 +1,7 @@
 package acpclient
 
 import (
+	"cmp"
 	"context"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -45,12 +46,12 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 	t.did("[" + denied + "]")
 	t.denied = denied
 	t.mu.Unlock()
-	for _, kind := range []acp.PermissionOptionKind{acp.PermissionOptionKindRejectOnce, acp.PermissionOptionKindRejectAlways} {
-		if id := option(r.Options, kind); id != "" {
-			return answer(acp.NewRequestPermissionOutcomeSelected(id))
-		}
+	id := cmp.Or(option(r.Options, acp.PermissionOptionKindRejectOnce),
+		option(r.Options, acp.PermissionOptionKindRejectAlways))
+	if id == "" {
+		return answer(cancelled)
 	}
-	return answer(cancelled)
+	return answer(acp.NewRequestPermissionOutcomeSelected(id))
 }
 
 // option returns the ID of the first option of a kind.
