@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/instructions"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/skill"
@@ -135,13 +136,13 @@ func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	for _, name := range missing {
 		tell("the project wants the plugin %q, which is not installed", name)
 	}
+	shared := func(p definitions.Place) bool { return c.Skip.Project && p.Level == definitions.Project }
 	files := catalog.New(catalog.Config{
-		Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins),
-			func(p catalog.Place) bool { return c.Skip.Project && p.Level == catalog.Project }),
-		Also:  []string{c.Root.TrustFile()},
-		Given: c.Agents,
-		Path:  home.Lookup(c.Env)("PATH"),
-		Told:  wrongPlugins,
+		Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins), shared),
+		Also:   []string{c.Root.TrustFile()},
+		Given:  c.Agents,
+		Path:   home.Lookup(c.Env)("PATH"),
+		Told:   wrongPlugins,
 		Trusted: func(folder string) bool {
 			st, err := trust.At(c.Root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
@@ -152,8 +153,7 @@ func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	}
 	s.remoteAgents(files, c, tell)
 	a.Catalog = files.Current
-	skills := skill.Find(slices.DeleteFunc(skill.Places(get, c.Folder, set.Trusted, plugins),
-		func(p skill.Place) bool { return c.Skip.Project && p.Level == skill.Project }))
+	skills := skill.Find(slices.DeleteFunc(definitions.Usual(get, c.Folder, set.Trusted, plugins, "skills"), shared))
 	for _, w := range skills.Warnings() {
 		tell("%s", w)
 	}
@@ -166,11 +166,10 @@ func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	}
 	a.Skills = func() skill.Catalog { return usable }
 	a.Commands = func() command.Catalog {
-		places := func(trusted bool) []command.Place {
-			return slices.DeleteFunc(command.Places(get, c.Folder, trusted, plugins),
-				func(p command.Place) bool { return c.Skip.Project && p.Level == command.Project })
+		now := func(trusted bool) []definitions.Place {
+			return slices.DeleteFunc(definitions.Usual(get, c.Folder, trusted, plugins, "commands"), shared)
 		}
-		return command.Current(places, skills, func() bool { return set.Trusted && isTrusted(c) })
+		return command.Current(now, skills, func() bool { return set.Trusted && isTrusted(c) })
 	}
 	text, warnings := instructions.Read(instructions.Config{Folder: c.Folder, Env: get, Trusted: set.Trusted,
 		NoProject: c.Skip.Project, NoLocal: c.Skip.Local})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -32,7 +31,7 @@ func Hub(root home.Root, set options.Workers, name string) (link.Options, error)
 			return o, err
 		}
 	default:
-		join, err := hub.Own(root, HubDir(root))
+		join, err := link.Own(root, HubDir(root))
 		if err != nil {
 			return o, err
 		}
@@ -46,7 +45,7 @@ func hasHub(c Config) bool {
 	if c.Settings.Workers.Hub != "" {
 		return true
 	}
-	_, err := hub.Own(c.Root, HubDir(c.Root))
+	_, err := link.Own(c.Root, HubDir(c.Root))
 	return err == nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
@@ -216,7 +217,7 @@ func (h mainHooks) values(c command.Command, args string) (v command.Values, rep
 	if c.Root != "" {
 		v.Variables["CLAUDE_PLUGIN_ROOT"] = c.Root
 	}
-	if c.Level == command.BuiltIn && c.Name == command.ResearchName {
+	if c.Level == definitions.BuiltIn && c.Name == command.ResearchName {
 		if strings.TrimSpace(args) == "" {
 			return v, "", control.Refuse(control.Invalid, "/research needs a question",
 				"write it behind the command: /research QUESTION")

@@ -243,7 +243,7 @@ func (c *Client) open(ctx context.Context, method, to string, body []byte, accep
 	return nil, errors.Join(err, resp.Body.Close())
 }
 
-// broken returns why there is no answer. The end of the caller's context has precedence.
+// broken returns why an exchange has no answer. The end of the caller's context has precedence.
 func broken(ctx, own context.Context, err error) error {
 	if err == nil {
 		return nil

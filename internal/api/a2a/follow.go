@@ -27,7 +27,7 @@ const (
 	listPages  = 10                     // pages of tasks in which the task of a lost answer is looked for
 )
 
-// The phases in which a task waits for somebody.
+// The phases in which a task waits for its client.
 const (
 	NeedsInput = "needs_input"          // state INPUT_REQUIRED
 	NeedsAuth  = "needs_authentication" // state AUTH_REQUIRED
@@ -50,7 +50,7 @@ type Follower struct {
 
 	life    context.Context // of streams
 	end     context.CancelFunc
-	streams sync.WaitGroup // the one that is read
+	streams sync.WaitGroup // at most one
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with each change; guarded by mu, as are the fields below
@@ -194,8 +194,8 @@ func (f *Follower) Close() {
 	f.streams.Wait()
 }
 
-// Poll returns what is new. If the agent streams, it waits until something is, for hold at most; the first time it
-// waits for what is known of the task.
+// Poll returns the news. If the agent streams, it waits for some, for hold at most; the first time it waits for the
+// state of the task.
 func (f *Follower) Poll(ctx context.Context, hold time.Duration) (News, error) {
 	if f.terminal() {
 		return f.news(), nil

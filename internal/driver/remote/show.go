@@ -9,10 +9,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxSaid limits what is kept of the agent's messages, in bytes; the newest part is kept.
+// maxSaid limits the kept part of the agent's messages, which is the newest, in bytes.
 const maxSaid = 1 << 20
 
-// maxUnseen limits what is kept of messages for a checker, in bytes.
+// maxUnseen limits the messages that wait for a checker, in bytes.
 const maxUnseen = 8 << 20
 
 // hear takes messages of the agent.
@@ -47,10 +47,10 @@ func (w *work) show(message string) {
 	w.h.Progress(p)
 }
 
-// maxWords limits what a notification of a phase repeats of the agent's messages, in characters.
+// maxWords limits the agent's messages in the notification of a phase, in characters.
 const maxWords = 2000
 
-// tell notifies the owner of a phase in which the remote task waits for somebody: once for each phase, unless the
+// tell notifies the owner of a phase in which the remote task waits: once for each phase, unless the
 // host dies before the record shows it.
 func (w *work) tell(ctx context.Context, phase string) {
 	if phase == w.phase {

@@ -35,7 +35,7 @@ func WriteSidecar(path string, s Sidecar) error {
 // maxSidecar limits the file.
 const maxSidecar = 1 << 20
 
-// ReadSidecar returns an error that wraps [fs.ErrNotExist] if there is none.
+// ReadSidecar reads a sidecar. If the file is missing, the error wraps [fs.ErrNotExist].
 func ReadSidecar(path string) (Sidecar, error) {
 	var s Sidecar
 	data, err := home.ReadBelow(saferoot.Near(path), path, maxSidecar)

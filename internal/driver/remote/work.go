@@ -21,7 +21,7 @@ const (
 	reasonRefused     task.Reason = "refused"       // the agent refuses a request
 	reasonChecker     task.Reason = "checker"       // the completion checker fails
 	reasonRemote      task.Reason = "remote_failed" // the remote task failed
-	reasonArchived    task.Reason = "archived"      // somebody else cancelled the remote task
+	reasonArchived    task.Reason = "archived"      // another client cancelled the remote task
 )
 
 const (

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/options"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Settings is the options of a user in a folder, and what else their sources have.
@@ -85,10 +86,8 @@ func Find(env func(string) string, folder, flag string) Sources {
 	if dir := env("HOME"); filepath.IsAbs(dir) {
 		s.UserForeign = []string{filepath.Join(dir, ".claude", "settings.json")}
 	}
-	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, "drover", "settings.json")
-	} else if dir := env("HOME"); filepath.IsAbs(dir) {
-		s.User = filepath.Join(dir, ".config", "drover", "settings.json")
+	if dir := home.Config(env); dir != "" {
+		s.User = filepath.Join(dir, "settings.json")
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -25,15 +26,16 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 		return nil
 	}
 	return []agent.Tool{
-		monitortool.New(monitortool.Config{
-			Monitors: k.Monitors(),
-			Root:     me.Cwd,
-			Dirs:     append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
-			Outside:  func(real string) bool { return k.Gate().MayUse("Read", real) },
-			Cwd:      bashCwd(tools),
-			Told:     func() string { return k.runtime().told(true) },
-			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
-		}),
+		monitortool.New(
+			monitortool.Config{
+				Monitors: k.Monitors(),
+				Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
+					Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
+				Cwd:      bashCwd(tools),
+				Told:     func() string { return k.runtime().told(true) },
+				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
+			},
+		),
 	}
 }
 

@@ -165,16 +165,16 @@ type outsideFiles struct{ k *Environment }
 // maxOutsideFile is how much of a file is read.
 const maxOutsideFile = 32 << 20
 
-func (f outsideFiles) area(tool string) confine.Area {
+func (f outsideFiles) area() confine.Area {
 	me := f.k.Me
 	return confine.Area{Root: me.Cwd, Dirs: me.Rules.Dirs,
-		Outside: func(real string) bool { return f.k.Gate().MayUse(tool, real) },
-		May:     func(file *os.File, change bool) bool { return f.k.Gate().MayOpen(file, change) }}
+		Outside: func(tool, real string) bool { return f.k.Gate().MayUse(tool, real) },
+		MayOpen: func(file *os.File, change bool) bool { return f.k.Gate().MayOpen(file, change) }}
 }
 
 // Read implements [acpclient.Files].
 func (f outsideFiles) Read(_ context.Context, path string) (string, error) {
-	place, err := f.area("Read").Find(path)
+	place, err := f.area().Find("Read", path)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func (f outsideFiles) Read(_ context.Context, path string) (string, error) {
 
 // Write implements [acpclient.Files].
 func (f outsideFiles) Write(_ context.Context, path, content string) error {
-	place, err := f.area("Write").Find(path)
+	place, err := f.area().Find("Write", path)
 	if err != nil {
 		return err
 	}

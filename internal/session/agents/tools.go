@@ -8,6 +8,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -36,14 +37,9 @@ func (k *Environment) tools() []agent.Tool {
 	}
 	all := []agent.Tool{shelltool.New(shells)}
 	here := append([]string{s.Place.Tasks(), s.Place.HookOutputs()}, s.memoryDirs()...)
-	onFiles := files.New(files.Config{
-		Root:     me.Cwd,
-		Dirs:     written,
-		ReadDirs: here,
-		Outside:  outside,
-		MayOpen:  func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) },
-	})
-	onFiles = append(onFiles, search.New(search.Config{Root: me.Cwd, Dirs: dirs, Outside: outside, MayRead: may})...)
+	onFiles := files.New(confine.Area{Root: me.Cwd, Dirs: written, Outside: outside,
+		MayOpen: func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) }}, here...)
+	onFiles = append(onFiles, search.New(confine.Area{Root: me.Cwd, Dirs: dirs, Outside: outside, MayRead: may})...)
 	all = append(all, k.atWorkspace(onFiles, here)...)
 	all = append(
 		all,
@@ -62,7 +58,7 @@ func (k *Environment) tools() []agent.Tool {
 		all = append(all, tasktools.NewExitPlanMode(mainPlanner{k}))
 	}
 	if s.cfg.Skills != nil {
-		all = append(all, skilltool.New(skilltool.Config{Skills: s.cfg.Skills, Used: k.used}))
+		all = append(all, skilltool.New(s.cfg.Skills, k.used))
 	}
 	if s.cfg.Todos != nil {
 		all = append(
@@ -110,7 +106,7 @@ func (k *Environment) board() []agent.Tool {
 	if store == nil || !slices.Contains(k.Me.Tools, boardtool.Name) {
 		return nil
 	}
-	return []agent.Tool{boardtool.New(boardtool.Config{Store: store, By: k.Me.name()})}
+	return []agent.Tool{boardtool.New(store, k.Me.name())}
 }
 
 // reached adds fail points to calls of tools: the agent does not know them.

@@ -29,9 +29,7 @@ var _ workflowtool.Workflows = (*workflows)(nil)
 
 // workflowTool is the tool Workflow of the agent.
 func (k *Environment) workflowTool(rt *Runtime) agent.Tool {
-	return workflowtool.New(
-		workflowtool.Config{Workflows: &workflows{rt, k}, Root: k.Me.Cwd, OutputLimit: k.s.Options.Tasks.OutputLength},
-	)
+	return workflowtool.New(&workflows{rt, k}, k.Me.Cwd, k.s.Options.Tasks.OutputLength)
 }
 
 // Start implements [workflowtool.Workflows].

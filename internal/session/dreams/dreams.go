@@ -35,6 +35,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/subagent"
@@ -147,12 +148,11 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 		return nil, err
 	}
 	a := &area{store: store, project: resolved(project.Dir())}
-	tools := files.New(files.Config{Root: store.Dir(), ReadDirs: []string{project.Dir()}, MayRead: a.mayRead,
-		MayOpen: func(f *os.File, change bool) bool { return a.rules.MayOpen(f, change) }})
-	tools = append(
-		tools,
-		search.New(search.Config{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
-	tools = append(tools, boardtool.New(boardtool.Config{Store: store, By: Type}))
+	tools := files.New(confine.Area{Root: store.Dir(), MayRead: a.mayRead,
+		MayOpen: func(f *os.File, change bool) bool { return a.rules.MayOpen(f, change) }}, project.Dir())
+	tools = append(tools,
+		search.New(confine.Area{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
+	tools = append(tools, boardtool.New(store, Type))
 	if a.rules, err = d.gate(tools); err != nil {
 		return nil, err
 	}
