@@ -92,9 +92,8 @@ func (a *app) attach() *cobra.Command {
 				return s, nil
 			}
 			if c.Session = s.Info().Session; s.Info().Role != console.Conversing {
-				return nil, &control.Error{Code: control.Conflict,
-					Message: fmt.Sprintf("session %s has no conversation", c.Session),
-					Fix:     "attach to one of its tasks, see `drover ps -a`"}
+				return nil, console.Conflict(fmt.Sprintf("session %s has no conversation", c.Session),
+					"attach to one of its tasks, see `drover ps -a`")
 			}
 			return a.AttachedTo(ctx, c)
 		}
@@ -114,7 +113,7 @@ func (a *app) attachable(ctx context.Context, word string, all bool) (f console.
 		if listed != nil {
 			return console.Found{}, fmt.Errorf("list sessions: %w", listed)
 		}
-		s, other := console.SessionOf(known, word)
+		s, other := console.PickSession(known, word)
 		if other == nil && string(s.Info().Session) == word {
 			return console.Found{Session: s}, nil
 		}
@@ -540,8 +539,9 @@ func (t *attachment) same(ctx context.Context) bool {
 
 // gone says that there is nothing to be attached to any more.
 func (t *attachment) gone() error {
-	return &console.ExitError{Code: console.CodeFailed, Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)",
-		t.info.Session, t.ref())}
+	return &console.ExitError{Code: console.CodeFailed,
+		Err: fmt.Errorf("the host of session %s has ended (`drover attach %s` goes on)",
+			t.info.Session, t.ref())}
 }
 
 // events follows the tasks, from now on.

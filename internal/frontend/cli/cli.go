@@ -154,12 +154,22 @@ func tree(d Deps, name string) *cobra.Command {
 	return root
 }
 
-// made makes a command with its line of help and its examples.
+// made makes a command with its line of help and its examples. Without Args a command takes no
+// words, without RunE it prints its help, and words are files only if it says so.
 func made(c console.Command, group string) *cobra.Command {
 	top := c.Make()
 	top.Short, top.GroupID = c.Short, group
 	var each func(cmd *cobra.Command, path string)
 	each = func(cmd *cobra.Command, path string) {
+		if cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		if cmd.Args == nil {
+			cmd.Args = console.Args(0, 0)
+		}
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 		if lines := c.Examples[path]; len(lines) > 0 {
 			cmd.Example = "  " + strings.Join(lines, "\n  ")
 		}

@@ -638,7 +638,7 @@ func TestShow(t *testing.T) {
 		"promote bad":        {1, "", "drover: promote b44444444: it has ended\n"},
 		"sessions rm sd":     {0, "sdead0000\n", ""},
 		"sessions rm sl":     {1, "", "drover: remove session slive0000: it is live (stop its tasks first, see `drover ps`)\n"},
-		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions`)\n"},
+		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions --all-sessions`)\n"},
 		"sessions rm s":      {2, "", "drover: \"s\" is ambiguous: it could be any of slive0000, sdead0000 (give more of the ID)\n"},
 		"doctor":             {1, "CHECK  STATE  DETAIL  FIX\nstate  ok     /x      -\ndisk   error  full    make room\n", "drover: 1 of 2 checks found an error\n"},
 		"sessions":           {0, "SESSION    ROLE        STATE  LIVE  TASKS  SIZE  AGE    TITLE\nslive0000  background  live   0     4      0 B   1m00s  -\nsdead0000  background  ended  0     1      0 B   1m00s  -\n", ""},

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 )
@@ -21,7 +23,8 @@ func (a *app) resumableCommand() *cobra.Command {
 			if prompt.IsPrompt(words) {
 				return prompt.ErrNoSessionNamed()
 			}
-			infos, err := a.Conversations(cmd.Context())
+			infos, err := a.Infos(cmd.Context(), false)
+			infos = slices.DeleteFunc(infos, func(i control.Info) bool { return !console.IsConversation(i) })
 			if err != nil {
 				return err
 			}

@@ -191,14 +191,14 @@ func (a *app) everywhere(s *Screen) {
 		if err != nil {
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		return console.SessionOf(known, string(id))
+		return console.PickSession(known, string(id))
 	}
 	s.Seen = func(ctx context.Context, id task.ID, refs []string) error {
 		known, err := a.Known(ctx, false, true)
 		if err != nil {
 			return fmt.Errorf("list sessions: %w", err)
 		}
-		of, err := console.SessionOf(known, string(id))
+		of, err := console.PickSession(known, string(id))
 		if err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (a *app) top() *cobra.Command {
 		var s console.Session
 		switch {
 		case len(words) > 0:
-			if s, err = console.SessionOf(known, words[0]); err != nil {
+			if s, err = console.PickSession(known, words[0]); err != nil {
 				return err
 			}
 		case len(known) == 1:
@@ -286,8 +286,7 @@ func (a *app) top() *cobra.Command {
 		case len(known) > 1:
 			return a.SeveralLive(ctx, known, "drover top SESSION")
 		default:
-			return &control.Error{Code: control.NotFound, Message: "this folder has no live session",
-				Fix: "start a task with `drover run -d`, or use --all-sessions"}
+			return console.Missing("this folder has no live session", "start a task with `drover run -d`, or use --all-sessions")
 		}
 		return a.show(ctx,
 			Screen{TasksOnly: true, Connect: func(context.Context) (console.Session, error) { return s, nil }}, prompt.Joining{})

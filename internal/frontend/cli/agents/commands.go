@@ -33,7 +33,7 @@ func (a *app) skillsCommand() *cobra.Command {
 func (a *app) listing(name string, sort command.Sort, short, long string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: name, Short: short, Long: long, Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: name, Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, problems := a.CommandFiles()
 			all := found.All()

@@ -46,8 +46,6 @@ func (a *app) modelsCommand() *cobra.Command {
 			"best for the newest opus. Any other name can be given to --model as PROVIDER/NAME. Prices are US dollars for a\n" +
 			"million tokens, from a dated table or from models.prices of your settings. A star marks the model that is used\n" +
 			"when nobody names one.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := a.Settings("")
 			if err != nil {

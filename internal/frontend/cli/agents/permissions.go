@@ -28,9 +28,7 @@ const (
 // permissionsCommand answers questions about rules.
 func (a *app) permissionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:  "permissions",
-		Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: "permissions",
 	}
 	cmd.AddCommand(a.permissionsCheck())
 	return cmd
@@ -127,10 +125,7 @@ func (a *app) checkOne(set ruleSet, given bool, tool, input string) (answer, err
 }
 
 func (a *app) ruleSet(set ruleSet) policy.Rules {
-	dir := set.Cwd
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(a.Cwd, dir)
-	}
+	dir := a.Path(set.Cwd)
 	get := home.Lookup(a.Env)
 	return policy.Rules{Mode: policy.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny,
 		Cwd:  filepath.Clean(dir),

@@ -33,8 +33,6 @@ func (a *App) attention() *cobra.Command {
 			"starts, questions of agents and of MCP servers, plans, commands that wait for input, agents that a limit\n" +
 			"holds, and failures of background tasks that you have not seen. Each item names the commands that answer it;\n" +
 			"what is answered in one terminal is gone from the lists of all others. Failures older than 7 days are left out.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	asJSON := f.Bool("json", false, "a JSON object; with --watch one a line for each item that comes or goes")
@@ -78,16 +76,14 @@ func (a *App) attentionTest() *cobra.Command {
 		Short: "Send a test message by all ways that the settings under notify name",
 		Long: "Send a test message by all ways that the settings under notify name, at any hour, and say what became of\n" +
 			"each. It fails if one of them does.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sent, err := a.TryNotify(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if len(sent) == 0 {
-				return &control.Error{Code: control.Invalid, Message: "send a test message: no way to you is set",
-					Fix: "set notify.desktop, notify.command, notify.webhook or notify.ntfy: they are in settings.md"}
+				return console.Usage("send a test message: no way to you is set",
+					"set notify.desktop, notify.command, notify.webhook or notify.ntfy: they are in settings.md")
 			}
 			bad := 0
 			for _, s := range sent {
@@ -185,6 +181,7 @@ func (a *App) attentionSeen() *cobra.Command {
 		Short: "Mark failures as seen",
 		Long: "Mark failures as seen, so that they need nobody any more. Marking one again changes nothing. Other items go\n" +
 			"when they are answered.",
+		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}
 	all := cmd.Flags().Bool("all", false, "all failures of the list")
@@ -212,8 +209,8 @@ func (a *App) attentionSeen() *cobra.Command {
 			}
 			for _, f := range tasks {
 				if !f.Record.Status.Terminal() {
-					return &control.Error{Code: control.Conflict, Fix: "see `drover attention` for what answers it",
-						Message: fmt.Sprintf("mark task %s as seen: it has not ended", f.Record.ID)}
+					return console.Conflict(fmt.Sprintf("mark task %s as seen: it has not ended", f.Record.ID),
+						"see `drover attention` for what answers it")
 				}
 			}
 		}
@@ -243,7 +240,7 @@ func (a *App) Mark(ctx context.Context, s console.Session, ids []string) error {
 		if listed != nil {
 			return errors.Join(err, listed)
 		}
-		if s, listed = console.SessionOf(known, string(s.Info().Session)); listed != nil {
+		if s, listed = console.PickSession(known, string(s.Info().Session)); listed != nil {
 			return errors.Join(err, listed)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,14 @@ func (a Console) InFolderOf(s Session) (Console, error) {
 	a.from = a.UserCwd()
 	a.Folder, a.Cwd, a.Env = f, path, env
 	return a, nil
+}
+
+// Path returns a path of a command line as an absolute one.
+func (a Console) Path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(a.UserCwd(), name)
 }
 
 // UserCwd is the folder of the user, who may have named a session of another folder.

@@ -64,6 +64,16 @@ func ExitCode(ctx context.Context, err error) int {
 	return CodeFailed
 }
 
+// Missing is the error of something that does not exist, with the exit code of that.
+func Missing(what, fix string) error {
+	return &control.Error{Code: control.NotFound, Message: what, Fix: fix}
+}
+
+// Conflict is the error of something that cannot be done now.
+func Conflict(what, fix string) error {
+	return &control.Error{Code: control.Conflict, Message: what, Fix: fix}
+}
+
 // Usage is an error of the arguments.
 func Usage(what, fix string) error {
 	return &control.Error{Code: control.Invalid, Message: what, Fix: fix}

@@ -35,8 +35,7 @@ func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Se
 		last = live[0]
 	}
 	if last == nil {
-		return nil, nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
-			Fix: "begin one with `drover attach --new`"}
+		return nil, nil, Missing("this folder has no conversation", "begin one with `drover attach --new`")
 	}
 	return live, last, nil
 }
@@ -78,12 +77,8 @@ func (a *Console) Running(ctx context.Context, s Session) string {
 // Conversing is the role of a session with a main agent.
 const Conversing = "prompt"
 
-// Conversations are the sessions of this folder that a prompt can go on with, newest
-// first.
-func (a *Console) Conversations(ctx context.Context) ([]control.Info, error) {
-	infos, err := a.Infos(ctx, false)
-	return slices.DeleteFunc(infos, func(i control.Info) bool { return i.Role != Conversing }), err
-}
+// IsConversation reports whether a session has a main agent.
+func IsConversation(i control.Info) bool { return i.Role == Conversing }
 
 // MostNamed is how many of a kind are named to people.
 const MostNamed = 20
@@ -248,8 +243,7 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 	if matches := a.begins(ctx, ref); len(matches) > 0 {
 		return Found{}, SeveralMatches(ref, matches)
 	}
-	return Found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref),
-		Fix: "see `drover ps -a`"}
+	return Found{}, Missing(fmt.Sprintf("no task %q: unknown ID or name", ref), "see `drover ps -a`")
 }
 
 // begins are the tasks of this project whose IDs begin with a single character, which
@@ -330,30 +324,52 @@ func Meant(named []Found) (hit *Found, live []string) {
 	return nil, live
 }
 
-// SessionOf finds the one session that a word means, by its ID or the beginning of it.
-func SessionOf(known []Session, word string) (Session, error) {
-	var hits []Session
+// PickSession returns the one session that a word means: by its ID, by the beginning of its ID, or by
+// the ID that it had before it was imported.
+func PickSession(known []Session, word string) (Session, error) {
+	var same, begins, aliased []Session
 	for _, s := range known {
-		switch id := string(s.Info().Session); {
-		case id == word:
-			return s, nil
-		case len(word) > 1 && strings.HasPrefix(id, word):
-			hits = append(hits, s)
+		switch i := s.Info(); {
+		case string(i.Session) == word:
+			same = append(same, s)
+		case word != "" && strings.HasPrefix(string(i.Session), word):
+			begins = append(begins, s)
+		case slices.Contains(i.Aliases, word):
+			aliased = append(aliased, s)
 		}
 	}
-	switch len(hits) {
-	case 0:
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
-			Fix: "see `drover sessions --all-sessions`"}
-	case 1:
-		return hits[0], nil
+	for _, hits := range [][]Session{same, begins, aliased} {
+		switch {
+		case len(hits) == 1:
+			return hits[0], nil
+		case len(same) > 1: // the user chose the ID twice
+			return nil, &control.Error{Code: control.Ambiguous,
+				Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
+				Fix:     "go to the folder, and leave out --all-sessions"}
+		case len(hits) > 1:
+			ids := make([]string, len(hits))
+			for i, s := range hits {
+				ids[i] = string(s.Info().Session)
+			}
+			return nil, SeveralMatches(word, ids)
+		}
 	}
-	e := &control.Error{Code: control.Ambiguous, Fix: "give more of the ID"}
-	for _, s := range hits {
-		e.Matches = append(e.Matches, string(s.Info().Session))
+	return nil, Missing(fmt.Sprintf("no session %q", word), "see `drover sessions --all-sessions`")
+}
+
+// FindSession returns the session that a word means: of this folder, else of any folder by at least
+// [LeastID] characters.
+func (a *Console) FindSession(ctx context.Context, word string) (s Session, err error) {
+	for _, all := range []bool{false, true} {
+		known, listed := a.Known(ctx, false, all)
+		if listed != nil {
+			return nil, fmt.Errorf("list sessions: %w", listed)
+		}
+		if s, err = PickSession(known, word); !NotFound(err) || len(word) < LeastID {
+			return s, err
+		}
 	}
-	e.Message = fmt.Sprintf("%q could be any of %s", word, strings.Join(e.Matches, ", "))
-	return nil, e
+	return s, err
 }
 
 func NotFound(err error) bool {
@@ -468,33 +484,6 @@ func (a *Console) SessionFolders(all bool) ([]home.Session, error) {
 		out = append(out, sessions...)
 	}
 	return out, nil
-}
-
-// CalledBy are the sessions that a ref means: by their IDs, or else by what they were
-// called before they were carried here.
-func CalledBy(sessions []Session, ref string) []Session {
-	by := func(match func(control.Info) bool) []Session {
-		var out []Session
-		for _, s := range sessions {
-			if match(s.Info()) {
-				out = append(out, s)
-			}
-		}
-		return out
-	}
-	if own := by(func(i control.Info) bool { return strings.HasPrefix(string(i.Session), ref) }); len(own) > 0 {
-		return own
-	}
-	return by(func(i control.Info) bool { return slices.Contains(i.Aliases, ref) })
-}
-
-// SeveralSessions says that a word means more than one session, and names them.
-func SeveralSessions(ref string, found []Session) error {
-	var ids []string
-	for _, s := range found {
-		ids = append(ids, string(s.Info().Session))
-	}
-	return SeveralMatches(ref, ids)
 }
 
 // AfterHost finds a task again whose host has gone. What is not to outlive the

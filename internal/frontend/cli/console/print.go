@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -25,8 +24,7 @@ func (a *Console) PrintReply(text string) error {
 	if a.IsTerminal(a.Stdout) {
 		text = excerpt.Plain(text)
 	}
-	_, err := fmt.Fprintln(a.Stdout, strings.TrimRight(text, "\n"))
-	return err
+	return a.Println(strings.TrimRight(text, "\n"))
 }
 
 // Brief is a path as seen from here, or from home.
@@ -46,6 +44,18 @@ func (a *Console) ReadsTerminal() bool {
 	return ok && a.IsTerminal(w)
 }
 
+// Println prints a line of the result.
+func (a *Console) Println(v ...any) error {
+	_, err := fmt.Fprintln(a.Stdout, v...)
+	return err
+}
+
+// Printf prints a part of the result.
+func (a *Console) Printf(format string, v ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, v...)
+	return err
+}
+
 // Note tells a person something beside the result.
 func (a *Console) Note(format string, v ...any) {
 	fmt.Fprintf(a.Stderr, "drover: %s\n", excerpt.Line(fmt.Sprintf(format, v...), 2000))
@@ -61,8 +71,7 @@ func (a *Console) Hint(text string) {
 func NewFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: the file exists", path),
-			Fix: "remove it, or choose another name"}
+		return Conflict(fmt.Sprintf("write %s: the file exists", path), "remove it, or choose another name")
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)

@@ -41,8 +41,7 @@ func (a *Console) PrintDetached(ctx context.Context, r control.StartRequest) err
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.Stdout, rec.ID)
-	return err
+	return a.Println(rec.ID)
 }
 
 // InSession does something in a session of its own, and says meanwhile what needs an answer there.

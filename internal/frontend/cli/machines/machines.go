@@ -65,8 +65,6 @@ func (a *app) hub() *cobra.Command {
 			"hand tasks to workers on other machines. It prints the line by which a worker joins; keep that as you keep a\n" +
 			"password. Beyond the loopback address it speaks TLS, with a certificate that it makes at its first start and that\n" +
 			"the line names. See `drover worker` and `drover run --on`.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return console.DroverFailed(cmd.Context(), a.ServeHub(cmd.Context(), o))
 		},
@@ -81,18 +79,15 @@ func (a *app) hub() *cobra.Command {
 func (a *app) hubJoin() *cobra.Command {
 	var o Invitation
 	cmd := &cobra.Command{
-		Use:               "join [--project NAME] [--session] [--address HOST:PORT]",
-		Short:             "Print a line by which another worker joins the hub",
-		Long:              "Print a line by which a worker joins a project of the running hub, or with --session the sessions of another\nmachine. A worker sees offers of its own project only, and of the work only what it has claimed.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:   "join [--project NAME] [--session] [--address HOST:PORT]",
+		Short: "Print a line by which another worker joins the hub",
+		Long:  "Print a line by which a worker joins a project of the running hub, or with --session the sessions of another\nmachine. A worker sees offers of its own project only, and of the work only what it has claimed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line, err := a.Invite(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.Stdout, line)
-			return err
+			return a.Println(line)
 		},
 	}
 	f := cmd.Flags()
@@ -105,10 +100,8 @@ func (a *app) hubJoin() *cobra.Command {
 func (a *app) hubStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "status [--json]",
-		Short:             "Show how the hub is",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:   "status [--json]",
+		Short: "Show how the hub is",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.HubStatus(cmd.Context())
 			if err != nil {
@@ -121,7 +114,8 @@ func (a *app) hubStatus() *cobra.Command {
 			if s.TLS {
 				secure = "TLS"
 			}
-			_, err = fmt.Fprintf(a.Stdout, "hub at %s (%s), NATS %s, project %s\n%d workers, %d tasks wait for one, %d events not taken yet, %s stored\n",
+			_, err = fmt.Fprintf(a.Stdout,
+				"hub at %s (%s), NATS %s, project %s\n%d workers, %d tasks wait for one, %d events not taken yet, %s stored\n",
 				s.Address, secure, s.Server, s.Project, s.Workers, s.Waiting, s.Untaken, console.Size(int64(s.Bytes)))
 			for _, p := range s.Problems {
 				_, _ = fmt.Fprintln(a.Stdout, "problem:", p)
@@ -146,8 +140,6 @@ func (a *app) worker() *cobra.Command {
 			"command that is run instead of ssh, such as \"ssh -F FILE\".",
 		Example: "  drover worker --via ssh://build@ci.example.com --label gpu\n" +
 			"  drover worker --via ssh://pi --binary ./drover_linux_arm64",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Binary != "" && o.Via == "" {
 				return console.Usage("--binary needs --via", "it is the program for the machine that --via names")
@@ -159,8 +151,10 @@ func (a *app) worker() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see;\nor the URL of a NATS cluster, nats://HOST:PORT")
-	f.StringVar(&o.Creds, "credentials", "", "file with the credentials for the cluster (default: the setting workers.credentials)")
+	f.StringVar(&o.Join, "hub", "",
+		"line that drover hub has printed, or a file that has it, which other users of this machine cannot see;\nor the URL of a NATS cluster, nats://HOST:PORT")
+	f.StringVar(&o.Creds, "credentials", "",
+		"file with the credentials for the cluster (default: the setting workers.credentials)")
 	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of its machine)")
 	f.StringSliceVar(&o.Labels, "label", nil, "further word by which run --on means it, such as gpu")
 	f.IntVar(&o.Capacity, "capacity", 0, "tasks at the same time (default: one for each processor)")
@@ -191,9 +185,7 @@ func (o *Worker) defaultName() error {
 func (a *app) workers() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "workers [--json]",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "workers [--json]",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.Workers(cmd.Context())
 			if err != nil {
@@ -206,7 +198,8 @@ func (a *app) workers() *cobra.Command {
 				return console.PrintJSON(a.Stdout, map[string]any{"workers": all})
 			}
 			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.Stderr, "no workers (start one: `drover worker --via ssh://HOST`, or there `drover worker --hub LINE`, see `drover hub join`)")
+				_, err := fmt.Fprintln(a.Stderr,
+					"no workers (start one: `drover worker --via ssh://HOST`, or there `drover worker --hub LINE`, see `drover hub join`)")
 				return err
 			}
 			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
@@ -239,9 +232,8 @@ func (a *app) workers() *cobra.Command {
 
 func (a *app) drain() *cobra.Command {
 	return &cobra.Command{
-		Use:               "drain WORKER",
-		Args:              console.Args(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, words []string) error { return a.Drain(cmd.Context(), words[0]) },
+		Use:  "drain WORKER",
+		Args: console.Args(1, 1),
+		RunE: func(cmd *cobra.Command, words []string) error { return a.Drain(cmd.Context(), words[0]) },
 	}
 }

@@ -22,8 +22,7 @@ import (
 func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: console.Args(least, most),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              run}
+			RunE: run}
 	}
 	// shows makes a command that prints a table, or JSON.
 	shows := func(use, short string, run func(out io.Writer, asJSON bool) error) *cobra.Command {
@@ -168,7 +167,7 @@ func (a *app) boardAdd(ctx context.Context, out io.Writer, text string, tags []s
 func (a *app) boardPrune(ctx context.Context, out io.Writer, ids []string) error {
 	gone, err := a.memory().Prune(ctx, ids...)
 	if errors.Is(err, memory.ErrNoEntry) {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover memory board`"}
+		return console.Missing(err.Error(), "see `drover memory board`")
 	}
 	if err != nil {
 		return err
@@ -186,7 +185,6 @@ func (a *app) dreamCommand() *cobra.Command {
 		Long: "Run an agent that reads the conversations since the last consolidation and updates memory. It can read\n" +
 			"transcripts and change memory, and nothing else. Only one runs at a time; `drover ps` lists it and\n" +
 			"`drover stop` ends it.",
-		Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}
 			if detach {

@@ -51,17 +51,12 @@ func (a *app) sessionsRepair() *cobra.Command {
 		Long: "Rebuild the damaged log of a session that has no host from its readable records and, for tasks without a\n" +
 			"readable record, from their files. The damaged files are kept beside the new log. Records that could not\n" +
 			"be read are listed. An undamaged log is left unchanged.",
-		Args:              console.Args(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: console.Args(1, 1),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	force := cmd.Flags().Bool("force", false, "treat an unknown format as damage")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		infos, err := a.Infos(cmd.Context(), true)
-		if err != nil {
-			return err
-		}
-		info, err := pickSession(infos, words[0])
+		info, err := a.pick(cmd.Context(), words[0], true)
 		if err != nil {
 			return err
 		}
@@ -98,7 +93,8 @@ func (r Repair) text() string {
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
 	line("session %s: its log was made anew (%s)", id, console.Cell(r.Damage, 300))
-	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications, r.Messages,
+	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications,
+		r.Messages,
 		r.Answers)
 	for i, t := range r.Rebuilt {
 		if i == console.MostNamed {
@@ -109,7 +105,8 @@ func (r Repair) text() string {
 		if t.Running {
 			what = "a kept command, which the next host takes up"
 		}
-		line("made from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what, console.Cell(strings.Join(t.From, ", "), 200))
+		line("made from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what,
+			console.Cell(strings.Join(t.From, ", "), 200))
 	}
 	if len(r.Missing) > 0 {
 		var spans []string

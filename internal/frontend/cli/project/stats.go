@@ -42,7 +42,6 @@ func (a *app) statsCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := stats{all: all}
 			var err error
@@ -177,8 +176,7 @@ func (a *app) printStats(s *stats) error {
 		if !s.all {
 			text += " --all-projects looks everywhere."
 		}
-		_, err := fmt.Fprintln(a.Stdout, text)
-		return err
+		return a.Println(text)
 	}
 	rows := [][]string{{strings.ToUpper(string(s.By)), "CALLS", "INPUT", "CACHED", "OUTPUT", "COST", "TIME"}}
 	s.Total.Key = "TOTAL"

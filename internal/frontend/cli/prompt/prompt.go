@@ -28,8 +28,8 @@ import (
 // works elsewhere.
 func (a *App) givenServers(p *Prompt) error {
 	for i, given := range p.MCP {
-		if text := strings.TrimSpace(given); !strings.HasPrefix(text, "{") && !filepath.IsAbs(given) {
-			p.MCP[i] = filepath.Join(a.UserCwd(), given)
+		if !strings.HasPrefix(strings.TrimSpace(given), "{") {
+			p.MCP[i] = a.Path(given)
 		}
 	}
 	if len(p.MCP) == 0 {
@@ -279,9 +279,7 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	for _, dirs := range [][]string{p.Plugins, p.QuietPlugins, p.Dirs} {
 		for i, dir := range dirs {
-			if !filepath.IsAbs(dir) {
-				dirs[i] = filepath.Join(a.UserCwd(), dir)
-			}
+			dirs[i] = a.Path(dir)
 		}
 	}
 	for _, dir := range p.Dirs {
@@ -289,8 +287,8 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 			return console.Usage(fmt.Sprintf("--add-dir %s: not a folder", dir), "name a folder that exists")
 		}
 	}
-	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
-		p.Settings = filepath.Join(a.UserCwd(), file) // a detached host works elsewhere
+	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") {
+		p.Settings = a.Path(file) // a detached host works elsewhere
 	}
 	if err := a.readSchema(p); err != nil {
 		return err
@@ -368,7 +366,11 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		return "", err
 	}
 	if p.Resume != "" {
-		sessions = console.CalledBy(sessions, p.Resume)
+		s, err := console.PickSession(sessions, p.Resume)
+		if err != nil {
+			return "", err
+		}
+		sessions = []console.Session{s}
 	}
 	for _, s := range sessions {
 		info := s.Info()
@@ -380,13 +382,11 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 			return "", hasHost(info)
 		}
 		if info.Damaged {
-			return "", &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("the session.json of session %s cannot be read", id),
-				Fix:     fmt.Sprintf("run `drover sessions repair %s`", id)}
+			return "", console.Conflict(fmt.Sprintf("the session.json of session %s cannot be read", id),
+				fmt.Sprintf("run `drover sessions repair %s`", id))
 		}
 		if info.Role != console.Conversing {
-			return "", &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Fix: "see `drover sessions`"}
+			return "", console.Conflict(fmt.Sprintf("session %s has no main agent to go on with", id), "see `drover sessions`")
 		}
 		if p.Fork {
 			forked, err := a.Fork(id, control.ForkRequest{At: p.ForkAt, Session: task.ID(p.Session)})
@@ -394,19 +394,14 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		}
 		return id, nil
 	}
-	if p.Continue {
-		return "", ErrNoConversation()
-	}
-	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume),
-		Fix: "see `drover sessions`"}
+	return "", ErrNoConversation()
 }
 
 // readImage reads an image of a prompt.
 func (a *App) readImage(file string) (control.Image, error) {
 	image, err := ReadImage(a.UserCwd(), file)
 	if err != nil {
-		return control.Image{}, &control.Error{Code: control.Invalid, Message: err.Error(),
-			Fix: "give a PNG, JPEG, GIF or WebP file of at most 5 MiB"}
+		return control.Image{}, console.Usage(err.Error(), "give a PNG, JPEG, GIF or WebP file of at most 5 MiB")
 	}
 	return image, nil
 }
@@ -433,6 +428,5 @@ func ReadImage(folder, file string) (control.Image, error) {
 }
 
 func ErrNoConversation() error {
-	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with",
-		Fix: "start one with `drover -p \"…\"`"}
+	return console.Missing("this folder has no session to go on with", "start one with `drover -p \"…\"`")
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/replay/recording"
@@ -34,7 +32,8 @@ func (a *App) record() *cobra.Command {
 		Long: "Answer one prompt as `drover -p` does, and write to a new file what models answered, what tools and commands\n" +
 			"printed, and every change of every task. The file holds the whole conversation and can be read only by you;\n" +
 			"keys and headers of requests are never in it. `drover replay` plays it without network and without a model.",
-		Args: console.Args(1, -1),
+		ValidArgsFunction: console.CompleteFiles,
+		Args:              console.Args(1, -1),
 	}
 	p.Add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -49,10 +48,7 @@ func (a *App) record() *cobra.Command {
 		if err := a.Check(cmd.Context(), &p, words[1:]); err != nil {
 			return err
 		}
-		path := words[0]
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.UserCwd(), path)
-		}
+		path := a.Path(words[0])
 		var answer error
 		err := console.NewFile(path, func(w io.Writer) error {
 			answer = a.Record(cmd.Context(), &p, w)
@@ -83,7 +79,8 @@ func (a *App) replay() *cobra.Command {
 		Long: "Play a run that `drover record` has recorded in a new session of this folder: models and tools answer what they\n" +
 			"answered, commands print what they printed. No command runs, no file is written, no model is asked.\n" +
 			"`drover ps` and `drover attach` show it like every session. With --check the exit code is 1 if the events differ.",
-		Args: console.Args(1, 1),
+		ValidArgsFunction: console.CompleteFiles,
+		Args:              console.Args(1, 1),
 	}
 	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then goes on\n" +
 		"live in this folder, with its models, tools and rules: what the agents had written with Write and Edit by\n" +
@@ -97,10 +94,7 @@ func (a *App) replay() *cobra.Command {
 	list := cmd.Flags().Bool("list", false, "list the tool calls of the recording instead")
 	cmd.MarkFlagsMutuallyExclusive("check", "list", "until")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		path := words[0]
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.UserCwd(), path)
-		}
+		path := a.Path(words[0])
 		r, err := readRecording(path)
 		if err != nil {
 			return err
@@ -150,8 +144,7 @@ func speedOf(text string) (float64, error) {
 func readRecording(path string) (*recording.Recording, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("read recording %s: no such file", path),
-			Fix: "make one with `drover record`"}
+		return nil, console.Missing(fmt.Sprintf("read recording %s: no such file", path), "make one with `drover record`")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read recording: %w", err)

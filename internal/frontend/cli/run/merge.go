@@ -112,9 +112,8 @@ func (a *app) mergeAll(ctx context.Context, m merging, tasks []console.Found) er
 func (a *app) mergeTasks(ctx context.Context, m merging, tasks []console.Found) ([]Merged, error) {
 	for _, f := range tasks {
 		if !f.Record.Status.Terminal() {
-			return nil, &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("merge the change of %s: its agent is still at work", f.Record.ID),
-				Fix:     fmt.Sprintf("wait for it: `drover wait %s`", f.Record.ID)}
+			return nil, console.Conflict(fmt.Sprintf("merge the change of %s: its agent is still at work", f.Record.ID),
+				fmt.Sprintf("wait for it: `drover wait %s`", f.Record.ID))
 		}
 	}
 	set, err := a.Settings(m.settings)

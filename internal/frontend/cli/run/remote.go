@@ -17,8 +17,7 @@ import (
 
 // remoteCommand has work done elsewhere, and does that of others.
 func (a *app) remoteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "remote", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "remote"}
 	cmd.AddCommand(a.remoteRun(), a.remoteServe())
 	return cmd
 }
@@ -38,7 +37,6 @@ func (a *app) remoteRun() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Prompt = strings.Join(args, " ")
 			if metadata != "" {
@@ -108,8 +106,6 @@ func (a *app) remoteServe() *cobra.Command {
 		Long: "Serve the session API of docs/remote-agents.md: each session is an agent that works in this folder, under the\n" +
 			"settings and rules of this folder. Whoever has the token can run commands here. To be reached from other\n" +
 			"machines it needs a proxy that speaks TLS. The address is printed when the server listens.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token := home.Lookup(a.Env)(tokenEnv)
 			switch {

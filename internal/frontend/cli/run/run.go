@@ -68,7 +68,7 @@ JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep"
 "sandbox", "retry", "on", "env_names", "untracked", "no_folder", "sync"}, which come before the flags.
 The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              console.Args(0, -1),
-		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		ValidArgsFunction: console.CompleteFiles,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is the command's
@@ -181,8 +181,7 @@ func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON 
 	if asJSON {
 		return console.PrintJSON(a.Stdout, started[0].Task)
 	}
-	_, err = fmt.Fprintln(a.Stdout, started[0].Task.ID)
-	return err
+	return a.Println(started[0].Task.ID)
 }
 
 // ended gives the end of a task as an exit code, and says on stderr what the
@@ -277,9 +276,7 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 func (a *app) runBatch(ctx context.Context, name string, model control.StartRequest, asJSON bool) error {
 	in := a.Stdin
 	if name != "-" {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(a.Cwd, name)
-		}
+		name = a.Path(name)
 		file, err := os.Open(name)
 		if err != nil {
 			return console.Usage("open batch: "+err.Error(), "give a file, or - for stdin")

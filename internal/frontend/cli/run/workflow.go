@@ -19,8 +19,7 @@ import (
 
 // workflowCommand runs files of steps.
 func (a *app) workflowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "workflow"}
 	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
@@ -48,6 +47,7 @@ in the detached host and its ID is printed. List and answer steps that wait for 
 
 --resume continues a workflow that failed, was stopped, or died with its host. Completed
 steps are skipped, and the file is not read again.`,
+		ValidArgsFunction: console.CompleteFiles,
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case (len(words) == 0) == (f.resume == ""):
@@ -95,9 +95,7 @@ func errFaults() error { return &console.ExitError{Code: 1} }
 
 // compileFlow reads a workflow, and prints its faults, each on a line.
 func (a *app) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault) {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(a.Cwd, file)
-	}
+	file = a.Path(file)
 	p, faults := workflowfile.Compile(file, workflowfile.Read)
 	for i := range faults {
 		if rel, err := filepath.Rel(a.Cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
@@ -203,8 +201,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 		return err
 	}
 	if f.detach {
-		_, err = fmt.Fprintln(a.Stdout, rec.ID)
-		return err
+		return a.Println(rec.ID)
 	}
 	return a.followFlow(ctx, api, rec, f.json)
 }
@@ -242,9 +239,7 @@ func (a *app) flowAmong(ctx context.Context, ref string, all bool) (console.Foun
 	}
 	switch len(matches) {
 	case 0:
-		return console.Found{}, &control.Error{Code: control.NotFound,
-			Message: fmt.Sprintf("no workflow %.80q in this folder", ref),
-			Fix:     "see `drover ps -a`"}
+		return console.Found{}, console.Missing(fmt.Sprintf("no workflow %.80q in this folder", ref), "see `drover ps -a`")
 	case 1:
 		return hit, nil
 	}
@@ -321,7 +316,7 @@ func (a *app) workflowCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--json] FILE",
 		Short: "Check a workflow; the exit code is 1 if it has faults",
-		Args:  oneFile,
+		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, faults := a.compileFlow(words[0])
 			if asJSON {
@@ -362,7 +357,7 @@ func (a *app) workflowGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [--dot | --mermaid] FILE",
 		Short: "Draw the graph of the steps of a workflow",
-		Args:  oneFile,
+		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			if dot && mermaid {
 				return console.Usage("--dot and --mermaid are mutually exclusive", "give one of them")

@@ -36,8 +36,6 @@ func (a *app) approvals() *cobra.Command {
 		Long: "List the open questions of agents in the live sessions of this project: calls that need approval,\n" +
 			"and questions to you. The input of a call is shown decoded, with every character visible. Answer with allow,\n" +
 			"deny or answer; IDs may be shortened while unique. A question that times out is denied, and the agent sees the reason.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	all := cmd.PersistentFlags().Bool("all-sessions", false, "look in the sessions of all projects too")
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array; with --watch an object a line")
@@ -212,16 +210,7 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	}
 	reply := v.reply
 	if v.digest != "" && (len(v.digest) < minDigest || !strings.HasPrefix(q.Digest, v.digest)) {
-		return &control.Error{
-			Code: control.Conflict,
-			Message: fmt.Sprintf(
-				"answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown",
-				q.ID,
-				q.Digest,
-				v.digest,
-			),
-			Fix: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest),
-		}
+		return console.Conflict(fmt.Sprintf("answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown", q.ID, q.Digest, v.digest), fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest))
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
 	if v.always {
@@ -248,9 +237,8 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	if err := api.Decide(ctx, req); err != nil {
 		return fmt.Errorf("answer %s: %w", q.ID, err)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s %s: %s of %s\n", done, console.Cell(q.ID, 40), console.Cell(q.Tool, 60),
+	return a.Printf("%s %s: %s of %s\n", done, console.Cell(q.ID, 40), console.Cell(q.Tool, 60),
 		console.Cell(string(q.Task), 40))
-	return err
 }
 
 // question finds what ref means as [console.Console.Resolve] finds tasks.
@@ -288,11 +276,8 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 }
 
 func notOpen(ref string) error {
-	return &control.Error{
-		Code:    control.NotFound,
-		Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
-		Fix:     "see `drover approvals --all-sessions`",
-	}
+	return console.Missing(fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
+		"see `drover approvals --all-sessions`")
 }
 
 // advice says how a question is answered.
@@ -414,19 +399,11 @@ func (w *watcher) session(ctx context.Context, s console.Session, f *followed, g
 
 // completeQuestions offers the IDs of open questions.
 func (a *app) completeQuestions(all *bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, words []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(words) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
-		defer cancel()
-		open, _ := a.questions(ctx, *all) // nothing to offer then
-		var out []cobra.Completion
+	return console.Offer(func(ctx context.Context) (ids []console.Word) {
+		open, _ := a.questions(ctx, *all) // without them there is nothing to offer
 		for _, q := range open {
-			if strings.HasPrefix(q.ID, typed) && excerpt.Line(q.ID, 100) == q.ID {
-				out = append(out, cobra.CompletionWithDesc(q.ID, console.Cell(q.Tool+" "+q.Reason, 60)))
-			}
+			ids = append(ids, console.Word{Text: q.ID, About: q.Tool + " " + q.Reason})
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+		return ids
+	})
 }

@@ -20,8 +20,7 @@ func (a *app) forward() *cobra.Command {
 			"one of this folder. Their localhost is their own: a server that an agent has started is reached at\n" +
 			"127.0.0.1:HOSTPORT, by default the same number, until the session ends or --end. Without a port the\n" +
 			"command lists what is forwarded.",
-		Args:              console.Args(0, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: console.Args(0, 1),
 	}
 	f := cmd.Flags()
 	session := f.String("session", "", "the session whose commands listen")
@@ -101,8 +100,7 @@ func (a *app) sandboxed(ctx context.Context, word string, all bool) (console.Ses
 	case 1:
 		return live[0], nil
 	case 0:
-		return nil, &control.Error{Code: control.NotFound, Message: "this folder has no live session",
-			Fix: "see `drover sessions`"}
+		return nil, console.Missing("this folder has no live session", "see `drover sessions`")
 	}
 	return nil, a.SeveralLive(ctx, live, "drover forward PORT --session SESSION")
 }

@@ -24,8 +24,7 @@ func (a *app) promote() *cobra.Command {
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, r)
 		}
-		_, err = fmt.Fprintln(a.Stdout, console.Cell(string(r.ID), 40))
-		return err
+		return a.Println(console.Cell(string(r.ID), 40))
 	})
 }
 
@@ -95,8 +94,7 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do steering) *cobra.Comma
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, rec)
 		}
-		_, err = fmt.Fprintln(a.Stdout, console.Cell(string(rec.ID), 40))
-		return err
+		return a.Println(console.Cell(string(rec.ID), 40))
 	}
 	return cmd
 }
@@ -136,16 +134,15 @@ func (a *app) host(ctx context.Context, word string, all bool) (s console.Sessio
 		if listed != nil {
 			return nil, fmt.Errorf("list sessions: %w", listed)
 		}
-		if s, err = console.SessionOf(known, word); console.NotFound(err) {
+		if s, err = console.PickSession(known, word); console.NotFound(err) {
 			continue
 		}
 		if err == nil && !s.Info().Live {
 			id := s.Info().Session
-			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-				Fix: "see `drover ps -a` for its tasks"}
+			err = console.Conflict(fmt.Sprintf("session %s has no host", id), "see `drover ps -a` for its tasks")
 			if s.Info().Role == console.Conversing {
-				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-					Fix: fmt.Sprintf("go on with it by `drover attach %s`", id)}
+				err = console.Conflict(fmt.Sprintf("session %s has no host", id),
+					fmt.Sprintf("go on with it by `drover attach %s`", id))
 			}
 		}
 		return s, err

@@ -50,8 +50,9 @@ func Commands(c console.Console, out Outside) []console.Command {
 		{Name: "wait", Short: "Wait for tasks and exit with their code", Make: a.wait, Examples: console.Examples{
 			"": {"drover wait b1a2b3c4d", "drover wait --any --timeout 10m unit lint"},
 		}},
-		{Name: "serve", Short: "Serve a page of all sessions in a browser, or offer agents to others by A2A", Make: a.serve, Examples: console.Examples{
-			"": {"drover serve", "drover serve --url https://drover.example --read-only", "drover serve --a2a"},
-		}},
+		{Name: "serve", Short: "Serve a page of all sessions in a browser, or offer agents to others by A2A", Make: a.serve,
+			Examples: console.Examples{
+				"": {"drover serve", "drover serve --url https://drover.example --read-only", "drover serve --a2a"},
+			}},
 	}
 }

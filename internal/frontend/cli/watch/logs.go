@@ -24,6 +24,7 @@ func (a *app) logs() *cobra.Command {
 			"Of several tasks, whole lines are printed, each behind the name of its task and a |; how a task ended stands\n" +
 			"behind a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
 			"later join them; both end when no task is alive.",
+		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}
 	f := cmd.Flags()

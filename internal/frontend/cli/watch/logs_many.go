@@ -108,7 +108,7 @@ func (j *joined) followAll(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list sessions: %w", err)
 		}
-		s, err := console.SessionOf(known, j.many.session)
+		s, err := console.PickSession(known, j.many.session)
 		if err != nil {
 			return err
 		}

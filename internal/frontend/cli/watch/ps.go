@@ -20,8 +20,6 @@ func (a *app) ps() *cobra.Command {
 			"sessions elsewhere, with the machine of each; \"gone\" is a worker that the hub does not know any more.\n" +
 			"With --watch the table is drawn again in place when something has changed. Where stdout is no terminal, or with\n" +
 			"--json, each live task is a line at first, and then each change.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	ended := f.BoolP("all", "a", false, "list ended tasks too")

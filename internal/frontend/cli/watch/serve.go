@@ -76,8 +76,6 @@ func (a *app) serve() *cobra.Command {
 			"and a terminal shows the link as a QR code too.\n\n" +
 			"With --a2a, offer the agents of this folder to other agents by the Agent2Agent protocol instead of a page. The\n" +
 			"address of the agent card and the file with the token are printed.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case a2a && o.ReadOnly:
@@ -94,8 +92,10 @@ func (a *app) serve() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:7483", "address of this machine and port; port 0 for any; 127.0.0.1:7484 with --a2a")
-	f.StringVar(&o.TokenFile, "token-file", "", "file with the token, of mode 0600; made if it does not exist (default: the user's own)")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7483",
+		"address of this machine and port; port 0 for any; 127.0.0.1:7484 with --a2a")
+	f.StringVar(&o.TokenFile, "token-file", "",
+		"file with the token, of mode 0600; made if it does not exist (default: the user's own)")
 	f.StringVar(&o.URL, "url", "", "address by which browsers elsewhere reach the page, as https://name.example")
 	f.StringSliceVar(&o.Hosts, "host", nil, "further name by which browsers may ask for the page")
 	f.BoolVar(&o.ReadOnly, "read-only", false, "the printed link pairs a browser that may only read")
