@@ -208,42 +208,11 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 
 // findFlow finds a workflow among the sessions of this folder, or by its ID among all.
 func (a *app) findFlow(ctx context.Context, ref string) (console.Found, error) {
-	f, err := a.flowAmong(ctx, ref, false)
-	if console.NotFound(err) && len(ref) >= console.LeastID {
-		return a.flowAmong(ctx, ref, true)
+	f, err := a.Resolve(ctx, ref, false)
+	if console.NotFound(err) || err == nil && f.Record.Traits().Work != task.BySteps {
+		err = console.Missing(fmt.Sprintf("no workflow %.80q in this folder", ref), "see `drover ps -a`")
 	}
 	return f, err
-}
-
-func (a *app) flowAmong(ctx context.Context, ref string, all bool) (console.Found, error) {
-	sessions, err := a.Known(ctx, false, all)
-	if err != nil {
-		return console.Found{}, err
-	}
-	var hit console.Found
-	var matches []string
-	for _, s := range sessions {
-		api, release, err := s.Open(ctx)
-		if err != nil {
-			continue // what cannot be read has nothing to go on with
-		}
-		rec, err := api.Get(ctx, ref)
-		release()
-		if err != nil || rec.Traits().Work != task.BySteps || all && !strings.HasPrefix(string(rec.ID), ref) {
-			continue
-		}
-		hit, matches = console.Found{Session: s, Record: rec}, append(matches, string(rec.ID))
-		if string(rec.ID) == ref {
-			return hit, nil
-		}
-	}
-	switch len(matches) {
-	case 0:
-		return console.Found{}, console.Missing(fmt.Sprintf("no workflow %.80q in this folder", ref), "see `drover ps -a`")
-	case 1:
-		return hit, nil
-	}
-	return console.Found{}, console.SeveralMatches(ref, matches)
 }
 
 // followFlow prints how the steps go until the workflow ends, and gives the end as an

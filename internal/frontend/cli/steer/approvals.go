@@ -2,14 +2,12 @@ package steer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -308,58 +306,45 @@ func (a *app) printQuestion(q openQuestion) error {
 	return err
 }
 
-// watcher follows the questions of every session that comes up.
-type watcher struct {
-	a      *app
-	asked  chan openQuestion
-	group  sync.WaitGroup // one per session; watchQuestions waits
-	follow map[task.ID]*followed
-}
-
-// followed is a session that is followed, or has been.
-type followed struct {
-	on   bool            // of watchQuestions
-	seen map[string]bool // open questions that were printed; of the goroutine that follows
-}
-
-// watchQuestions prints what is open and then each question when it is asked.
+// watchQuestions prints the open questions and then each new one, of sessions that start later too.
 func (a *app) watchQuestions(ctx context.Context, all, asJSON bool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{a: a, asked: make(chan openQuestion), follow: map[task.ID]*followed{}}
-	defer w.group.Wait()
+	asked, failed := make(chan openQuestion), make(chan error, 1)
+	var group sync.WaitGroup
+	defer group.Wait()
 	defer cancel()
-	tick := time.NewTicker(console.WatchTick)
-	defer tick.Stop()
-	gone := make(chan *followed)
-	for {
-		sessions, err := a.Known(ctx, true, all)
-		if err != nil {
-			return cmp.Or(context.Cause(ctx), fmt.Errorf("list sessions: %w", err))
-		}
-		for _, s := range sessions {
-			f := w.follow[s.Info().Session]
-			if f == nil {
-				f = &followed{}
-				w.follow[s.Info().Session] = f
+	var mu sync.Mutex
+	seen := map[task.ID]map[string]bool{} // by session; guarded by mu
+	group.Go(func() {
+		failed <- a.FollowSessions(ctx, all, console.WatchTick, func(ctx context.Context, s console.Session) {
+			api, done, err := s.Open(ctx)
+			if err != nil {
+				return // it has just ended, or is found again
 			}
-			if !f.on {
-				f.on = true
-				w.group.Go(func() { w.session(ctx, s, f, gone) })
-			}
-		}
-		for again := false; !again; {
-			select {
-			case q := <-w.asked:
-				if err := a.printWatched(q, asJSON); err != nil {
-					return err
+			defer done()
+			id := s.Info().Session
+			mu.Lock()
+			before := seen[id]
+			mu.Unlock()
+			open := console.FollowQuestions(ctx, api, before, func(q task.Question) {
+				select {
+				case asked <- opened(q, s):
+				case <-ctx.Done():
 				}
-			case f := <-gone:
-				f.on = false
-			case <-tick.C:
-				again = true
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			seen[id] = open
+		})
+	})
+	for {
+		select {
+		case q := <-asked:
+			if err := a.printWatched(q, asJSON); err != nil {
+				return err
 			}
+		case err := <-failed:
+			return err
 		}
 	}
 }
@@ -374,27 +359,6 @@ func (a *app) printWatched(q openQuestion, asJSON bool) error {
 	}
 	_, err = a.Stdout.Write(data)
 	return err
-}
-
-// session follows one session until it ends.
-func (w *watcher) session(ctx context.Context, s console.Session, f *followed, gone chan<- *followed) {
-	defer func() {
-		select {
-		case gone <- f:
-		case <-ctx.Done():
-		}
-	}()
-	api, close, err := s.Open(ctx)
-	if err != nil {
-		return // it has just ended, or is found again
-	}
-	defer close()
-	f.seen = console.FollowQuestions(ctx, api, f.seen, func(q task.Question) {
-		select {
-		case w.asked <- opened(q, s):
-		case <-ctx.Done():
-		}
-	})
 }
 
 // completeQuestions offers the IDs of open questions.

@@ -14,17 +14,9 @@ import (
 )
 
 func (a *app) promote() *cobra.Command {
-	cmd := &cobra.Command{Use: "promote [--json] REF"}
-	asJSON := cmd.Flags().Bool("json", false, "print the task as JSON")
-	return a.OnTask(cmd, false, func(ctx context.Context, api control.API, f console.Found) error {
-		r, err := api.Promote(ctx, string(f.Record.ID))
-		if err != nil {
-			return fmt.Errorf("promote %s: %w", f.Record.ID, err)
-		}
-		if *asJSON {
-			return console.PrintJSON(a.Stdout, r)
-		}
-		return a.Println(console.Cell(string(r.ID), 40))
+	cmd := &cobra.Command{Use: "promote [--json] REF", Args: console.Args(1, 1), ValidArgsFunction: a.CompleteTasks(false)}
+	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, _ []string) (task.Record, error) {
+		return api.Promote(ctx, ref)
 	})
 }
 
