@@ -108,7 +108,7 @@ func taskLine(s shown) string {
 	}
 	switch s.verb {
 	case task.Create:
-		return fmt.Sprintf("%s started: %s %s", who, console.Cell(string(r.Kind), 30), excerpt.Line(console.Work(r), 100))
+		return fmt.Sprintf("%s started: %s %s", who, console.Cell(r.Word(), 30), excerpt.Line(console.Work(r), 100))
 	case task.Resume:
 		return who + " goes on"
 	case task.Background:

@@ -191,9 +191,9 @@ func TestSceneTasks(t *testing.T) {
 		e    task.Event
 		want string
 	}{
-		{"begin", "", task.Event{Verb: task.Create, Task: command}, "[b1 build started: local_bash make]\n"},
+		{"begin", "", task.Event{Verb: task.Create, Task: command}, "[b1 build started: command make]\n"},
 		{"end", "", task.Event{Verb: task.Fail, Task: ended}, "[b1 build failed after 3.0s: 2]\n"},
-		{"agent", "", task.Event{Verb: task.Create, Task: agent}, "[a1 started: local_agent look]\n"},
+		{"agent", "", task.Event{Verb: task.Create, Task: agent}, "[a1 started: agent look]\n"},
 		{"agent-rests", "", task.Event{Verb: task.Rest, Task: agent}, ""},
 		{"agent-rests-looked-at", "a1", task.Event{Verb: task.Rest, Task: agent}, "[a1 waits for a message]\n"},
 		{"other", "a1", task.Event{Verb: task.Create, Task: command}, ""},

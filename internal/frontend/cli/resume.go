@@ -37,13 +37,13 @@ func (a *app) resumableCommand() *cobra.Command {
 				if i.Live {
 					state = "live"
 				}
-				rows = append(rows, []string{console.Cell(string(i.Session), 40), state, console.Age(a.Now(), i.StartTime),
+				rows = append(rows, []string{console.Cell(string(i.Session), 40), state, console.Ago(a.Now(), i.StartTime),
 					console.Cell(i.Title, 60)})
 			}
 			if err := a.Table(rows, console.ByState(rows, "STATE")); err != nil {
 				return err
 			}
-			a.Note("go on with one by `drover --resume SESSION`, or with the last by `drover --continue`")
+			a.Note("resume one with `drover --resume SESSION`, or the last one with `drover --continue`")
 			return nil
 		},
 	}

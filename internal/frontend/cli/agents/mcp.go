@@ -162,9 +162,9 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 		}
 		return err
 	}
-	fmt.Fprintf(out, "%s is in %s now.\n", r.name, path)
+	fmt.Fprintf(out, "Added %s to %s.\n", r.name, path)
 	if r.scope == "project" {
-		fmt.Fprintln(out, "It is started once this folder is trusted: see `drover trust`.")
+		fmt.Fprintln(out, "It starts once this folder is trusted (see `drover trust`).")
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (a *app) mcpPath(scope string) (string, error) {
 		if path := mcpconfig.UserFile(home.Lookup(a.Env)); path != "" {
 			return path, nil
 		}
-		return "", errors.New("there is no place for files of the user (set HOME)")
+		return "", errors.New("find the configuration of the user: HOME is not set (set it)")
 	case "project":
 		return filepath.Join(a.Cwd, mcpconfig.ProjectFile), nil
 	}
@@ -247,7 +247,7 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s is removed from %s.\n", name, has[0])
+	fmt.Fprintf(out, "Removed %s from %s.\n", name, has[0])
 	return nil
 }
 
@@ -277,9 +277,9 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 			}
 			known, err := mcpconfig.PinsAt(mcpconfig.PinsFile(a.Root.Dir())).Forget(keys)
 			if err == nil && known {
-				fmt.Fprintf(a.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
+				fmt.Fprintf(a.Stdout, "The tools of %s are accepted as they are at their next use.\n", args[0])
 			} else if err == nil {
-				fmt.Fprintf(a.Stdout, "No tool of %s was used so far.\n", args[0])
+				fmt.Fprintf(a.Stdout, "No tool of %s has been used yet.\n", args[0])
 			}
 			return err
 		},

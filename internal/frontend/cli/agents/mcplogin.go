@@ -41,7 +41,7 @@ func (a *app) mcpLoginCommand() *cobra.Command {
 	f.StringVar(&r.secret, "client-secret-env", "", "variable that holds the secret of that client")
 	f.StringVar(&r.metadata, "client-metadata", "", "https address of a client metadata document to use as the client ID")
 	f.StringArrayVar(&r.scopes, "scope", nil,
-		"a `SCOPE` to ask for beside what the server wants and what was granted before")
+		"a further `SCOPE` to ask for, in addition to those of the server and those granted before")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Minute, "how long to wait for the browser")
 	return cmd
 }

@@ -66,7 +66,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 		Short: "Show what the permission rules decide for a call, and why",
 		Long: "Print the decision of the rules for a tool call: allow, ask or deny, the reason, and the rule\n" +
 			"that matched. INPUT is the tool's input as a JSON object; for Bash it may be the\n" +
-			"command line, for file tools the path. Nothing is run and nobody is asked.\n\n" +
+			"command line, for file tools the path. Nothing runs, and nothing is asked.\n\n" +
 			"--allow, --ask, --deny, --mode and --read-only replace the rules of your settings. Without\n" +
 			"these flags the settings decide, and what the sandbox bounds.\n\n" +
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +

@@ -32,7 +32,7 @@ func (a *App) attention() *cobra.Command {
 		Long: "List what needs you in all sessions of all projects, what holds up most first: sessions in which nothing\n" +
 			"starts, questions of agents and of MCP servers, plans, commands that wait for input, agents that a limit\n" +
 			"holds, and failures of background tasks that you have not seen. Each item names the commands that answer it;\n" +
-			"what is answered in one terminal is gone from the lists of all others. Failures older than 7 days are left out.",
+			"an answer in one terminal removes the item from all lists. Failures older than 7 days are left out.",
 	}
 	f := cmd.Flags()
 	asJSON := f.Bool("json", false, "a JSON object; with --watch one a line for each item that comes or goes")
@@ -61,7 +61,7 @@ func (a *App) attention() *cobra.Command {
 		case *asJSON:
 			return console.PrintJSON(a.Stdout, list)
 		case len(list.Items) == 0:
-			a.Note("nothing needs you")
+			return a.Println("Nothing needs you.")
 		}
 		_, err = a.Stdout.Write(attentionText(list, a.Now()))
 		return err
@@ -146,7 +146,7 @@ func attentionText(list control.Attention, now time.Time) []byte {
 	for _, i := range list.Items {
 		fmt.Fprintf(&b, "%s  %s", console.Cell(i.ID, 40), console.Cell(string(i.Kind), 40))
 		if !i.Since.IsZero() {
-			fmt.Fprintf(&b, "  %s ago", console.Age(now, i.Since))
+			fmt.Fprintf(&b, "  %s", console.Ago(now, i.Since))
 		}
 		if i.Name != "" {
 			fmt.Fprintf(&b, "  %s", console.Cell(i.Name, console.NameChars))
@@ -179,7 +179,7 @@ func (a *App) attentionSeen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seen (REF… | --all)",
 		Short: "Mark failures as seen",
-		Long: "Mark failures as seen, so that they need nobody any more. Marking one again changes nothing. Other items go\n" +
+		Long: "Mark failures as seen, which removes them from the list. Marking one again changes nothing. Other items go\n" +
 			"when they are answered.",
 		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),

@@ -61,7 +61,7 @@ func PermissionModes() []string {
 // CheckMode refuses a mode that is not known, and returns what it means.
 func (a *Console) CheckMode(mode string) (string, error) {
 	if mode == string(policy.Auto) {
-		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
+		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto means default")
 		return "", nil
 	}
 	if mode != "" && !slices.Contains(PermissionModes(), mode) {
@@ -76,7 +76,7 @@ func (a *Console) CheckMode(mode string) (string, error) {
 func CheckToolNames(where string, lists ...[]string) error {
 	for _, rule := range slices.Concat(lists...) {
 		if tool := policy.ToolOf(rule); tool != "" && !policy.Absent(tool) && !catalog.KnownTool(tool) {
-			return Usage(fmt.Sprintf("%s: permission rule %.80q: there is no tool %.40q", where, rule, tool),
+			return Usage(fmt.Sprintf("%s: permission rule %.80q: unknown tool %.40q", where, rule, tool),
 				"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL")
 		}
 	}

@@ -51,7 +51,7 @@ func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command s
 			folder = filepath.Base(i.Project)
 		}
 		rows = append(rows, []string{Cell(string(i.Session), 40), cmp.Or(Cell(i.Title, 40), "-"),
-			Age(a.Now(), i.StartTime) + " ago",
+			Ago(a.Now(), i.StartTime),
 			Cell(folder, 40), cmp.Or(Cell(a.Running(ctx, s), 30), "-")})
 	}
 	if err := a.Table(rows, Headed); err != nil {

@@ -126,7 +126,7 @@ func NeedsAnswer(q task.Question) string {
 	case task.Form:
 		how = "answer " + q.ID + " JSON"
 	}
-	return fmt.Sprintf("%s needs an answer about %s: `drover approvals %s` (`drover approvals show %s` shows it)",
+	return fmt.Sprintf("%s needs your answer about %s: `drover approvals %s` (`drover approvals show %s` shows it)",
 		Asker(q),
 		ExactCell(q.Tool, 60), how, q.ID)
 }

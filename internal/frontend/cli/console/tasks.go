@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -29,9 +30,9 @@ func (a *Console) TaskRows(records []task.Record, depth []int, session bool) [][
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
-			strings.Repeat("  ", depth[i]) + Cell(string(r.ID), 40), Cell(r.Name, NameChars), Cell(string(r.Kind), 30),
+			strings.Repeat("  ", depth[i]) + Cell(string(r.ID), 40), Cell(r.Name, NameChars), Cell(r.Word(), 30),
 			Status(now, r),
-			Age(now, r.CreateTime), Span(r.Duration(now)), Tokens(r), Exit(r), Doing(r),
+			Ago(now, r.CreateTime), Span(r.Duration(now)), Tokens(r), Exit(r), Doing(r),
 		})
 	}
 	if slices.ContainsFunc(records, func(r task.Record) bool { return r.Why() != "" }) {
@@ -44,7 +45,7 @@ func (a *Console) TaskRows(records []task.Record, depth []int, session bool) [][
 	if slices.ContainsFunc(records, func(r task.Record) bool { return r.Model != "" }) {
 		rows[0] = slices.Insert(rows[0], modelColumn, "MODEL")
 		for i, r := range records {
-			rows[i+1] = slices.Insert(rows[i+1], modelColumn, Cell(r.Model, 26))
+			rows[i+1] = slices.Insert(rows[i+1], modelColumn, Cell(modelinfo.Title(r.Model), 26))
 		}
 	}
 	if session {

@@ -67,8 +67,8 @@ func Status(now time.Time, r task.Record) string {
 		on   bool
 		word string
 	}{
-		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
-		{r.AwaitingApproval, "awaiting approval"}, {r.Resting(), "idle"},
+		{r.HostStopped, "host suspended"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
+		{r.AwaitingApproval, "needs your answer"}, {r.Resting(), "idle"},
 		{r.WaitsFor != "", "waits for " + excerpt.Line(r.WaitsFor, 60)},
 		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
 	} {
@@ -90,7 +90,7 @@ func Status(now time.Time, r task.Record) string {
 	}
 	// else it says itself what it waits for
 	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused && r.Parked == nil {
-		facts = append(facts, "silent "+Age(now, *at))
+		facts = append(facts, "silent "+Span(now.Sub(*at)))
 	}
 	if len(facts) == 0 {
 		return string(r.Status)
@@ -144,11 +144,28 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-func Age(now, then time.Time) string {
-	if then.IsZero() {
+// Ago is how long ago a moment was, in one unit: "3m ago".
+func Ago(now, then time.Time) string {
+	d := max(now.Sub(then), 0)
+	switch {
+	case then.IsZero():
 		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
 	}
-	return Span(now.Sub(then))
+	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
+}
+
+// Dollars is a cost in cents.
+func Dollars(usd float64) string {
+	if usd > 0 && usd < 0.01 {
+		return "<$0.01"
+	}
+	return fmt.Sprintf("$%.2f", usd)
 }
 
 // Tokens is what a task has used so far.

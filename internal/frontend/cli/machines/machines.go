@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,7 +135,7 @@ func (a *app) worker() *cobra.Command {
 			"more ends the task when its lease has passed. Without --hub it joins the hub of this user on this machine.\n\n" +
 			"With --via the worker is on another machine, over ssh as you have set it up: nothing has to be installed or opened\n" +
 			"there. This program is copied to ~/.cache/drover there, and its connection to the hub runs through ssh. While that\n" +
-			"is interrupted the worker goes on for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
+			"is interrupted the worker continues for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
 			"command that is run instead of ssh, such as \"ssh -F FILE\".",
 		Example: "  drover worker --via ssh://build@ci.example.com --label gpu\n" +
 			"  drover worker --via ssh://pi --binary ./drover_linux_arm64",
@@ -198,12 +197,10 @@ func (a *app) workers() *cobra.Command {
 				return console.PrintJSON(a.Stdout, map[string]any{"workers": all})
 			}
 			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.Stderr,
-					"no workers (start one: `drover worker --via ssh://HOST`, or there `drover worker --hub LINE`, see `drover hub join`)")
-				return err
+				return a.Println("No workers. Start one with `drover worker --via ssh://HOST`, or with `drover worker --hub LINE` " +
+					"on that machine (see `drover hub join`).")
 			}
-			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-			_, _ = fmt.Fprintln(t, "NAME\tTASKS\tLOAD\tLABELS\tSYSTEM\tVERSION\tSTATE")
+			rows := [][]string{{"NAME", "TASKS", "LOAD", "LABELS", "SYSTEM", "VERSION", "STATE"}}
 			for _, w := range all {
 				load := "-"
 				if w.Load >= 0 {
@@ -216,14 +213,15 @@ func (a *app) workers() *cobra.Command {
 				if _, err := fleetwire.Speaks("it", w.Oldest, w.Newest); err != nil {
 					state = err.Error()
 				}
-				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,
-					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state)
+				rows = append(rows, []string{w.Name, fmt.Sprintf("%d/%d", len(w.Tasks), w.Capacity), load,
+					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state})
 				for _, d := range w.Tasks {
-					_, _ = fmt.Fprintf(t, "  %s\t%s\t\t%s\t\t\t\n", excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40),
-						(time.Duration(d.Since) * time.Millisecond).Round(time.Second))
+					since := time.Duration(d.Since) * time.Millisecond
+					rows = append(rows, []string{"  " + excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40), "",
+						console.Span(since), "", "", ""})
 				}
 			}
-			return t.Flush()
+			return a.Table(rows, console.Headed)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

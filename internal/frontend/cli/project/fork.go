@@ -12,7 +12,7 @@ import (
 
 func (a *app) fork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork [--at N] [--list] [--json] SESSION", Args: console.Args(1, 1)}
-	at := cmd.Flags().Int("at", 0, "copy what was before prompt `N`; 0 copies everything")
+	at := cmd.Flags().Int("at", 0, "copy the conversation before prompt `N`; 0 copies everything")
 	list := cmd.Flags().Bool("list", false, "list the prompts of the conversation instead")
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("at", "list")

@@ -47,7 +47,7 @@ func Commands(c console.Console, out Outside) []console.Command {
 				"drover sessions export --format json s1b2c3d4e"},
 			"repair": {"drover sessions repair s1b2c3d4e"},
 		}},
-		{Name: "fork", Short: "Copy a conversation to a new session, as it stands or before an earlier prompt", Make: a.fork,
+		{Name: "fork", Short: "Copy a conversation to a new session, whole or up to an earlier prompt", Make: a.fork,
 			Examples: console.Examples{
 				"": {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
 			}},

@@ -126,6 +126,9 @@ func (a *app) memoryList(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return console.PrintJSON(out, append([]memory.File{}, files...))
 	}
+	if len(files) == 0 {
+		return a.Println("No files. Consolidate memory with `drover memory dream`.")
+	}
 	rows := [][]string{{"NAME", "BYTES", "CHANGED"}}
 	for _, f := range files {
 		rows = append(rows, []string{excerpt.Line(f.Name, 100), fmt.Sprint(f.Bytes), f.Changed.Local().Format(time.DateTime)})
@@ -143,6 +146,9 @@ func (a *app) boardList(out io.Writer, asJSON bool) error {
 	}
 	if asJSON {
 		return console.PrintJSON(out, append([]memory.Entry{}, b.Entries...))
+	}
+	if len(b.Entries) == 0 {
+		return a.Println("No notes. Add one with `drover memory board add TEXT`.")
 	}
 	rows := [][]string{{"ID", "BY", "NOTE"}}
 	for _, e := range slices.Backward(b.Entries) {

@@ -85,14 +85,14 @@ func (r Repair) filled() Repair {
 func (r Repair) text() string {
 	id := console.Cell(string(r.Session), 40)
 	if r.Intact {
-		return fmt.Sprintf("session %s: nothing is wrong with its log; nothing was changed\n", id)
+		return fmt.Sprintf("session %s: its log is undamaged; nothing was changed\n", id)
 	}
 	if r.DescriptionRebuilt && r.Damage == "" {
-		return fmt.Sprintf("session %s: its session.json was made anew; nothing is wrong with its log\n", id)
+		return fmt.Sprintf("session %s: rebuilt its session.json; its log is undamaged\n", id)
 	}
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
-	line("session %s: its log was made anew (%s)", id, console.Cell(r.Damage, 300))
+	line("session %s: rebuilt its log (%s)", id, console.Cell(r.Damage, 300))
 	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications,
 		r.Messages,
 		r.Answers)
@@ -103,9 +103,9 @@ func (r Repair) text() string {
 		}
 		what := "killed, cause lost"
 		if t.Running {
-			what = "a kept command, which the next host takes up"
+			what = "a kept command, which the next host continues"
 		}
-		line("made from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what,
+		line("rebuilt from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what,
 			console.Cell(strings.Join(t.From, ", "), 200))
 	}
 	if len(r.Missing) > 0 {
@@ -117,22 +117,22 @@ func (r Repair) text() string {
 			}
 			spans = append(spans, span)
 		}
-		line("not read: numbers %s", console.FirstOf(spans))
+		line("unreadable records: %s", console.FirstOf(spans))
 	}
 	if len(r.MissingTasks) > 0 {
-		line("some of that was of: %s", console.FirstOf(r.MissingTasks))
+		line("tasks with unreadable records: %s", console.FirstOf(r.MissingTasks))
 	}
 	if len(r.NotificationsLost) > 0 {
-		line("their ends count as told, since no notification could be read: %s", console.FirstOf(r.NotificationsLost))
+		line("their ends count as delivered, since no notification could be read: %s", console.FirstOf(r.NotificationsLost))
 	}
 	if r.UnreadablePages > 0 {
-		line("the disk did not give %d pages", r.UnreadablePages)
+		line("%d pages could not be read from the disk", r.UnreadablePages)
 	}
 	for _, path := range r.Aside {
 		line("set aside: %s", console.Cell(path, 1000))
 	}
 	if r.DescriptionRebuilt {
-		line("its session.json was made anew, too")
+		line("rebuilt its session.json, too")
 	}
 	return b.String()
 }

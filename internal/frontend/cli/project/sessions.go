@@ -25,6 +25,9 @@ func (a *app) sessions() *cobra.Command {
 		if *asJSON {
 			return console.PrintArray(a.Stdout, infos)
 		}
+		if len(infos) == 0 {
+			return a.Println("No sessions. Start one with `drover`.")
+		}
 		rows := [][]string{{"SESSION", "ROLE", "STATE", "LIVE", "TASKS", "SIZE", "AGE", "TITLE"}}
 		if *all {
 			rows[0] = append(rows[0], "PROJECT")
@@ -40,7 +43,7 @@ func (a *app) sessions() *cobra.Command {
 			row := []string{
 				console.Cell(string(i.Session), 40), console.Cell(i.Role,
 					20), state, fmt.Sprint(i.Tasks.Live), fmt.Sprint(i.Tasks.Total),
-				console.Size(i.DiskBytes), console.Age(a.Now(), i.StartTime), console.Cell(i.Title, 50),
+				console.Size(i.DiskBytes), console.Ago(a.Now(), i.StartTime), console.Cell(i.Title, 50),
 			}
 			if *all {
 				row = append(row, console.Cell(i.Project, 80))

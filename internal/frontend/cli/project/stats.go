@@ -158,7 +158,7 @@ func (a *app) tellGaps(s *stats) {
 	if s.Total.Estimated > 0 {
 		fmt.Fprintf(
 			a.Stderr,
-			"drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n",
+			"drover: note: the provider reported no plausible figures for %d calls; the most that they can have used is counted\n",
 			s.Total.Estimated,
 		)
 	}
@@ -194,9 +194,9 @@ func cost(s ledger.Sum) string {
 	case s.Unpriced == s.Calls:
 		return "unknown"
 	case s.Unpriced > 0:
-		return "≥ " + ledger.Dollars(s.USD)
+		return "≥ " + console.Dollars(s.USD)
 	}
-	return ledger.Dollars(s.USD)
+	return console.Dollars(s.USD)
 }
 
 func took(s ledger.Sum) string {

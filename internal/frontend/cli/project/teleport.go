@@ -251,7 +251,7 @@ func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, 
 		folder, fix = m.Cwd, "name another with --into"
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", console.Usage(fmt.Sprintf("there is no folder %s", folder), fix)
+		return "", console.Usage(fmt.Sprintf("folder %s does not exist", folder), fix)
 	}
 	return folder, nil
 }

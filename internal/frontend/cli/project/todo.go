@@ -150,6 +150,9 @@ func (a *app) todoShow(cmd *cobra.Command, f todoFlags) error {
 		}
 		return console.PrintJSON(cmd.OutOrStdout(), out)
 	}
+	if len(l.Items) == 0 {
+		return a.Printf("No to-dos in list %s. Add one with `drover todo add SUBJECT`.\n", name)
+	}
 	rows := [][]string{{"ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"}}
 	for _, it := range l.Items {
 		owner, waits := cmp.Or(excerpt.Line(it.Owner, 30), "-"), cmp.Or(todoNumbers(l.Waits(it)), "-")

@@ -45,7 +45,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	idle := map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
 		"await-initialize":                   "", // it always is awaited
-		"debug":                              "there is no debug log",
+		"debug":                              "Drover keeps no debug log",
 		"bare":                               "settings of the folder and the user count",
 		"replay-user-messages":               "prompts are not repeated on the stream",
 	}
@@ -55,7 +55,7 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 		f.Lookup(name).NoOptDefVal = "true"
 	}
 	for name, lacks := range map[string]string{
-		"debug-file": "there is no debug log",
+		"debug-file": "Drover keeps no debug log",
 		"betas":      "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")

@@ -150,7 +150,7 @@ func (p *Prompt) Add(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.ImageFiles, "image", nil,
 		"add the image in `FILE` to the prompt: PNG, JPEG, GIF or WebP, 5 MiB at most")
 	f.IntVar(&p.ForkAt, "at", 0,
-		"with --fork-session: copy what was before prompt `N`; drover fork --list shows the numbers")
+		"with --fork-session: copy the conversation before prompt `N`; drover fork --list shows the numbers")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0,
 		"how long questions wait for \"drover approvals\" (default: denied at once; with -d as set)")
@@ -323,7 +323,7 @@ func (p *Prompt) checkTools() error {
 	}
 	tools, unknown := catalog.Chosen(p.Tools)
 	if len(unknown) > 0 {
-		return console.Usage(fmt.Sprintf("--tools: there is no tool %.40q", unknown[0]),
+		return console.Usage(fmt.Sprintf("--tools: unknown tool %.40q", unknown[0]),
 			"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL; default means all")
 	}
 	p.Tools = tools
@@ -386,7 +386,7 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 				fmt.Sprintf("run `drover sessions repair %s`", id))
 		}
 		if info.Role != console.Conversing {
-			return "", console.Conflict(fmt.Sprintf("session %s has no main agent to go on with", id), "see `drover sessions`")
+			return "", console.Conflict(fmt.Sprintf("session %s has no conversation to resume", id), "see `drover sessions`")
 		}
 		if p.Fork {
 			forked, err := a.Fork(id, control.ForkRequest{At: p.ForkAt, Session: task.ID(p.Session)})
@@ -428,5 +428,5 @@ func ReadImage(folder, file string) (control.Image, error) {
 }
 
 func ErrNoConversation() error {
-	return console.Missing("this folder has no session to go on with", "start one with `drover -p \"…\"`")
+	return console.Missing("this folder has no session to resume", "start one with `drover -p \"…\"`")
 }

@@ -82,11 +82,11 @@ func (a *App) replay() *cobra.Command {
 		ValidArgsFunction: console.CompleteFiles,
 		Args:              console.Args(1, 1),
 	}
-	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then goes on\n" +
+	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then continues\n" +
 		"live in this folder, with its models, tools and rules: what the agents had written with Write and Edit by\n" +
 		"then is written again, and to-dos are as they were. What commands had changed is not changed again. Commands\n" +
-		"that were at work then run again from their begin."
-	until := cmd.Flags().Int("until", 0, "play the run up to the end of the `N`-th call of a tool, and go on live")
+		"that were running then start again."
+	until := cmd.Flags().Int("until", 0, "play the run up to the end of the `N`-th call of a tool, and continue live")
 	model := cmd.Flags().String("model", "", "with --until, the model of the main agent; default: as it was recorded")
 	speed := cmd.Flags().String("speed", "1", "how many times as fast as recorded, or max")
 	check := cmd.Flags().Bool("check", false,

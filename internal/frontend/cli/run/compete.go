@@ -17,7 +17,6 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
-	ledger "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -348,7 +347,7 @@ func (a *app) rivals(list []Rival, judge string, checked bool) error {
 		}
 		price := "unknown"
 		if r.Usage != nil && r.Usage.CostUSD != nil {
-			price = ledger.Dollars(*r.Usage.CostUSD)
+			price = console.Dollars(*r.Usage.CostUSD)
 		}
 		changed := "nothing"
 		if r.Files > 0 {

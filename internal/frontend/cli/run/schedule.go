@@ -60,8 +60,8 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 		Short: "Add a schedule",
 		Long: "Add a schedule. CRON has five fields, minute, hour, day of the month, month and day of the week, such as\n" +
 			"\"0 6 * * 1-5\", or is @hourly, @daily, @weekly, @monthly or \"@every 90m\". What is started is a command, or an\n" +
-			"agent with --prompt. It has the environment of the detached host, and nobody is asked: allow with\n" +
-			"--allowed-tools what the rules do not.",
+			"agent with --prompt. It has the environment of the detached host. You may not be there to answer\n" +
+			"questions: allow calls with --allowed-tools.",
 		Args: console.Args(1, -1),
 	}
 	f := cmd.Flags()
@@ -141,8 +141,7 @@ func (a *app) scheduleList(ctx context.Context, asJSON bool) error {
 		return console.PrintArray(a.Stdout, out.Schedules)
 	}
 	if len(out.Schedules) == 0 {
-		a.Note("this folder has no schedules (add one with `drover schedule add`)")
-		return nil
+		return a.Println("No schedules. Add one with `drover schedule add \"0 6 * * *\" -- make test`.")
 	}
 	rows := [][]string{{"ID", "NAME", "CRON", "NEXT", "LAST", "TASK", "RUNS", "SKIPPED", "STARTS"}}
 	for _, s := range out.Schedules {

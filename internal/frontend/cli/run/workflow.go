@@ -85,7 +85,7 @@ steps are skipped, and the file is not read again.`,
 	p.BoolVarP(&f.detach, "detach", "d", false, "run it in the detached host and print its ID")
 	p.StringVar(&f.name, "name", "", "a name that can be used wherever an ID can")
 	p.DurationVar(&f.timeout, "timeout", 0, "stop it after this time; instead of the file's")
-	p.StringVar(&f.resume, "resume", "", "go on with the workflow of this `ID`")
+	p.StringVar(&f.resume, "resume", "", "resume the workflow with this `ID`")
 	p.BoolVar(&f.json, "json", false, "print the task with its result as JSON at the end, and the steps on stderr")
 	return cmd
 }
@@ -191,7 +191,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	default:
 		return &control.Error{Code: control.Unavailable,
 			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Fix:     fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
+			Fix:     fmt.Sprintf("resume it with `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func flowEnd(r task.Record) error {
 	case task.Killed:
 		return &console.ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", r.ID)}
 	case task.Failed:
-		const text = "workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)"
+		const text = "workflow %s failed: %s (resume it after its completed steps with `drover workflow run --resume %s`)"
 		return &console.ExitError{Code: 1, Err: fmt.Errorf(text, r.ID, r.Error, r.ID)}
 	}
 	return nil
@@ -312,7 +312,7 @@ func (a *app) workflowCheck() *cobra.Command {
 			case len(faults) > 0:
 				return errFaults()
 			case !asJSON:
-				fmt.Fprintf(a.Stdout, "%s is good: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
+				fmt.Fprintf(a.Stdout, "%s is valid: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
 			}
 			return nil
 		},

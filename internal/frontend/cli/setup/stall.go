@@ -69,7 +69,7 @@ func unescape(s string) ([]byte, error) {
 			continue
 		}
 		if i++; i == len(s) {
-			return nil, errors.New("a backslash stands at the end")
+			return nil, errors.New("a backslash at the end")
 		}
 		switch s[i] {
 		case '\\':
@@ -87,7 +87,7 @@ func unescape(s string) ([]byte, error) {
 			}
 			out, i = append(out, byte(b)), i+2
 		default:
-			return nil, fmt.Errorf("\\%c is no escape", s[i])
+			return nil, fmt.Errorf("\\%c is not an escape", s[i])
 		}
 	}
 	return out, nil

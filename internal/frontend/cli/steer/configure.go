@@ -18,7 +18,7 @@ func (a *app) configure() *cobra.Command {
 			"[--mode MODE] [SESSION]",
 		Long: "Change the settings of the main agent of a live session, by default the only one of this folder, and print\n" +
 			"them. A change applies from the next call of the model on. Agents that the session starts later begin with\n" +
-			"the new settings; agents at work keep theirs. A new host of the session begins with its own flags again.\n" +
+			"the new settings; running agents keep theirs. A new host of the session begins with its own flags again.\n" +
 			"Without a flag nothing changes.",
 		Args:              console.Args(0, 1),
 		ValidArgsFunction: a.CompleteSessions(func(i control.Info) bool { return i.Live }),

@@ -59,7 +59,7 @@ func (a *app) forward() *cobra.Command {
 		case *asJSON:
 			return console.PrintJSON(a.Stdout, got.Forwards)
 		case len(got.Forwards) == 0 && req.Port == 0:
-			a.Note("nothing is forwarded")
+			return a.Println("No ports are forwarded. Forward one with `drover forward PORT`.")
 		}
 		for _, f := range got.Forwards {
 			if req.Port == 0 || req.Port == f.Port {
@@ -80,7 +80,7 @@ func (a *app) forward() *cobra.Command {
 func port(word string) (int, error) {
 	n, err := strconv.Atoi(word)
 	if err != nil || n < 1 || n > 65535 {
-		return 0, console.Usage(fmt.Sprintf("%.40q is no port", word),
+		return 0, console.Usage(fmt.Sprintf("%.40q is not a port", word),
 			"give a number from 1 to 65535, such as 3000 or 3000:8080")
 	}
 	return n, nil

@@ -134,7 +134,7 @@ func (a *app) host(ctx context.Context, word string, all bool) (s console.Sessio
 			err = console.Conflict(fmt.Sprintf("session %s has no host", id), "see `drover ps -a` for its tasks")
 			if s.Info().Role == console.Conversing {
 				err = console.Conflict(fmt.Sprintf("session %s has no host", id),
-					fmt.Sprintf("go on with it by `drover attach %s`", id))
+					fmt.Sprintf("resume it with `drover attach %s`", id))
 			}
 		}
 		return s, err

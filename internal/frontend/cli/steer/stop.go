@@ -54,8 +54,7 @@ func (a *app) stop() *cobra.Command {
 			return err
 		}
 		if len(tasks) == 0 && !*asJSON {
-			a.Note("nothing to stop: no task is running here")
-			return nil
+			return a.Println("No tasks are running.")
 		}
 		hush := a.AfterASecond("stopping")
 		receipt, err := stopAll(ctx, tasks, req)

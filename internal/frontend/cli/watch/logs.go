@@ -21,9 +21,9 @@ func (a *app) logs() *cobra.Command {
 			"marked; to a pipe, or with --raw, the bytes are printed unchanged. -f follows the output until the task has\n" +
 			"ended; Ctrl-C leaves the task running. --messages prints the newest messages of an agent, 50 or --tail of them.\n" +
 			"\n" +
-			"Of several tasks, whole lines are printed, each behind the name of its task and a |; how a task ended stands\n" +
-			"behind a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
-			"later join them; both end when no task is alive.",
+			"Of several tasks, whole lines are printed, each after the name of its task and a |; the end of a task\n" +
+			"follows a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
+			"later join them; both end when no task is running.",
 		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}

@@ -119,8 +119,7 @@ func (j *joined) followAll(ctx context.Context) error {
 		return err
 	}
 	if !some {
-		j.a.Note("no task is alive")
-		return nil
+		return j.a.Println("No tasks are running.")
 	}
 	inner, cancel := context.WithCancel(ctx)
 	later := make(chan error, 1)

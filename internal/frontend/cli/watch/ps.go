@@ -11,6 +11,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// noTasks is a listing without tasks.
+const noTasks = "No tasks. Start one with `drover run -d -- make test`.\n"
+
 func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps [-a] [--tree] [--all-sessions] [--all-machines] [--watch] [--json] [-q]",

@@ -110,6 +110,9 @@ func (a *app) psMachines(ctx context.Context, ended bool, limit int, asJSON, qui
 }
 
 func (a *app) machinesTable(all []machined, records []task.Record) error {
+	if len(all) == 0 {
+		return a.Printf(noTasks)
+	}
 	rows := a.TaskRows(records, make([]int, len(records)), true)
 	rows[0] = slices.Insert(rows[0], 1, "MACHINE")
 	for i, m := range all {

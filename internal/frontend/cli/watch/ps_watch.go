@@ -44,6 +44,9 @@ type taskTable struct {
 
 // text is the table at this moment.
 func (a *app) tableText(t taskTable, columns int) []byte {
+	if len(t.records) == 0 {
+		return []byte(noTasks)
+	}
 	records, depth := t.records, make([]int, len(t.records))
 	if t.tree {
 		records, depth = console.Family(records)

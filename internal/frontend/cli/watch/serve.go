@@ -53,7 +53,7 @@ func (a *app) serveA2A(ctx context.Context, p Page, named []string) error {
 	}
 	for _, name := range named {
 		if !has(name) {
-			return console.Usage("--agent: there is no agent "+excerpt.Line(name, 80), "see `drover agents`")
+			return console.Usage("--agent: unknown agent "+excerpt.Line(name, 80), "see `drover agents`")
 		}
 	}
 	if len(named) > 0 {

@@ -69,13 +69,10 @@ func sum(s task.Spend) string {
 	return console.Tokens(task.Record{Usage: &task.Usage{TotalTokens: s.Tokens}})
 }
 
-// dollars is what something has cost, in cents where they say enough.
+// dollars is a cost, or a dash.
 func dollars(usd *float64) string {
-	switch {
-	case usd == nil:
+	if usd == nil {
 		return "-"
-	case *usd > 0 && *usd < 0.1:
-		return fmt.Sprintf("$%.4f", *usd)
 	}
-	return fmt.Sprintf("$%.2f", *usd)
+	return console.Dollars(*usd)
 }
