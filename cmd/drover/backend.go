@@ -48,14 +48,11 @@ func (b *folder) Settings(flag string) (settings.Settings, error) {
 
 // settings are those of the folder, without the files that are passed over.
 func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, error) {
-	src := settings.Find(home.Lookup(b.env), b.cwd, flag).Without(skip)
-	src.Saved = b.root.CredentialsFile()
-	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+	src, st, err := b.source(flag)
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	src.Trusted = st.Trusted
-	set, notes, err := settings.Load(src)
+	set, notes, err := settings.Load(src.Without(skip))
 	for _, n := range notes {
 		if !n.Untrusted || !st.Needed() { // of which there is one note
 			b.note(n.String())
@@ -87,6 +84,16 @@ func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, e
 		)
 	}
 	return set, err
+}
+
+// source is where the settings of the folder are read from. Without the state of its trust the
+// folder counts as not trusted.
+func (b *folder) source(flag string) (settings.Sources, trust.State, error) {
+	src := settings.Find(home.Lookup(b.env), b.cwd, flag)
+	src.Saved = b.root.CredentialsFile()
+	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+	src.Trusted = err == nil && st.Trusted
+	return src, st, err
 }
 
 // filesOf names the first files that wait for trust.
@@ -280,9 +287,8 @@ func (b *folder) At(s console.Session) (console.Folder, string, []string, error)
 		why = "which is a link to another one now"
 	}
 	if why != "" {
-		return nil, "", nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
-			Fix:     "put it back, or carry the session to another folder, see `drover teleport --help`"}
+		return nil, "", nil, console.Conflict(fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(),
+			why), "put it back, or carry the session to another folder, see `drover teleport --help`")
 	}
 	there := b.in(p.Folder())
 	return there, there.cwd, there.env, nil

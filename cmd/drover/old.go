@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/project/settings"
 )
@@ -46,7 +46,7 @@ func (b storage) keep(age string) (ended.Retention, error) {
 	if age != "" {
 		d, err := settings.ParseAge(age)
 		if err != nil {
-			return ended.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
+			return ended.Retention{}, console.Usage("--old "+err.Error(), "")
 		}
 		return ended.Retention{Age: max(d, 1)}, nil
 	}
@@ -56,11 +56,8 @@ func (b storage) keep(age string) (ended.Retention, error) {
 	}
 	r := set.Tasks.Retention
 	if r == (settings.Retention{}) {
-		return ended.Retention{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "--old has no age, and tasks.retention is not set",
-			Fix:     "give an age, as in --old=30d, or set tasks.retention",
-		}
+		return ended.Retention{}, console.Usage("--old has no age, and tasks.retention is not set",
+			"give an age, as in --old=30d, or set tasks.retention")
 	}
 	return ended.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
 }

@@ -158,7 +158,8 @@ func (b hubs) workDetached(ctx context.Context, name string) error {
 	}
 	defer release()
 	if _, err := io.WriteString(starter, host.Ready); err != nil {
-		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err), l.Close())
+		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err),
+			l.Close())
 	}
 	_ = starter.Close()
 	d := overssh.NewDaemon()

@@ -91,8 +91,8 @@ func mainOf(p *prompt.Prompt) (session.MainConfig, error) {
 	}
 	var err error
 	if cfg.Schema, err = usertools.ParseSchema([]byte(p.Schema)); err != nil {
-		return cfg, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read the schema of the answer: %v", err),
-			Fix: "see docs/stream-json.md#structured-output"}
+		return cfg, console.Usage(fmt.Sprintf("read the schema of the answer: %v", err),
+			"see docs/stream-json.md#structured-output")
 	}
 	return cfg, nil
 }
@@ -301,8 +301,8 @@ func (b prompts) goesOn(p *prompt.Prompt, m *session.Main, t conversation.Turn) 
 
 func locked(err error, id task.ID) error {
 	if errors.Is(err, home.ErrLocked) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id),
-			Fix: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id)}
+		return console.Conflict(fmt.Sprintf("session %s is open in another process", id),
+			fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id))
 	}
 	return err
 }
