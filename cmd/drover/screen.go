@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -29,6 +30,11 @@ import (
 
 // Screen shows the terminal UI.
 func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+	if s.Lines {
+		left, err := tui.Lines{In: os.Stdin, Out: os.Stdout, Typed: isTerminal(os.Stdin), Now: time.Now,
+			Connect: connection(s.Connect), OnInterrupt: onInterrupt}.Run(ctx)
+		return cli.Left(left), err
+	}
 	stops, continued, resized := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
@@ -97,12 +103,7 @@ func connection(find func(context.Context) (console.Session, error)) func(contex
 		if err != nil {
 			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
 		}
-		info, err := api.Info(ctx)
-		if err != nil {
-			release()
-			return tui.Connection{}, err
-		}
-		return tui.Connection{API: api, Info: info, Release: release}, nil
+		return tui.Connection{API: api, Info: s.Info(), Release: release}, nil
 	}
 }
 

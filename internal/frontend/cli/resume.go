@@ -83,11 +83,8 @@ func (a *app) resumeCommand() *cobra.Command {
 				return err
 			}
 			connect := func(ctx context.Context) (console.Session, error) { return there.Host(ctx, p, id) }
-			if there.screened(*plain) {
-				screen := Screen{Connect: connect, Prompt: text}
-				return there.show(ctx, screen, prompt.Joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
-			}
-			return there.converse(ctx, connect)
+			screen := Screen{Connect: connect, Prompt: text, Lines: !there.screened(*plain)}
+			return there.show(ctx, screen, prompt.Joining{Model: p.Model, Agent: p.Agent, Mode: p.Mode})
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return console.FlagError(err, "drover -p") })

@@ -62,6 +62,7 @@ type Screen struct {
 	Reach func(context.Context, task.ID) (console.Session, error)
 	Seen  func(ctx context.Context, session task.ID, refs []string) error
 
+	Lines     bool // the conversation as lines, without the screen
 	TasksOnly bool // the list of tasks alone
 	SetUp     bool // begins with the page that sets up a model
 }
@@ -108,7 +109,7 @@ func (a *app) show(ctx context.Context, s Screen, c prompt.Joining) error {
 		return a.Demo(ctx, a.Stdout, a.Colored(), a.Columns())
 	}
 	if err == nil && left.Session != "" && !s.TasksOnly {
-		a.Note("left %s; `drover attach %s` comes back", left.Session, left.Session)
+		a.Note("left %s without ending it; `drover attach %s` comes back", left.Session, left.Session)
 	}
 	return err
 }
@@ -223,7 +224,7 @@ func (a *app) open(ctx context.Context, c prompt.Joining, plain, setUp bool) err
 		c.Session = live[0].Info().Session
 	}
 	if !a.screened(plain) {
-		return a.converse(ctx, a.connection(c))
+		return a.show(ctx, Screen{Connect: a.connection(c), Lines: true}, c)
 	}
 	prompt := c.Prompt
 	c.Prompt = "" // the terminal UI sends it
