@@ -603,10 +603,10 @@ func TestWait(t *testing.T) {
 func TestStop(t *testing.T) {
 	w := sample()
 	got := w.do(t, "stop", "--grace", "0", "review", "queued", "old")
-	want := `STOPPED STATUS CAUSE SIGNALS AFTER
-a11111111 killed stopped by user, SIGTERM SIGTERM@0.0s SIGKILL@2.0s 2.0s
-b33333333 killed stopped by user, SIGTERM SIGTERM@0.0s SIGKILL@2.0s 2.0s
-b55555555 killed stopped by user, SIGTERM - 0.0s
+	want := `STOPPED STATUS REASON SIGNALS AFTER
+a11111111 killed stopped by the user SIGTERM@0.0s SIGKILL@2.0s 2.0s
+b33333333 killed stopped by the user SIGTERM@0.0s SIGKILL@2.0s 2.0s
+b55555555 killed stopped by the user - 0.0s
 `
 	if got.code != 0 || squeeze(got.out) != want {
 		t.Errorf("got %+v", got)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 )
@@ -117,28 +115,4 @@ func SplitRules(lists []string) []string {
 // AllSessionsFlag adds the flag --all-sessions.
 func AllSessionsFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("all-sessions", false, "look in the sessions of all projects too")
-}
-
-// OnTask builds a command for one task.
-func (a *Console) OnTask(cmd *cobra.Command, ended bool,
-	do func(context.Context, control.API, Found) error) *cobra.Command {
-	cmd.Args = Args(1, 1)
-	cmd.ValidArgsFunction = a.CompleteTasks(ended)
-	all := AllSessionsFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		ctx := cmd.Context()
-		return Taken(ctx, func() (Session, error) {
-			f, err := a.Resolve(ctx, words[0], *all)
-			if err != nil {
-				return nil, err
-			}
-			api, done, err := f.Open(ctx)
-			if err != nil {
-				return f.Session, err
-			}
-			defer done()
-			return f.Session, do(ctx, api, f)
-		})
-	}
-	return cmd
 }

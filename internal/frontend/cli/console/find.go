@@ -83,18 +83,6 @@ func IsConversation(i control.Info) bool { return i.Role == Conversing }
 // MostNamed is how many of a kind are named to people.
 const MostNamed = 20
 
-// FirstOf is a list of which people are shown the beginning.
-func FirstOf[T ~string](all []T) string {
-	var words []string
-	for _, w := range all[:min(len(all), MostNamed)] {
-		words = append(words, Cell(string(w), 60))
-	}
-	if n := len(all) - len(words); n > 0 {
-		words = append(words, fmt.Sprintf("and %d more", n))
-	}
-	return strings.Join(words, ", ")
-}
-
 // Limits of asking many sessions at once: one that hangs must not hide the rest.
 const (
 	asked    = 8
@@ -486,32 +474,8 @@ func (a *Console) SessionFolders(all bool) ([]home.Session, error) {
 	return out, nil
 }
 
-// AfterHost finds a task again whose host has gone. What is not to outlive the
-// host may take a moment to end.
-func (a *Console) AfterHost(ctx context.Context, f Found) (Found, error) {
-	ctx, cancel := context.WithTimeout(ctx, clearing)
-	defer cancel()
-	tick := time.NewTicker(clearing / 50)
-	defer tick.Stop()
-	for {
-		// A failure may be that of the moment: the next host is just opening what
-		// this one left.
-		again, err := a.Resolve(ctx, string(f.Record.ID), true)
-		if err == nil && (again.Live() || again.Record.Status.Terminal()) {
-			return again, nil
-		}
-		select { // nobody is left who could tell
-		case <-tick.C:
-		case <-ctx.Done():
-			return again, err
-		}
-	}
-}
-
-const (
-	HostLosses = 3               // how often a host may go under one who waits or follows
-	clearing   = 5 * time.Second // how long the end of what it left may take; the keeper needs 2 s
-)
+// HostLosses is how often a host may end under a command that waits or follows.
+const HostLosses = 3
 
 // HostGone reports that a session stopped answering.
 func HostGone(err error) bool {

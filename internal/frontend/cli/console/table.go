@@ -7,7 +7,6 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,18 +25,18 @@ const (
 	yellow = "33"
 )
 
-// paint is the colour of a cell; empty: that of the terminal.
-type paint func(row, col int) string
+// Paint is the colour of a cell; empty: that of the terminal.
+type Paint func(row, col int) string
 
 // Table prints rows in columns, the first of which are the heads. It is written as a
 // whole, so that a pipe that breaks is met once.
-func (a *Console) Table(rows [][]string, colour paint) error {
+func (a *Console) Table(rows [][]string, colour Paint) error {
 	_, err := a.Stdout.Write(a.LayOut(rows, colour))
 	return err
 }
 
 // LayOut makes a table, as wide as the terminal if there is one.
-func (a *Console) LayOut(rows [][]string, colour paint) []byte {
+func (a *Console) LayOut(rows [][]string, colour Paint) []byte {
 	if !a.Colored() {
 		colour = nil
 	}
@@ -46,7 +45,7 @@ func (a *Console) LayOut(rows [][]string, colour paint) []byte {
 
 // LayOut makes a table that is at most width columns of a terminal wide, where that is
 // possible without the first column; 0 is no limit.
-func LayOut(rows [][]string, width int, colour paint) []byte {
+func LayOut(rows [][]string, width int, colour Paint) []byte {
 	cols := columnWidths(rows)
 	if width > 0 {
 		narrow(cols, width)
@@ -131,7 +130,7 @@ func Headed(row, _ int) string {
 }
 
 // ByState colours one column by the state that it names.
-func ByState(rows [][]string, name string) paint {
+func ByState(rows [][]string, name string) Paint {
 	at := slices.Index(rows[0], name)
 	return func(row, col int) string {
 		if row == 0 || col != at {
@@ -150,17 +149,4 @@ func ByState(rows [][]string, name string) paint {
 		}
 		return ""
 	}
-}
-
-// icon stands for what a teammate is about: it rests, or it is at work.
-func icon(r task.Record) string {
-	if r.Idle {
-		return "…"
-	}
-	return "▶"
-}
-
-// mateDoing is the work of a live teammate with what it is about.
-func mateDoing(r task.Record) string {
-	return Cell(Work(r), 30) + ": " + icon(r) + " " + excerpt.Line(r.Activity(), 50)
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// PartChars is how much of a call, or of its result, a line shows.
-const PartChars = 200
-
 // PriceTable is the table of prices under the user's settings.
 func PriceTable(m settings.Models) (ledger.Table, []string) {
 	own := map[string]ledger.Price{}
@@ -42,20 +39,6 @@ func Cell(text string, limit int) string {
 
 // Work is what a task does, in a line: its description, command or prompt.
 func Work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prompt) }
-
-// Doing is the work of a task, and of an agent at work what it is about: the
-// summary that was made of it, or else what it says itself.
-func Doing(r task.Record) string {
-	if r.Team != nil && r.Status == task.Running {
-		return mateDoing(r)
-	}
-	if p := r.Progress; p != nil && r.Status == task.Running && r.Traits().Work != task.ByCommand && !r.Idle {
-		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
-			return Cell(Work(r), 30) + ": " + now
-		}
-	}
-	return Cell(Work(r), 60)
-}
 
 // silence is how long nothing may be heard of an agent before a table says so.
 const silence = 30 * time.Second
@@ -113,20 +96,6 @@ func Ending(r task.Record) string {
 		return Cell(why, 100)
 	}
 	return Exit(r)
-}
-
-func cause(c *task.Cause) string {
-	if c == nil {
-		return "-"
-	}
-	text := string(c.Reason)
-	if c.Actor != task.ByItself {
-		text += " by " + string(c.Actor)
-	}
-	if c.Signal != "" {
-		text += ", " + c.Signal
-	}
-	return Cell(text, 60)
 }
 
 // Span is a duration in two units at most.

@@ -117,13 +117,13 @@ func (r Repair) text() string {
 			}
 			spans = append(spans, span)
 		}
-		line("unreadable records: %s", console.FirstOf(spans))
+		line("unreadable records: %s", firstOf(spans))
 	}
 	if len(r.MissingTasks) > 0 {
-		line("tasks with unreadable records: %s", console.FirstOf(r.MissingTasks))
+		line("tasks with unreadable records: %s", firstOf(r.MissingTasks))
 	}
 	if len(r.NotificationsLost) > 0 {
-		line("their ends count as delivered, since no notification could be read: %s", console.FirstOf(r.NotificationsLost))
+		line("their ends count as delivered, since no notification could be read: %s", firstOf(r.NotificationsLost))
 	}
 	if r.UnreadablePages > 0 {
 		line("%d pages could not be read from the disk", r.UnreadablePages)
@@ -147,4 +147,16 @@ func (a *app) remove(ctx context.Context, of control.Info, force bool) error {
 		a.Note("session %s: %s", of.Session, unseen)
 	}
 	return err
+}
+
+// firstOf is a list of which people are shown the beginning.
+func firstOf[T ~string](all []T) string {
+	var words []string
+	for _, w := range all[:min(len(all), console.MostNamed)] {
+		words = append(words, console.Cell(string(w), 60))
+	}
+	if n := len(all) - len(words); n > 0 {
+		words = append(words, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
 }

@@ -31,16 +31,16 @@ func AttachTask(ctx context.Context, c console.Console, f console.Found) error {
 	leave := func() { cancel(errLeft) }
 	a.interrupts(ctx, f, leave)
 	go a.sendLines(ctx, id, leave) // ends with stdin, at the latest with the process
-	p := console.Printer{W: a.Stdout, Plain: true}
-	req := control.OutputRequest{Ref: string(id), Tail: attachTail, Max: console.LogPiece}
+	p := printer{w: a.Stdout, plain: true}
+	req := control.OutputRequest{Ref: string(id), Tail: attachTail, Max: logPiece}
 	for losses := 0; ; losses++ {
 		err := a.copyOutput(ctx, f, &req, &p, true)
 		if f.Live() && console.HostGone(err) && losses < console.HostLosses {
-			if f, err = a.AfterHost(ctx, f); err == nil {
+			if f, err = a.afterHost(ctx, f); err == nil {
 				continue
 			}
 		}
-		if err = errors.Join(err, p.Flush()); err == nil {
+		if err = errors.Join(err, p.flush()); err == nil {
 			return a.attachedEnd(ctx, f)
 		}
 		if errors.Is(context.Cause(ctx), errLeft) {

@@ -211,8 +211,8 @@ func (j *joined) join(ctx context.Context, f console.Found) {
 func (j *joined) copy(ctx context.Context, f console.Found) {
 	j.widen(f.Record)
 	w := &taskLines{j: j, r: f.Record}
-	p := console.Printer{W: w}
-	req := control.OutputRequest{Ref: string(f.Record.ID), Tail: j.many.tail, Max: console.LogPiece}
+	p := printer{w: w}
+	req := control.OutputRequest{Ref: string(f.Record.ID), Tail: j.many.tail, Max: logPiece}
 	var err error
 	for losses := 0; ; losses++ {
 		err = j.a.copyOutput(ctx, f, &req, &p, j.many.follow)
@@ -312,8 +312,8 @@ func (w *taskLines) Write(data []byte) (int, error) {
 		w.flushLine()
 		rest = behind
 	}
-	for len(w.held) > console.MaxHeld {
-		n := max(1, console.WholeRunes(w.held[:console.MaxHeld]))
+	for len(w.held) > maxHeld {
+		n := max(1, wholeRunes(w.held[:maxHeld]))
 		w.j.write(w.r, " | ", w.held[:n])
 		w.held = append(w.held[:0], w.held[n:]...)
 	}

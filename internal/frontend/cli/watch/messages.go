@@ -43,10 +43,13 @@ func messageText(m control.Message) string {
 				fmt.Fprintf(&b, "[%d more bytes]\n", p.Cut)
 			}
 		case "tool_use":
-			fmt.Fprintf(&b, "[%s %s]\n", console.Cell(p.Tool, 60), excerpt.Line(p.Text, console.PartChars))
+			fmt.Fprintf(&b, "[%s %s]\n", console.Cell(p.Tool, 60), excerpt.Line(p.Text, partChars))
 		default:
-			fmt.Fprintf(&b, "[%s: %s]\n", console.Cell(p.Type, 40), excerpt.Line(p.Text, console.PartChars))
+			fmt.Fprintf(&b, "[%s: %s]\n", console.Cell(p.Type, 40), excerpt.Line(p.Text, partChars))
 		}
 	}
 	return b.String() + "\n"
 }
+
+// partChars is how much of a call, or of its result, a line shows.
+const partChars = 200

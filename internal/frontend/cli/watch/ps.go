@@ -66,9 +66,9 @@ func (a *app) ps() *cobra.Command {
 			if asks := func(r task.Record) bool { return len(r.Questions) > 0 }; !slices.ContainsFunc(records, asks) {
 				return console.PrintArray(a.Stdout, records)
 			}
-			shown := make([]console.Listed, len(records))
+			shown := make([]listed, len(records))
 			for i, r := range records {
-				shown[i] = console.WithDisplay(r)
+				shown[i] = withDisplay(r)
 			}
 			return console.PrintArray(a.Stdout, shown)
 		case *quiet:

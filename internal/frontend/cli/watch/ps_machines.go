@@ -15,7 +15,7 @@ import (
 
 // machined is a task with the machine that does it.
 type machined struct {
-	console.Listed
+	listed
 	Machine string `json:"machine,omitempty"`      // a worker, or this machine; empty: it waits for a worker
 	Gone    bool   `json:"machine_gone,omitempty"` // the hub does not know the worker any more
 }
@@ -62,7 +62,7 @@ func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (o
 func byMachine(here string, own, others []task.Record, workers []fleetwire.Worker) []machined {
 	out := []machined{}
 	for _, r := range slices.Concat(own, others) {
-		m := machined{Listed: console.WithDisplay(r), Machine: cmp.Or(r.Worker, here)}
+		m := machined{listed: withDisplay(r), Machine: cmp.Or(r.Worker, here)}
 		if r.Worker == "" && r.On != "" {
 			m.Machine = ""
 		}
@@ -113,7 +113,7 @@ func (a *app) machinesTable(all []machined, records []task.Record) error {
 	if len(all) == 0 {
 		return a.Printf(noTasks)
 	}
-	rows := a.TaskRows(records, make([]int, len(records)), true)
+	rows := a.taskRows(records, make([]int, len(records)), true)
 	rows[0] = slices.Insert(rows[0], 1, "MACHINE")
 	for i, m := range all {
 		where := console.Cell(cmp.Or(m.Machine, "-"), 40)
@@ -122,5 +122,5 @@ func (a *app) machinesTable(all []machined, records []task.Record) error {
 		}
 		rows[i+1] = slices.Insert(rows[i+1], 1, where)
 	}
-	return a.Table(rows, console.OfTasks(rows, records))
+	return a.Table(rows, ofTasks(rows, records))
 }

@@ -49,13 +49,13 @@ func (a *app) tableText(t taskTable, columns int) []byte {
 	}
 	records, depth := t.records, make([]int, len(t.records))
 	if t.tree {
-		records, depth = console.Family(records)
+		records, depth = family(records)
 	}
-	rows := a.TaskRows(records, depth, t.all)
+	rows := a.taskRows(records, depth, t.all)
 	if t.tree {
 		spendColumns(rows, records, t.used)
 	}
-	colour := console.OfTasks(rows, records)
+	colour := ofTasks(rows, records)
 	if !a.Colored() {
 		colour = nil
 	}
@@ -191,6 +191,6 @@ func (a *app) eventLine(e task.Event, asJSON bool) ([]byte, error) {
 	if r.Status.Terminal() {
 		fmt.Fprintf(&b, "  %s", console.Ending(r))
 	}
-	fmt.Fprintf(&b, "  %s\n", console.Doing(r))
+	fmt.Fprintf(&b, "  %s\n", doing(r))
 	return b.Bytes(), nil
 }

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
 // inspected is the record of a task, and what it and all below it have used.
 type inspected struct {
-	console.Listed
+	listed
 	Subtree task.Spend `json:"subtree"`
 }
 
@@ -75,4 +76,18 @@ func dollars(usd *float64) string {
 		return "-"
 	}
 	return console.Dollars(*usd)
+}
+
+// listed is a record whose questions are displayed.
+type listed struct {
+	task.Record
+	Questions []console.Displayed `json:"questions,omitempty"`
+}
+
+func withDisplay(r task.Record) listed {
+	l := listed{Record: r}
+	for _, q := range r.Questions {
+		l.Questions = append(l.Questions, console.Displayed{Question: q, Display: excerpt.Call(q.Input, q.Hidden)})
+	}
+	return l
 }

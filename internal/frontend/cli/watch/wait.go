@@ -189,7 +189,7 @@ func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, li
 		reply = control.WaitReply{}
 		running := 0
 		for i, f := range tasks {
-			again, lost := a.AfterHost(ctx, f)
+			again, lost := a.afterHost(ctx, f)
 			ended := again.Record.Status.Terminal()
 			if lost != nil || !ended && !again.Live() {
 				return reply, fmt.Errorf("wait for task %s: %w", f.Record.ID, err)
@@ -247,6 +247,31 @@ func (a *app) waitHeeding(ctx context.Context, tasks []console.Found, first bool
 			a.Note("there is disk space again")
 		} else {
 			a.Note("%s", told)
+		}
+	}
+}
+
+// clearing is how long the tasks of a host that has ended may take to end; the keeper needs 2 s.
+const clearing = 5 * time.Second
+
+// afterHost finds a task again whose host has gone. What is not to outlive the
+// host may take a moment to end.
+func (a *app) afterHost(ctx context.Context, f console.Found) (console.Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, clearing)
+	defer cancel()
+	tick := time.NewTicker(clearing / 50)
+	defer tick.Stop()
+	for {
+		// A failure may be that of the moment: the next host is just opening what
+		// this one left.
+		again, err := a.Resolve(ctx, string(f.Record.ID), true)
+		if err == nil && (again.Live() || again.Record.Status.Terminal()) {
+			return again, nil
+		}
+		select { // nobody is left who could tell
+		case <-tick.C:
+		case <-ctx.Done():
+			return again, err
 		}
 	}
 }
