@@ -108,7 +108,7 @@ func TestTeleport(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			there.fails(2, []string{"teleport", "import", "with.tgz"}, "there is no folder "+here.dir, "--into")
+			there.fails(2, []string{"teleport", "import", "with.tgz"}, "folder "+here.dir+" does not exist", "--into")
 			there.fails(2, []string{"teleport", "import", "with.tgz", "--into", "nowhere"}, "nowhere")
 			if r := there.run("teleport", "import", "without.tgz"); r.code != 0 || !strings.Contains(r.stderr, there.dir) {
 				t.Errorf("exit code %d: %s", r.code, r.stderr)

@@ -101,14 +101,17 @@ func (a *app) commands() []console.Command {
 // Command returns the command that the words after `drover` ask for: a prompt, a conversation to
 // resume, or the tree of commands with only the command of the first word.
 func Command(d Deps, args []string) *cobra.Command {
-	completes := len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
-	switch {
-	case prompt.NamesNoSession(args):
-		return d.app().resumableCommand()
-	case prompt.IsPrompt(args), completes && (prompt.IsPrompt(args[1:]) || strings.HasPrefix(args[1], "-")):
+	words := args
+	if len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		words = args[1:]
+	}
+	switch asked := prompt.AskedBy(words); {
+	case asked == prompt.Answer, len(words) < len(args) && strings.HasPrefix(words[0], "-"):
 		a := d.app()
 		return a.PromptCommand()
-	case prompt.IsResume(args):
+	case asked == prompt.Resumes:
+		return d.app().resumableCommand()
+	case asked == prompt.Resume:
 		return d.app().resumeCommand()
 	case len(args) > 0:
 		return tree(d, args[0])

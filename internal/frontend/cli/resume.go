@@ -20,7 +20,7 @@ func (a *app) resumableCommand() *cobra.Command {
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			if prompt.IsPrompt(words) {
+			if slices.ContainsFunc(words, func(w string) bool { return w == "-p" || w == "--print" }) {
 				return prompt.ErrNoSessionNamed()
 			}
 			infos, err := a.Infos(cmd.Context(), false)

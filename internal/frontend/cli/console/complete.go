@@ -45,7 +45,10 @@ func (a *Console) CommandFiles() (command.Catalog, []string) {
 }
 
 // Word is a word that a shell offers, with what a listing says about it.
-type Word struct{ Text, About string }
+type Word struct {
+	Text, About string
+	Typed       bool // it is only offered once some of it is typed
+}
 
 // Offer completes words: those that begin with what is typed and are harmless on a terminal. words has
 // a second.
@@ -55,7 +58,7 @@ func Offer(words func(context.Context) []Word) cobra.CompletionFunc {
 		defer cancel()
 		var out []cobra.Completion
 		for _, w := range words(ctx) {
-			if w.Text != "" && strings.HasPrefix(w.Text, typed) && excerpt.Line(w.Text, 100) == w.Text {
+			if w.Text != "" && (typed != "" || !w.Typed) && strings.HasPrefix(w.Text, typed) && excerpt.Line(w.Text, 100) == w.Text {
 				out = append(out, cobra.CompletionWithDesc(w.Text, excerpt.Line(w.About, 60)))
 			}
 		}
@@ -79,7 +82,7 @@ func (a *Console) CompleteCommands(cmd *cobra.Command, words []string, typed str
 		found, _ := a.CommandFiles()
 		for _, one := range found.Callable() {
 			about := strings.TrimSpace(one.Hint + " " + one.Description)
-			names = append(names, Word{"/" + one.Name, cmp.Or(about, string(one.Level))})
+			names = append(names, Word{Text: "/" + one.Name, About: cmp.Or(about, string(one.Level))})
 		}
 		return names
 	})(cmd, words, typed)
@@ -119,7 +122,7 @@ func (a *Console) CompleteSessions(may func(control.Info) bool) cobra.Completion
 		infos, _ := a.Infos(ctx, false) // without them there is nothing to offer
 		for _, i := range infos {
 			if may(i) {
-				ids = append(ids, Word{string(i.Session), i.Title})
+				ids = append(ids, Word{Text: string(i.Session), About: i.Title})
 			}
 		}
 		return ids
@@ -130,15 +133,15 @@ func (a *Console) CompleteSessions(may func(control.Info) bool) cobra.Completion
 func (a *Console) models(context.Context) (names []Word) {
 	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // without it, the built-in names
 	about := map[string]string{}
-	for _, m := range models.Models() {
-		about[m.Name] = models.Title(m.Name)
-	}
 	for _, m := range models.Aliases() {
 		about[m.Short] = m.Full
 	}
 	maps.Copy(about, set.Models.Aliases)
 	for _, name := range slices.Sorted(maps.Keys(about)) {
-		names = append(names, Word{name, about[name]})
+		names = append(names, Word{Text: name, About: about[name]})
+	}
+	for _, m := range models.Models() {
+		names = append(names, Word{Text: m.Name, About: models.Title(m.Name), Typed: true})
 	}
 	return names
 }
@@ -152,7 +155,8 @@ func (a *Console) CompleteTasks(ended bool) cobra.CompletionFunc {
 		})
 		for _, p := range pages {
 			for _, r := range p.Tasks {
-				refs = append(refs, Word{string(r.ID), Work(r)}, Word{r.Name, Work(r)})
+				refs = append(refs, Word{Text: string(r.ID), About: Work(r)},
+					Word{Text: r.Name, About: Work(r)})
 			}
 		}
 		return refs

@@ -101,13 +101,6 @@ func (a *Console) NoteEnd(r task.Record) {
 	}
 }
 
-// NoteRenamed says that a task has not got the name that was asked for.
-func (a *Console) NoteRenamed(r *task.Record) {
-	if r != nil && r.AskedName != "" {
-		a.Note("%s", r.Renamed())
-	}
-}
-
 // CodeOf is the exit code that tells how a task ended: the command's own, 128+n
 // for a signal, 124 for a time-out; of work without a code 0, 1, or 4 when it
 // was stopped.

@@ -22,6 +22,7 @@ func PriceTable(m settings.Models) (ledger.Table, []string) {
 	return ledger.NewTable(own, m.Windows)
 }
 
+// Count is a number of tokens.
 func Count(n int64) string {
 	switch {
 	case n < 1000:
@@ -129,14 +130,6 @@ func Ago(now, then time.Time) string {
 	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
 }
 
-// Dollars is a cost in cents.
-func Dollars(usd float64) string {
-	if usd > 0 && usd < 0.01 {
-		return "<$0.01"
-	}
-	return fmt.Sprintf("$%.2f", usd)
-}
-
 // Tokens is what a task has used so far.
 func Tokens(r task.Record) string {
 	var n int64
@@ -146,17 +139,13 @@ func Tokens(r task.Record) string {
 	if r.Usage != nil {
 		n = r.Usage.TotalTokens
 	}
-	switch {
-	case n <= 0:
+	if n <= 0 {
 		return "-"
-	case n < 1000:
-		return strconv.FormatInt(n, 10)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1fk", float64(n)/1e3)
 	}
-	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	return Count(n)
 }
 
+// Size is a number of bytes.
 func Size(n int64) string {
 	switch {
 	case n < 1<<10:

@@ -194,9 +194,9 @@ func cost(s ledger.Sum) string {
 	case s.Unpriced == s.Calls:
 		return "unknown"
 	case s.Unpriced > 0:
-		return "≥ " + console.Dollars(s.USD)
+		return "≥ " + ledger.Dollars(s.USD)
 	}
-	return console.Dollars(s.USD)
+	return ledger.Dollars(s.USD)
 }
 
 func took(s ledger.Sum) string {

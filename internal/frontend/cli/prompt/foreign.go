@@ -31,7 +31,8 @@ type foreignFlags struct {
 }
 
 // add declares them; help does not list them.
-func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
+func (x *foreignFlags) add(all *pflag.FlagSet, p *Prompt) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringArrayVar(&p.Plugins, "plugin-dir", nil, "")
 	f.StringArrayVar(&p.QuietPlugins, "plugin-dir-no-mcp", nil, "")
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
@@ -42,31 +43,24 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	f.StringVar(&x.systemFile, "system-prompt-file", "", "")
 	f.StringVar(&x.appendFile, "append-system-prompt-file", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
-	idle := map[string]string{ // what each would do
+	for name, lacks := range map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
 		"await-initialize":                   "", // it always is awaited
 		"debug":                              "Drover keeps no debug log",
 		"bare":                               "settings of the folder and the user count",
 		"replay-user-messages":               "prompts are not repeated on the stream",
-	}
-	for name, lacks := range idle {
-		v := &idleFlag{name: name, lacks: lacks, of: x}
-		f.Var(v, name, "")
-		f.Lookup(name).NoOptDefVal = "true"
-	}
-	for name, lacks := range map[string]string{
-		"debug-file": "Drover keeps no debug log",
-		"betas":      "no beta headers are sent",
+		"debug-file":                         "Drover keeps no debug log",
+		"betas":                              "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
+		if name != "debug-file" && name != "betas" { // which take a value
+			f.Lookup(name).NoOptDefVal = "true"
+		}
 	}
-	for _, name := range []string{"managed-settings", "resume-session-at", "thinking",
-		"dangerously-skip-permissions", "no-session-persistence",
-		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
-		"replay-user-messages", "permission-prompts", "system-prompt-file", "append-system-prompt-file",
-		"debug-file", "plugin-dir", "plugin-dir-no-mcp", "betas"} {
-		f.Lookup(name).Hidden = true
-	}
+	f.VisitAll(func(one *pflag.Flag) {
+		one.Hidden = true
+		all.AddFlag(one)
+	})
 }
 
 // idleFlag is a flag that is accepted and does nothing.

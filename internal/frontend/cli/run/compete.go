@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	ledger "github.com/drover-dev/drover/internal/model/usage"
+
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -347,7 +349,7 @@ func (a *app) rivals(list []Rival, judge string, checked bool) error {
 		}
 		price := "unknown"
 		if r.Usage != nil && r.Usage.CostUSD != nil {
-			price = console.Dollars(*r.Usage.CostUSD)
+			price = ledger.Dollars(*r.Usage.CostUSD)
 		}
 		changed := "nothing"
 		if r.Files > 0 {

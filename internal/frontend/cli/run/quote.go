@@ -64,7 +64,7 @@ func (a *app) sayBill(ctx context.Context, s control.API, id task.ID) {
 		tokens = console.Count(u.InputTokens+u.OutputTokens+u.CacheRead+u.CacheWrite) + " tokens"
 	}
 	if u.CostUSD != nil {
-		cost = console.Dollars(*u.CostUSD)
+		cost = ledger.Dollars(*u.CostUSD)
 	}
 	a.Note("bill: %s, %s", tokens, cost)
 }
@@ -77,7 +77,7 @@ func quoteText(q task.Quote) string {
 			console.Count(int64(r.High)))
 	}
 	if r := q.USD; r != nil {
-		cost = fmt.Sprintf("%s (%s to %s)", console.Dollars(r.Likely), console.Dollars(r.Low), console.Dollars(r.High))
+		cost = fmt.Sprintf("%s (%s to %s)", ledger.Dollars(r.Likely), ledger.Dollars(r.Low), ledger.Dollars(r.High))
 	}
 	runs := "1 run"
 	if q.LikeRuns != 1 {

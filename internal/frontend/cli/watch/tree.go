@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	ledger "github.com/drover-dev/drover/internal/model/usage"
+
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
@@ -75,7 +77,7 @@ func dollars(usd *float64) string {
 	if usd == nil {
 		return "-"
 	}
-	return console.Dollars(*usd)
+	return ledger.Dollars(*usd)
 }
 
 // listed is a record whose questions are displayed.
