@@ -7,19 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -32,7 +28,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/task"
@@ -327,103 +322,5 @@ func (b prompts) endMonitors(ctx context.Context, s *assemble.Session) {
 	}
 	if err != nil {
 		b.note(err.Error())
-	}
-}
-
-// part leaves an agent behind that brings what a conversation has taught to the
-// board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (b prompts) part(m *session.Main, settings string) {
-	p, ok := m.Parting(home.Lookup(b.env))
-	if !ok {
-		return
-	}
-	if err := b.leave(p, settings); err != nil {
-		b.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
-	}
-}
-
-// leave starts a process that runs the agent and outlives this one. The conversation
-// is on its stdin, where nobody can read it from a list of processes.
-func (b prompts) leave(p dreams.Parting, settings string) error {
-	project := b.root.Project(b.cwd)
-	dir, err := b.root.Below().Folder(project.Dir())
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer dir.Close()
-	in, err := dir.Temporary(".parting-")
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer in.Close()
-	if err := dir.Remove(filepath.Base(in.Name())); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.WriteString(p.Prompt); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	log, err := dir.Open("rem.log", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	defer log.Close()
-	args := []string{"agent", "run", "rem-agent", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "--model",
-		p.Model}
-	if settings != "" {
-		args = append(args, "--settings", settings)
-	}
-	cmd := exec.Command(b.exe, append(args, "-")...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.cwd, in, log, log
-	cmd.Env = append(host.HostEnv(b.env), dreams.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	return cmd.Process.Release() // it outlives this process, and init reaps it
-}
-
-// parentTranscript tells such a process where the conversation is.
-const parentTranscript = "DROVER_PARENT_TRANSCRIPT"
-
-// partingFailure is the file in which such a process leaves why it has failed, for the
-// next conversation of the project.
-const partingFailure = "rem.failed"
-
-// keepFailure writes down why a process has failed that was left behind. There is
-// nobody to whom it could say it.
-func (b *folder) keepFailure(err error) {
-	if err == nil || home.Lookup(b.env)(dreams.ParentVariable) == "" {
-		return
-	}
-	dir, err2 := b.root.Below().Folder(b.root.Project(b.cwd).Dir())
-	if err2 != nil {
-		b.note(err2.Error())
-		return
-	}
-	defer dir.Close()
-	f, err2 := dir.Open(partingFailure, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
-	if err2 == nil {
-		_, err2 = f.WriteString(excerpt.Line(err.Error(), 500))
-		err2 = errors.Join(err2, f.Close())
-	}
-	if err2 != nil {
-		b.note(err2.Error())
-	}
-}
-
-// sayFailure says once why what an earlier conversation has taught is not consolidated.
-func (b prompts) sayFailure() {
-	project := b.root.Project(b.cwd).Dir()
-	text, err := b.root.ReadFile(filepath.Join(project, partingFailure), 4096)
-	if err != nil {
-		return // there is none, nearly always
-	}
-	b.note("what an earlier conversation has taught is not consolidated: " + string(text))
-	if dir, err := b.root.Below().Folder(project); err == nil {
-		_ = dir.Remove(partingFailure) // else it is said again
-		dir.Close()
 	}
 }
