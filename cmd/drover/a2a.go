@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 )
 
-// ServeA2A offers agents to whoever has the token. They work in the background session of the folder.
+// ServeA2A offers agents to clients that have the token. They run in the background session of the folder.
 func (b servers) ServeA2A(ctx context.Context, o watch.A2A) error {
 	project := b.root.Project(b.cwd)
 	if err := project.Ensure(); err != nil {

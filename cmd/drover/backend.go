@@ -41,12 +41,12 @@ func (b *folder) endLost(ctx context.Context, died []task.ID) {
 	}
 }
 
-// Settings are those of the folder, with what was passed over told on stderr.
+// Settings returns the settings of the folder, and notes ignored parts on stderr.
 func (b *folder) Settings(flag string) (settings.Settings, error) {
 	return b.settings(flag, settings.Skip{})
 }
 
-// settings are those of the folder, without the files that are passed over.
+// settings returns the settings of the folder without the skipped files.
 func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, error) {
 	src, st, err := b.source(flag)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, e
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
-	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
+	if rules := set.Permissions; err == nil { // rules of other programs may name their tools
 		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
 		err = console.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny),
 			foreign))
@@ -111,7 +111,7 @@ func filesOf(st trust.State) string {
 	return strings.Join(names, ", ")
 }
 
-// opening is what all sessions of this process have in common.
+// opening is the common configuration of the sessions of this process.
 func (b *folder) opening(role, title string, set settings.Settings) assemble.Config {
 	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Starter:    b.starter(),
@@ -120,7 +120,7 @@ func (b *folder) opening(role, title string, set settings.Settings) assemble.Con
 		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
 }
 
-// note tells the user something that is no error.
+// note prints a note on stderr.
 func (b *folder) note(text string) {
 	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
@@ -193,8 +193,8 @@ func (b runner) RunForeground(ctx context.Context, f run.Foreground) (rec task.R
 	return rec, err
 }
 
-// interruptible returns a context that the first INT ends too, and one that ends with
-// the next signal after that.
+// interruptible returns a context that the first SIGINT also ends, and a second that ends with the next
+// signal after that.
 func interruptible(ctx context.Context) (first, hurry context.Context) {
 	first, interrupt := context.WithCancelCause(ctx)
 	hurry, rush := context.WithCancel(context.Background())
@@ -235,7 +235,7 @@ func (b *folder) Here(ctx context.Context, o console.Opening, do func(context.Co
 	}
 	cfg := b.opening(session.RoleRun, o.Title, set)
 	cfg.Session, cfg.Keeper = o.Session, b.helper()
-	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
+	if o.Answerable && isTerminal(os.Stderr) { // a user at the terminal can answer from another one
 		cfg.AskWait = set.Permissions.Wait()
 	}
 	cfg.On = b.sayDenials()

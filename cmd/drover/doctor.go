@@ -129,8 +129,7 @@ func (b doctor) readable() console.Finding {
 	return console.Finding{Check: "settings", Level: console.Good, Detail: "readable"}
 }
 
-// Model looks for a provider that can be asked, and whether that of the usual model is
-// one. What is wrong with settings is found elsewhere.
+// Model looks for usable providers, and whether the provider of the usual model is one. What is wrong with settings is found elsewhere.
 func (b *folder) Model() console.Finding {
 	src, _, _ := b.source("")
 	set, _, _ := settings.Load(src)

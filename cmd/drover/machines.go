@@ -58,7 +58,7 @@ func (b hubs) ServeHub(ctx context.Context, o machines.Hub) error {
 	return nil
 }
 
-// logger tells the user on stderr.
+// logger writes warnings to stderr.
 func (b hubs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -142,7 +142,7 @@ func (b *folder) Workers(ctx context.Context) (all []fleetwire.Worker, err error
 	return all, err
 }
 
-// Drain tells a worker to take nothing new.
+// Drain makes a worker take nothing new.
 func (b hubs) Drain(ctx context.Context, name string) error {
 	return b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) error {
 		all, err := placement.List(ctx, l.JS)
@@ -240,7 +240,7 @@ func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, read
 		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
 			Pulse: func(within time.Duration) {
 				if s.Keeper != nil {
-					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
+					_ = s.Keeper.Pulse(within) // the session reports a keeper that has ended
 				}
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),

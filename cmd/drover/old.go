@@ -10,8 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/settings"
 )
 
-// RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
-// no other; the first such error is returned at the end.
+// RemoveOld removes overdue sessions. It continues after an error, and returns the first one.
 func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []project.Removal, err error) {
 	keep, err := b.keep(age)
 	if err != nil {
@@ -41,7 +40,7 @@ func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []pro
 	return out, err
 }
 
-// keep is what is kept: an age that was given, else what the settings say.
+// keep is the retention: a given age, else the settings.
 func (b storage) keep(age string) (ended.Retention, error) {
 	if age != "" {
 		d, err := settings.ParseAge(age)

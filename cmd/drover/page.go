@@ -103,7 +103,7 @@ func (b *folder) listen(ctx context.Context, o publicOptions) (p public, err err
 	return p, nil
 }
 
-// at is the address of the server for clients: that of the user, or the one at which it listens.
+// at is the address of the server for clients: the one of the user, or the address of the listener.
 func (p public) at(url string) string {
 	return cmp.Or(strings.TrimRight(url, "/"), "http://"+p.Addr().String())
 }

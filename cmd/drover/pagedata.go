@@ -24,7 +24,7 @@ func (b servers) pageUsed(ctx context.Context, since time.Time, yield func(web.C
 	if err != nil {
 		return err
 	}
-	table, _ := console.PriceTable(set.Models) // drover models tells what is wrong with it
+	table, _ := console.PriceTable(set.Models) // drover models reports its errors
 	projects, err := b.root.Projects()
 	if err != nil {
 		return err

@@ -224,7 +224,7 @@ func (b prompts) answer(
 	printing, quiet := context.WithCancel(context.Background())
 	printer.Go(func() {
 		if err := out.Run(printing); err != nil && printing.Err() == nil {
-			end(err) // nobody reads any more
+			end(err) // the reader has gone
 		}
 	})
 	var interrupted atomic.Bool
@@ -247,13 +247,13 @@ func (b prompts) answer(
 	quiet()
 	printer.Wait()
 	b.endMonitors(ctx, s)
-	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines tell it
+	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines have it
 		for _, t := range m.Waited() {
 			fmt.Fprintf(b.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
 				excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}
 	}
-	closed := s.Close() // what it ends is told by Finish
+	closed := s.Close() // Finish prints the tasks that it ends
 	if !around.plays() {
 		b.part(m, p.Settings)
 	}
@@ -283,7 +283,7 @@ func (b prompts) answer(
 	return closed
 }
 
-// goesOn tells that a failed turn does not end what runs in the background.
+// goesOn notes that background work continues after a failed turn.
 func (b prompts) goesOn(p *prompt.Prompt, m *session.Main, t conversation.Turn) {
 	if t.Err == nil || !conversation.ModelFailed(t.Err) || p.NoWait {
 		return
@@ -302,7 +302,7 @@ func locked(err error, id task.ID) error {
 	return err
 }
 
-// mcpServers are those of the main agent, for system/init.
+// mcpServers are the servers of the main agent, for system/init.
 func mcpServers(m *session.Main) []agentsdk.MCPServer {
 	var out []agentsdk.MCPServer
 	for _, s := range m.Servers() {
@@ -313,7 +313,7 @@ func mcpServers(m *session.Main) []agentsdk.MCPServer {
 
 // endMonitors stops the monitors of a conversation that is over, and says so.
 func (b prompts) endMonitors(ctx context.Context, s *assemble.Session) {
-	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
+	if ctx.Err() != nil { // closing ends them without a note
 		return
 	}
 	live, err := s.EndMonitors(ctx)

@@ -54,7 +54,7 @@ func (b storage) remove(ctx context.Context, of control.Info,
 	return r, err
 }
 
-// byForce says of a damaged session that it can be removed all the same.
+// byForce adds to the error of a damaged session that --force removes it.
 func byForce(id task.ID, err error) error {
 	if !journal.Damaged(err) {
 		return err
@@ -69,7 +69,7 @@ func (b storage) Discard(ctx context.Context, of control.Info) (unseen string, e
 	return r.Unseen, err
 }
 
-// Repair makes the damaged log of a session anew.
+// Repair rebuilds the damaged log of a session.
 func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out project.Repair, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {

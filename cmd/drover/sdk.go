@@ -25,7 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 )
 
-// wholeLines makes each Write whole beside those of others.
+// wholeLines keeps concurrent writes apart.
 type wholeLines struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -37,7 +37,7 @@ func (l *wholeLines) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// driver is the program that drives a session by the Agent SDK; nil: nobody does.
+// driver is the program that drives a session by the Agent SDK; nil: none.
 type driver struct {
 	conn   *sdkcontrol.Conn
 	in     *sdkcontrol.Initialize

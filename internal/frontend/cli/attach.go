@@ -86,8 +86,7 @@ func (a *app) attach() *cobra.Command {
 	return cmd
 }
 
-// attachable finds what a word means: a session, whose record is empty then, or a
-// task.
+// attachable resolves a word to a session, which has an empty record then, or to a task.
 func (a *app) attachable(ctx context.Context, word string, all bool) (f console.Found, err error) {
 	for _, where := range console.SearchOrder(word, all) {
 		known, listed := a.Known(ctx, false, where[0].All)

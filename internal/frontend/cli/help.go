@@ -28,7 +28,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// otherWords are what people know from other programs, and what it is called here.
+// otherWords maps words of other programs to commands.
 func otherWords() map[string]string {
 	return map[string]string{
 		"kill": "stop", "terminate": "stop", "cancel": "stop", "end": "stop", "abort": "stop",

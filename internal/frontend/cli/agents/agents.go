@@ -16,7 +16,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
-// agentsCommand tells which agents there are.
 func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
 	list := func(cmd *cobra.Command, _ []string) error { return a.agentsList(cmd.OutOrStdout(), asJSON) }
@@ -188,7 +187,7 @@ func viewOf(e catalog.Entry) agentView {
 	}
 }
 
-// printAgent shows what is said and what a start by the main agent would come to.
+// printAgent shows the definition and its effect for a start by the main agent.
 func (a *app) printAgent(out io.Writer, v agentView) error {
 	var b strings.Builder
 	line := func(label, text string) {

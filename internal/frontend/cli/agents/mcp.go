@@ -42,7 +42,7 @@ func (a *app) mcp() *cobra.Command {
 // MCPOverHTTP says where and to whom an MCP server answers over HTTP.
 type MCPOverHTTP struct {
 	Listen     string // address and port
-	AnyAddress bool   // also one that other machines reach
+	AnyAddress bool   // also an address that other machines reach
 	TokenFile  string // has the token; made with a new one if it does not exist. Empty: the user's own
 }
 
@@ -142,7 +142,7 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 		return err
 	}
 	check := s
-	if strings.Contains(check.URL, "${") { // what it is will be known when it is used
+	if strings.Contains(check.URL, "${") { // its value is known at its use
 		check.URL = "https://later.invalid"
 	}
 	if err := check.Check(); err != nil {
@@ -231,7 +231,7 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		entries, _ := mcpconfig.Parse(data, nil) // one that is broken has nothing to remove
+		entries, _ := mcpconfig.Parse(data, nil) // a broken file has nothing to remove
 		if slices.ContainsFunc(entries, func(e mcpconfig.Entry) bool { return e.Name == name }) {
 			has = append(has, path)
 		}

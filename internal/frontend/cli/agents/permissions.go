@@ -34,7 +34,7 @@ func (a *app) permissionsCommand() *cobra.Command {
 	return cmd
 }
 
-// ruleSet is a batch line, but for the call.
+// ruleSet is a batch line without the call.
 type ruleSet struct {
 	Allow    []string `json:"allow"`
 	Ask      []string `json:"ask"`
@@ -196,7 +196,7 @@ func (a *app) permissionsBatch(in io.Reader, out io.Writer) error {
 		if err := enc.Encode(a); err != nil {
 			return fmt.Errorf("write the answers: %w", err)
 		}
-		if r.Buffered() == 0 { // whoever waits for an answer before the next line gets it
+		if r.Buffered() == 0 { // the caller may wait for an answer before it writes the next line
 			if err := buffered.Flush(); err != nil {
 				return fmt.Errorf("write the answers: %w", err)
 			}
@@ -237,7 +237,7 @@ func (b *batchGates) answer(line []byte) answer {
 	if l.Tool == "" {
 		return answer{Decision: policy.Deny, Reason: "the line names no tool"}
 	}
-	headless := l.Mode == "headless" // nobody can answer: what would be asked is denied
+	headless := l.Mode == "headless" // no user can answer, so a question is a denial
 	if headless {
 		l.Mode = ""
 	}

@@ -105,7 +105,7 @@ func (a *App) attentionTest() *cobra.Command {
 }
 
 // Items is the list of all sessions, with the session that each item is of. A
-// session that does not answer is noted on stderr and hinders no other.
+// session that does not answer is noted on stderr, and the others are listed.
 func (a *App) Items(ctx context.Context, all bool) (control.Attention, map[task.ID]console.Session, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -229,7 +229,7 @@ func (a *App) attentionSeen() *cobra.Command {
 	return cmd
 }
 
-// markSeen marks tasks of one session, in the host that it has, or else in what it left.
+// Mark marks tasks of one session as seen: at its host, or else in its files.
 func (a *App) Mark(ctx context.Context, s console.Session, ids []string) error {
 	for losses := 0; ; losses++ {
 		err := a.markSeenAt(ctx, s, ids)
@@ -288,7 +288,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 	}) // it ends with ctx
 	w.items = map[string]control.AttentionItem{}
 	if set, err := w.a.Settings(""); err == nil {
-		w.loud, _ = daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+		w.loud, _ = daypart.Parse(set.Notify.Quiet) // errors are reported when sessions are opened
 		w.loud = w.loud.Rest()
 	}
 	if !w.json && w.a.OpenTerminal != nil && w.a.IsTerminal(w.a.Stdout) {
@@ -318,7 +318,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 // Changes returns a function that wakes whenever the list of a session changes, until the session ends.
 func Changes(wake chan<- struct{}, wait time.Duration) func(context.Context, console.Session) {
 	return func(ctx context.Context, s console.Session) {
-		defer console.WakeUp(wake) // what it has left is asked for
+		defer console.WakeUp(wake) // its files are read next
 		api, done, err := s.Open(ctx)
 		if err != nil {
 			return // it has just ended, or is found again
@@ -397,8 +397,8 @@ func (w *attentionWatch) print(out *bytes.Buffer, change string, i control.Atten
 	return nil
 }
 
-// announcement is what makes a terminal tell its user of new items; empty: nothing is to
-// be told, or there is no terminal.
+// announcement is the sequence by which a terminal announces new items; empty: nothing is
+// announced, or stdout is not a terminal.
 func (w *attentionWatch) announcement(fresh []control.AttentionItem) string {
 	if w.blocking {
 		fresh = slices.DeleteFunc(fresh, func(i control.AttentionItem) bool { return i.Kind == failureKind })

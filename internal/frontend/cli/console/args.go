@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
-// Args counts the words of a command. Most below 0 is no bound.
+// Args checks the number of words of a command. A negative most is no limit.
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, words []string) error {
 		switch {
@@ -56,7 +56,7 @@ func PermissionModes() []string {
 	return out
 }
 
-// CheckMode refuses a mode that is not known, and returns what it means.
+// CheckMode refuses an unknown mode, and resolves a synonym.
 func (a *Console) CheckMode(mode string) (string, error) {
 	if mode == string(policy.Auto) {
 		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto means default")
@@ -69,8 +69,7 @@ func (a *Console) CheckMode(mode string) (string, error) {
 	return mode, nil
 }
 
-// CheckToolNames refuses rules for tools that do not exist. where says where the rules
-// stand.
+// CheckToolNames refuses rules for unknown tools. where names the place of the rules.
 func CheckToolNames(where string, lists ...[]string) error {
 	for _, rule := range slices.Concat(lists...) {
 		if tool := policy.ToolOf(rule); tool != "" && !policy.Absent(tool) && !catalog.KnownTool(tool) {
@@ -103,8 +102,8 @@ func SplitRules(lists []string) []string {
 				from = i + 1
 			}
 		}
-		// A bracket that stays open makes a bad rule, which is refused by name; a
-		// ban that vanished would allow.
+		// An open bracket makes a bad rule, which is refused by name: a deny rule that
+		// vanished would allow.
 		if depth > 0 {
 			out = append(out, strings.TrimSpace(list[from:]))
 		}

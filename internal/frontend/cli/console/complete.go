@@ -21,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/trust"
 )
 
-// CommandFiles are the commands of this folder, and what is wrong with their files.
+// CommandFiles returns the commands of this folder, and the problems of their files.
 func (a *Console) CommandFiles() (command.Catalog, []string) {
 	get := home.Lookup(a.Env)
 	set, _, _ := settings.Load(settings.Find(get, a.Cwd, ""))

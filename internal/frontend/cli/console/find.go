@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Newest are the conversations that are live, and the last of all.
+// Newest returns the live conversations, and the newest of all.
 func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Session, err error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Se
 	return live, last, nil
 }
 
-// SeveralLive lists the sessions among which a command cannot choose. It takes one as command says.
+// SeveralLive lists live sessions among which the user has to choose. command shows how.
 func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command string) error {
 	rows := [][]string{{"SESSION", "TITLE", "AGE", "FOLDER", "RUNNING"}}
 	e := Usage(fmt.Sprintf("%d sessions are live", len(sessions)), "choose one: `"+command+"`")
@@ -60,7 +60,7 @@ func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command s
 	return e
 }
 
-// Running is what runs in a live session, in a few words.
+// Running says in a few words which tasks run in a live session.
 func (a *Console) Running(ctx context.Context, s Session) string {
 	api, release, err := s.Open(ctx)
 	if err != nil {
@@ -80,10 +80,10 @@ const Conversing = "prompt"
 // IsConversation reports whether a session has a main agent.
 func IsConversation(i control.Info) bool { return i.Role == Conversing }
 
-// MostNamed is how many of a kind are named to people.
+// MostNamed limits enumerations for people.
 const MostNamed = 20
 
-// Limits of asking many sessions at once: one that hangs must not hide the rest.
+// Limits of requests to many sessions: one session that hangs must not hide the rest.
 const (
 	asked    = 8
 	patience = 10 * time.Second
@@ -106,7 +106,7 @@ func (f Found) Open(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
-// Reach is open for who waits for a host that stands still.
+// Reach is Open for commands that wait for a suspended host.
 func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
 	api, done, err := f.Session.Reach(ctx)
 	if err != nil {
@@ -115,8 +115,8 @@ func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
-// Taken asks a session, which ask finds anew each time, until one has taken the
-// question: a host that is just going does not, and what it leaves can be asked.
+// Taken repeats a request until a session accepts it. ask finds the session each time: a host that is
+// ending refuses requests, and then its files or the next host answer.
 func Taken(ctx context.Context, ask func() (Session, error)) error {
 	for losses := 0; ; losses++ {
 		s, err := ask()
@@ -126,8 +126,8 @@ func Taken(ctx context.Context, ask func() (Session, error)) error {
 	}
 }
 
-// Each asks sessions side by side and returns the answers in their order. A
-// session that does not answer in time gives an error, and only for itself.
+// Each asks sessions in parallel and returns the answers in their order. A session that does not
+// answer in time has an error, and the others have answers.
 func Each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T,
 	[]error) {
 	answers, errs := make([]T, len(sessions)), make([]error, len(sessions))
@@ -153,18 +153,18 @@ func Each[T any](ctx context.Context, sessions []Session, ask func(context.Conte
 	return answers, errs
 }
 
-// place is where a word is looked for.
+// place says where a word is looked up.
 type place struct {
 	Live, All bool
 	ids       bool // names do not count
 }
 
-// LeastID is how many characters of an ID find a task or a session of another
-// project: a slip of the finger must not.
+// LeastID is the number of characters of an ID that find a task or a session of another project. A
+// typing error must not find one.
 const LeastID = 4
 
-// SearchOrder is where a word is looked for: in the project, then everywhere, but there,
-// without all, as an ID only.
+// SearchOrder returns where a word is looked up: in the project, then everywhere, but there, without
+// all, as an ID only.
 func SearchOrder(word string, all bool) [][]place {
 	out := [][]place{{{Live: true}, {}}}
 	if all || len(word) >= LeastID && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyz-") == "" {
@@ -173,9 +173,9 @@ func SearchOrder(word string, all bool) [][]place {
 	return out
 }
 
-// Resolve finds the one task that ref means: among the sessions of the project, live
-// ones first, else everywhere, by its ID or with all by its name too. A name means the
-// one task that lives and goes by it, else the newest that has ended.
+// Resolve returns the task that a word means: among the sessions of the project, live ones first, else
+// everywhere, by its ID or with all also by its name. A name means the live task that has it, else the
+// newest ended one.
 func (a *Console) Resolve(ctx context.Context, ref string, all bool) (Found, error) {
 	return a.Search(ctx, ref, slices.Concat(SearchOrder(ref, all)...))
 }
@@ -183,7 +183,7 @@ func (a *Console) Resolve(ctx context.Context, ref string, all bool) (Found, err
 func (a *Console) Search(ctx context.Context, ref string, places []place) (Found, error) {
 	seen := map[task.ID]bool{}
 	var problem error
-	var ended *Found // goes by the name
+	var ended *Found // has the name
 	for i, p := range places {
 		if ended != nil && p.All != places[i-1].All {
 			return *ended, nil
@@ -193,7 +193,7 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 			return Found{}, fmt.Errorf("list sessions: %w", err)
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
-		if ended != nil { // what ended before it began has nothing newer
+		if ended != nil { // sessions that ended before it have nothing newer
 			sessions = slices.DeleteFunc(sessions, func(s Session) bool {
 				return EndedBefore(s.Info().EndTime,
 					ended.Record.CreateTime)
@@ -210,14 +210,14 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 			return f, nil
 		}
 		for _, s := range sessions {
-			// A host that went away while it was asked has left something to ask.
+			// A host that ended meanwhile has left files that can be asked.
 			seen[s.Info().Session] = !HostGone(err)
 		}
 		var e *control.Error
 		switch {
 		case err == nil:
 		case !errors.As(err, &e) || e.Code != control.NotFound && e.Code != control.Ambiguous:
-			problem = err // a later place may know the task all the same
+			problem = err // a later place may still know the task
 		case e.Code == control.Ambiguous && ended == nil:
 			return Found{}, err
 		}
@@ -234,13 +234,13 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 	return Found{}, Missing(fmt.Sprintf("no task %q: unknown ID or name", ref), "see `drover ps -a`")
 }
 
-// begins are the tasks of this project whose IDs begin with a single character, which
-// sessions do not take for an ID.
+// begins returns the tasks of this project whose IDs begin with a single character. Sessions do not
+// accept one character as an ID.
 func (a *Console) begins(ctx context.Context, ref string) []string {
 	if len(ref) != 1 {
 		return nil
 	}
-	records, _, _ := a.List(ctx, true, false, TablePage) // what cannot be listed is no candidate
+	records, _, _ := a.List(ctx, true, false, TablePage) // unlisted tasks are not candidates
 	var out []string
 	for _, r := range records {
 		if strings.HasPrefix(string(r.ID), ref) {
@@ -250,7 +250,7 @@ func (a *Console) begins(ctx context.Context, ref string) []string {
 	return out
 }
 
-// pick finds the one task in the sessions that ref means; with ids, not by its name.
+// pick returns the one task of the sessions that ref means; with ids, by its ID only.
 func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found, error) {
 	other := func(label string) bool { return ids && !strings.HasPrefix(label, ref) }
 	var hits, named []Found
@@ -270,7 +270,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 				named = append(named, Found{some[i], records[i]})
 			case err == nil:
 				hits = append(hits, Found{some[i], records[i]})
-				matches = append(matches, MatchLabel(records[i], some[i]))
+				matches = append(matches, matchLabel(records[i], some[i]))
 			case errors.As(err, &e) && e.Code == control.Ambiguous:
 				matches = append(matches, slices.DeleteFunc(e.Matches, other)...)
 			case !errors.As(err, &e) || e.Code != control.NotFound:
@@ -278,7 +278,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 			}
 		}
 	}
-	if hit, live := Meant(named); live != nil {
+	if hit, live := meant(named); live != nil {
 		matches = live
 	} else if hit != nil {
 		return *hit, nil
@@ -294,14 +294,14 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 	return Found{}, control.NotFoundError(ref)
 }
 
-// Meant is which of the tasks of several sessions their name means: the one that lives,
-// else the newest. Of several that live it returns what tells them apart.
-func Meant(named []Found) (hit *Found, live []string) {
+// meant returns the task of several sessions that their common name means: the live one, else the
+// newest. For several live ones it returns labels that distinguish them.
+func meant(named []Found) (hit *Found, live []string) {
 	var lives bool
 	for i, f := range named {
 		switch alive := !f.Record.Status.Terminal(); {
 		case alive:
-			hit, lives, live = &named[i], true, append(live, MatchLabel(f.Record, f.Session))
+			hit, lives, live = &named[i], true, append(live, matchLabel(f.Record, f.Session))
 		case !lives && (hit == nil || f.Record.CreateTime.After(hit.Record.CreateTime)):
 			hit = &named[i]
 		}
@@ -365,8 +365,8 @@ func NotFound(err error) bool {
 	return errors.As(err, &e) && e.Code == control.NotFound
 }
 
-// MatchLabel names a match so that it can be told from the others.
-func MatchLabel(r task.Record, s Session) string {
+// matchLabel distinguishes a match from others.
+func matchLabel(r task.Record, s Session) string {
 	if r.Name == "" {
 		return string(r.ID)
 	}
@@ -410,7 +410,7 @@ func Refs(tasks []Found) []string {
 	return out
 }
 
-// SeveralMatches says that a word is ambiguous, and what it could mean.
+// SeveralMatches is the error of an ambiguous word, with its meanings.
 func SeveralMatches(ref string, matches []string) error {
 	names := matches
 	if more := len(matches) - MostNamed; more > 0 {
@@ -421,8 +421,8 @@ func SeveralMatches(ref string, matches []string) error {
 		Fix:     "give more of the ID"}
 }
 
-// OpenToResume opens the session of a task that is to go on. What a detached host has left
-// that died is taken up by the next, which is started for that.
+// OpenToResume opens the session of a task that shall continue. If the detached host of the session has
+// died, the next one is started, which resumes the session.
 func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(), error) {
 	if f.Live() || f.Session.Info().Role != "background" || !f.Record.Traits().Resumable {
 		return f.Open(ctx)
@@ -439,7 +439,7 @@ func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(
 		return api, done, nil
 	}
 	done()
-	return f.Open(ctx) // another session is the project's now
+	return f.Open(ctx) // the project has another session now
 }
 
 func (a *Console) Infos(ctx context.Context, all bool) ([]control.Info, error) {
@@ -454,7 +454,7 @@ func (a *Console) Infos(ctx context.Context, all bool) ([]control.Info, error) {
 	return infos, nil
 }
 
-// places are the sessions of the project, or of all.
+// SessionFolders returns the sessions of the project, or of all projects.
 func (a *Console) SessionFolders(all bool) ([]home.Session, error) {
 	projects := []home.Project{a.Root.Project(a.Cwd)}
 	if all {

@@ -21,9 +21,8 @@ const TablePage = 200
 // NameChars is how much of a name a table shows.
 const NameChars = 30
 
-// List merges the tasks of sessions, newest first. A limit of 0 is none; more
-// tells that the limit hid some. A session that does not answer is noted on
-// stderr and hinders no other.
+// List merges the tasks of sessions, newest first. A limit of 0 is none; more reports that the limit
+// hid some. A session that does not answer is noted on stderr, and the others are listed.
 func (a *Console) List(ctx context.Context, ended, all bool, limit int) (records []task.Record, more bool, err error) {
 	sessions, err := a.Known(ctx, !ended, all)
 	if err != nil {
@@ -36,7 +35,7 @@ func (a *Console) List(ctx context.Context, ended, all bool, limit int) (records
 	records = []task.Record{}
 	for block := range slices.Chunk(sessions, asked) {
 		if limit > 0 && len(records) >= limit {
-			// What ended before the oldest task on the page cannot get onto it.
+			// A session that ended before the oldest task on the page adds nothing.
 			oldest := records[limit-1].CreateTime
 			n := len(block)
 			block = slices.DeleteFunc(block, func(s Session) bool { return EndedBefore(s.Info().EndTime, oldest) })
@@ -50,8 +49,8 @@ func (a *Console) List(ctx context.Context, ended, all bool, limit int) (records
 			return nil, false, context.Cause(ctx)
 		}
 		for i, page := range pages {
-			if HostGone(errs[i]) { // it died while it was asked, and has left something to ask
-				page, errs[i] = a.ListLeft(ctx, block[i], all, ask)
+			if HostGone(errs[i]) { // it died meanwhile, and has left files
+				page, errs[i] = a.listLeft(ctx, block[i], all, ask)
 			}
 			if errs[i] != nil {
 				a.Note("%v", errs[i])
@@ -74,8 +73,8 @@ func (a *Console) List(ctx context.Context, ended, all bool, limit int) (records
 	return records, more, nil
 }
 
-// ListLeft asks for a listing of a session anew.
-func (a *Console) ListLeft(ctx context.Context, s Session, all bool,
+// listLeft repeats the listing of a session.
+func (a *Console) listLeft(ctx context.Context, s Session, all bool,
 	ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -84,26 +83,26 @@ func (a *Console) ListLeft(ctx context.Context, s Session, all bool,
 	same := slices.DeleteFunc(slices.Clone(known), func(k Session) bool { return k.Info().Session != s.Info().Session })
 	pages, errs := Each(ctx, same, ask)
 	if len(same) == 0 {
-		return control.Page{}, nil // somebody has removed it
+		return control.Page{}, nil // it has been removed
 	}
 	return pages[0], errs[0]
 }
 
+// EndedBefore reports whether something ended before a time.
 func EndedBefore(end *time.Time, t time.Time) bool { return end != nil && end.Before(t) }
 
 // MostReason is how many characters of why a task ended as it did are shown.
 const MostReason = 500
 
-// NoteEnd says what else is to be known of the end of a task.
+// NoteEnd notes the further facts about the end of a task.
 func (a *Console) NoteEnd(r task.Record) {
 	for _, text := range r.Notes {
 		a.Note("task %s: %s", r.ID, excerpt.Line(text, MostReason))
 	}
 }
 
-// CodeOf is the exit code that tells how a task ended: the command's own, 128+n
-// for a signal, 124 for a time-out; of work without a code 0, 1, or 4 when it
-// was stopped.
+// CodeOf is the exit code for the end of a task: the command's own, 128+n for a signal, 124 for a
+// timeout; without one 0, 1, or 4 for a stopped task.
 func CodeOf(r task.Record) int {
 	var why task.Cause
 	if r.Cause != nil {
@@ -142,7 +141,7 @@ func signalNumber(name string) int {
 	return int(unix.SignalNum(name))
 }
 
-// Displayed is a question with its input as people are shown it.
+// Displayed is a question with its input in the form for people.
 type Displayed struct {
 	task.Question
 	Display string `json:"display,omitempty"`

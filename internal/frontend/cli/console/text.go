@@ -33,18 +33,18 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Cell makes text fit for a column.
+// Cell is text for a column, or a dash.
 func Cell(text string, limit int) string {
 	return cmp.Or(excerpt.Line(text, limit), "-")
 }
 
-// Work is what a task does, in a line: its description, command or prompt.
+// Work is the description, command or prompt of a task.
 func Work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prompt) }
 
-// silence is how long nothing may be heard of an agent before a table says so.
+// silence is the time after which a table says that an agent is silent.
 const silence = 30 * time.Second
 
-// Status is the status with the facts beside it.
+// Status is the status of a task with further facts.
 func Status(now time.Time, r task.Record) string {
 	var facts []string
 	for _, f := range []struct {
@@ -72,7 +72,7 @@ func Status(now time.Time, r task.Record) string {
 	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
 	}
-	// else it says itself what it waits for
+	// otherwise another fact says what it waits for
 	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused && r.Parked == nil {
 		facts = append(facts, "silent "+Span(now.Sub(*at)))
 	}
@@ -130,7 +130,7 @@ func Ago(now, then time.Time) string {
 	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
 }
 
-// Tokens is what a task has used so far.
+// Tokens is the number of tokens that a task has used so far.
 func Tokens(r task.Record) string {
 	var n int64
 	if r.Progress != nil {
@@ -158,7 +158,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-// Plural is a number and what is counted.
+// Plural is a number with a noun.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -166,8 +166,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// AfterASecond tells a person at a terminal what takes so long. The returned
-// function must be called.
+// AfterASecond notes on a terminal what a command is waiting for. The caller calls the returned function.
 func (a *Console) AfterASecond(format string, v ...any) func() {
 	if !a.IsTerminal(a.Stderr) {
 		return func() {}

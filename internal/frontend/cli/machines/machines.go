@@ -45,15 +45,15 @@ type Worker struct {
 	// Join is a line, a file that has one, or the URL of a NATS cluster; empty: the cluster of the settings, or the
 	// user's own hub.
 	Join     string
-	Creds    string // file with the credentials for the cluster; empty: that of the settings, if any
-	Name     string // empty: that of the machine
+	Creds    string // file with the credentials for the cluster; empty: the file of the settings, if any
+	Name     string // empty: the name of the machine
 	Labels   []string
 	Capacity int // 0: the processors of the machine
 
 	Via    string // the other machine on which it is made; empty: this one
 	Binary string // file of the program for that; empty: this program
 	Stdio  bool   // the end of Via on that machine
-	Daemon bool   // the worker behind Stdio
+	Daemon bool   // the worker that Stdio starts
 }
 
 func (a *app) hub() *cobra.Command {

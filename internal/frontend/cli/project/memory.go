@@ -18,7 +18,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/memory"
 )
 
-// memoryCommand shows and changes what is remembered of this folder.
 func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: console.Args(least, most),
@@ -109,7 +108,7 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// memoryFiles tells of what cannot be a file of memory.
+// memoryFiles lists the files of memory and notes what cannot be one.
 func (a *app) memoryFiles(s *memory.Store) ([]memory.File, error) {
 	files, problems, err := s.Files()
 	for _, p := range problems {

@@ -13,15 +13,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Repair is what was done about the damaged log of a session.
+// Repair is the result of the repair of a session.
 type Repair struct {
 	Session task.ID `json:"session_id"`
 	Intact  bool    `json:"intact"`           // nothing was wrong, and nothing was changed
 	Damage  string  `json:"damage,omitempty"` // of the log
 
-	DescriptionRebuilt bool `json:"description_rebuilt,omitempty"` // session.json was made anew
+	DescriptionRebuilt bool `json:"description_rebuilt,omitempty"` // session.json was rebuilt
 
-	Tasks         int `json:"tasks"` // that were kept, and what is known of them
+	Tasks         int `json:"tasks"` // that were kept, with their events and messages
 	Events        int `json:"events"`
 	Notifications int `json:"notifications"`
 	Messages      int `json:"messages"`
@@ -73,7 +73,7 @@ func (a *app) sessionsRepair() *cobra.Command {
 	return cmd
 }
 
-// filled has lists where there are none.
+// filled returns the result with empty lists in place of nil, for JSON.
 func (r Repair) filled() Repair {
 	r.Missing, r.MissingTasks, r.NotificationsLost = append([][2]task.Seq{}, r.Missing...),
 		append([]task.ID{}, r.MissingTasks...),

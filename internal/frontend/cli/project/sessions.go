@@ -57,7 +57,7 @@ func (a *app) sessions() *cobra.Command {
 }
 
 // recount asks the sessions that have not ended in order for what changes while
-// they live. One that does not answer stays as its file has it.
+// they live. A session that does not answer keeps the values of its file.
 func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {

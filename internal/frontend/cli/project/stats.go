@@ -15,7 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// stats is what `drover stats` was asked for, and what it found.
+// stats is the request and the result of `drover stats`.
 type stats struct {
 	By      ledger.By    `json:"by"`
 	Since   *time.Time   `json:"since"`
@@ -28,7 +28,6 @@ type stats struct {
 	unpriced []string // models whose price is not known
 }
 
-// statsCommand tells what models have cost.
 func (a *app) statsCommand() *cobra.Command {
 	var by, since string
 	var all, asJSON bool
@@ -188,7 +187,7 @@ func (a *app) printStats(s *stats) error {
 	return a.Table(rows, console.Headed)
 }
 
-// cost is at least what is known.
+// cost is the known cost, which is a lower bound if a price is unknown.
 func cost(s ledger.Sum) string {
 	switch {
 	case s.Unpriced == s.Calls:

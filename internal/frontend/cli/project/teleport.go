@@ -241,7 +241,7 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 	return a.Println(id)
 }
 
-// destination is the folder in which an imported session goes on.
+// destination is the folder of an imported session.
 func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, error) {
 	folder, fix := a.Cwd, "name one that exists"
 	switch {

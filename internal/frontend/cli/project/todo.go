@@ -106,7 +106,7 @@ func (a *app) lastTodos() (string, error) {
 	return name, nil
 }
 
-// todosChanged is when a list was changed; the zero time if there is none.
+// todosChanged is when a list was changed; the zero time without a list.
 func (a *app) todosChanged(name string) time.Time {
 	info, err := a.Root.Below().Lstat(a.Root.Todos(name))
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *app) todosChanged(name string) time.Time {
 	return info.ModTime()
 }
 
-// readTodos reads a list, and tells of what it could not read.
+// readTodos reads a list, and notes unreadable to-dos.
 func (a *app) readTodos(ctx context.Context, name string) (todo.List, string, error) {
 	s, name, err := a.openTodos(name)
 	if err != nil {
@@ -358,7 +358,7 @@ func (a *app) todoGraph(cmd *cobra.Command, f todoFlags) error {
 	return err
 }
 
-// todoTell prints what was done, as a line or as a value.
+// todoTell prints a change, as a line or as JSON.
 func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...any) error {
 	if f.json {
 		return console.PrintJSON(cmd.OutOrStdout(), v)
@@ -367,7 +367,7 @@ func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...an
 	return err
 }
 
-// todoError gives what is not there the exit code of that.
+// todoError gives a missing to-do the exit code for that.
 func todoError(err error) error {
 	if errors.Is(err, todo.ErrNotFound) {
 		return console.Missing(err.Error(), "see `drover todo`")

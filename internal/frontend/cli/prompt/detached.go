@@ -43,7 +43,7 @@ func (a *App) promptDetached(ctx context.Context, p *Prompt) error {
 }
 
 // giveDetached gives the prompt to the host of the session, which is started for it
-// if there is none; again says that this host was just going away, and has gone.
+// if there is none; again says that this host was ending, and has ended.
 func (a *App) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bool, err error) {
 	s, started, err := a.Conversation(ctx, *p, id)
 	switch {
@@ -63,7 +63,7 @@ func (a *App) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bo
 	return s.Gone(ctx), err
 }
 
-// hasHost says where a session lives that cannot be gone on with here.
+// hasHost says which process has a session that cannot be resumed here.
 func hasHost(info control.Info) error {
 	return console.Conflict(fmt.Sprintf("session %s runs in process %d", info.Session, info.PID),
 		fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session))
@@ -110,8 +110,8 @@ func ErrNoSessionNamed() error {
 		"give its ID, see `drover --resume`, or use --continue for the last one")
 }
 
-// Of is the command line of the session that a prompt is to go on with: one of this
-// folder, or else of another. None is an error of [App.Pick].
+// Of returns the app in the folder of the session that a prompt resumes. A missing session is an error
+// of [App.Pick].
 func (a *App) Of(ctx context.Context, p *Prompt) (*App, error) {
 	if p.Resume == "" || p.Continue {
 		return a, nil

@@ -26,7 +26,7 @@ type foreignFlags struct {
 	prompts        string   // who answers questions: host or none
 	resumeAt       string   // a message of the session that is resumed
 	systemFile     string   // the text of --system-prompt
-	appendFile     string   // that of --append-system-prompt
+	appendFile     string   // the text of --append-system-prompt
 	withoutEffects []string // names of those that were given and do nothing
 }
 
@@ -199,7 +199,7 @@ type foreignSandbox struct {
 func (p *Prompt) translateSandbox() error {
 	var all, box map[string]json.RawMessage
 	if json.Unmarshal([]byte(p.Settings), &all) != nil || json.Unmarshal(all["sandbox"], &box) != nil {
-		return nil // a file, or what is refused later
+		return nil // a file, or settings that are refused later
 	}
 	var f foreignSandbox
 	if err := json.Unmarshal(all["sandbox"], &f); err != nil || f.Enabled == nil {
@@ -247,7 +247,7 @@ func (p *Prompt) translateSandbox() error {
 }
 
 // programServers takes the MCP servers out of --mcp-config that are in the program on stdin:
-// those of type sdk. What cannot be read is left for whoever reads the rest.
+// those of type sdk. Unreadable files are left to the reader of the rest.
 func (p *Prompt) programServers() {
 	for i, text := range p.MCP {
 		var file struct {

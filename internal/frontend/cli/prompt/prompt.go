@@ -47,14 +47,14 @@ func (a *App) givenServers(p *Prompt) error {
 	return nil
 }
 
-// Prompt is what `drover -p` is given. Its JSON is what a detached host is handed.
+// Prompt is the command line of `drover -p`. A detached host gets it as JSON.
 type Prompt struct {
 	Print          bool            `json:"-"`
 	Attach         bool            `json:"-"` // without a prompt, by somebody who stays
 	Detach         bool            `json:"-"`
 	Format         string          `json:"-"`
 	Partial        bool            `json:"-"`
-	HookEvents     bool            `json:"-"` // hooks are told of, with stream-json
+	HookEvents     bool            `json:"-"` // hooks are lines of stream-json
 	Verbose        bool            `json:"-"`
 	Model          string          `json:"model,omitempty"`
 	Instead        []string        `json:"fallback,omitempty"` // models
@@ -92,7 +92,7 @@ type Prompt struct {
 
 	SandboxGiven    bool          // --settings turns the sandbox on in the words of another program
 	ProgramServers  []string      `json:"-"`                       // MCP servers in the program on stdin
-	Plugins         []string      `json:"plugins,omitempty"`       // folders, beside those of the settings
+	Plugins         []string      `json:"plugins,omitempty"`       // folders, in addition to the settings
 	QuietPlugins    []string      `json:"quiet_plugins,omitempty"` // the same, without their MCP servers
 	GivenMCP        bool          `json:"given_mcp,omitempty"`     // only MCP counts of MCP servers
 	Skip            settings.Skip `json:"skip"`                    // files that are passed over
@@ -315,7 +315,7 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 	return a.readPrompt(ctx, p, words)
 }
 
-// checkTools refuses names that no tool has. The preset default of the Agent SDK is no restriction.
+// checkTools refuses names that no tool has. The preset default of the Agent SDK restricts nothing.
 func (p *Prompt) checkTools() error {
 	if p.Tools == nil || slices.Contains(p.Tools, "default") {
 		p.Tools = nil
@@ -356,7 +356,7 @@ func (a *App) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 	return nil
 }
 
-// Pick finds the session to go on with, if one is meant.
+// Pick finds the session to resume, if the flags name one.
 func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 	if !p.Continue && p.Resume == "" {
 		return task.ID(p.Session), nil

@@ -21,7 +21,7 @@ type Replay struct {
 	Recording *recording.Recording
 	Prompt    *Prompt   // as it was recorded
 	Speed     float64   // 1: as recorded; 0: as fast as it goes
-	Until     int       // the call of a tool behind which the run goes on live; 0: none does
+	Until     int       // the call of a tool after which the run continues live; 0: none
 	Check     io.Writer // compares the replay with the recording and prints the differences; nil: prints the answer
 }
 

@@ -51,7 +51,7 @@ type Merged struct {
 	Check    task.ID  `json:"check_task_id,omitempty"`
 	Output   string   `json:"check_output,omitempty"` // the end of a failed check
 	URL      string   `json:"pull_request,omitempty"`
-	Returned bool     `json:"returned"` // its agent was told, and goes on
+	Returned bool     `json:"returned"` // its agent was notified, and continues
 	Error    string   `json:"error,omitempty"`
 
 	message string // for the agent
@@ -108,7 +108,7 @@ func (a *app) mergeAll(ctx context.Context, m merging, tasks []console.Found) er
 	return err
 }
 
-// mergeTasks is mergeAll that prints no JSON. The results hold beside an error.
+// mergeTasks is mergeAll without the JSON. The results are valid even with an error.
 func (a *app) mergeTasks(ctx context.Context, m merging, tasks []console.Found) ([]Merged, error) {
 	for _, f := range tasks {
 		if !f.Record.Status.Terminal() {
@@ -328,7 +328,7 @@ func (a *app) propose(ctx context.Context, s control.API, m merging, t *merge.Tr
 	return nil
 }
 
-// giveBack sends a message to the agent of a change, which goes on with it.
+// giveBack sends a message to the agent of a change, which continues with it.
 func (a *app) giveBack(ctx context.Context, f console.Found, text string) error {
 	api, done, err := a.OpenToResume(ctx, f)
 	if err != nil {

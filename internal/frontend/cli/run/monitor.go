@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
-// monitorUsual is how long a monitor goes on unless it is told otherwise.
+// monitorUsual is the default time limit of a monitor.
 const monitorUsual = 5 * time.Minute
 
 // monitorFlags are what `drover monitor` is given.

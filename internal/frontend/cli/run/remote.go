@@ -15,7 +15,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// remoteCommand has work done elsewhere, and does that of others.
 func (a *app) remoteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "remote"}
 	cmd.AddCommand(a.remoteRun(), a.remoteServe())
@@ -94,7 +93,7 @@ func (a *app) remoteForeground(ctx context.Context, r control.StartRequest) erro
 	return a.PrintReply(done.Text)
 }
 
-// remoteTokenVariable holds the token of a server that is told of no other.
+// remoteTokenVariable is the default variable for the token of a server.
 const remoteTokenVariable = "DROVER_REMOTE_TOKEN"
 
 func (a *app) remoteServe() *cobra.Command {

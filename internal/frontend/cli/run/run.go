@@ -261,8 +261,7 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 	return req, nil
 }
 
-// runBatch starts tasks as their lines come. A bad line is told and hinders no
-// other.
+// runBatch starts tasks as their lines arrive. A bad line is noted and skipped.
 func (a *app) runBatch(ctx context.Context, name string, model control.StartRequest, asJSON bool) error {
 	in := a.Stdin
 	if name != "-" {
@@ -292,7 +291,7 @@ func (a *app) runBatch(ctx context.Context, name string, model control.StartRequ
 			req, bad := parseLine(text, model)
 			b.add(number, req, bad)
 		}
-		// Nothing more has come yet: what is here need not wait for it.
+		// No further line has arrived: the tasks so far need not wait for one.
 		if err != nil || lines.Buffered() == 0 || len(b.reqs) == maxBatch {
 			if err := b.send(ctx); err != nil {
 				return console.DroverFailed(ctx, err)

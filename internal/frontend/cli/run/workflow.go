@@ -140,8 +140,8 @@ func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON b
 	return console.PrintJSON(a.Stdout, rec)
 }
 
-// flowHere runs a workflow in a session in this process: a new one, or that of an ID
-// whose host has gone.
+// flowHere runs a workflow in a session in this process: a new one, or the session of an
+// ended host.
 func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags,
 	begin func(context.Context, control.API) (task.Record, error)) error {
 	return a.InSession(ctx, console.Opening{Session: id, Title: title, Answerable: true},
@@ -158,8 +158,7 @@ func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflow
 		})
 }
 
-// resumeFlow goes on with a workflow where it was: in a session that lives, in the
-// detached host, or here.
+// resumeFlow resumes a workflow at its place: in a live session, in the detached host, or here.
 func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	flow, err := a.findFlow(ctx, f.resume)
 	if err != nil {

@@ -15,7 +15,7 @@ type SandboxCheck struct {
 	Bound string `json:"bound"`
 	By    string `json:"by,omitempty"` // the mechanism that should hold it
 	Holds bool   `json:"holds"`
-	Text  string `json:"text"` // what was tried, and what came of it
+	Text  string `json:"text"` // the attempt and its outcome
 }
 
 // doctorSandbox tries the sandbox of commands.

@@ -173,8 +173,8 @@ func digestFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("digest", "", "answer only if the question has this digest, or one that begins so")
 }
 
-// questions lists what is open, oldest first. A session that does not answer is
-// noted on stderr and hinders no other.
+// questions lists the open questions, oldest first. A session that does not answer is
+// noted on stderr, and the others are listed.
 func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {

@@ -86,7 +86,7 @@ func port(word string) (int, error) {
 	return n, nil
 }
 
-// sandboxed is the live session that is named, or the only one.
+// sandboxed returns the named live session, or the only one.
 func (a *app) sandboxed(ctx context.Context, word string, all bool) (console.Session, error) {
 	if word != "" {
 		return a.host(ctx, word, all)

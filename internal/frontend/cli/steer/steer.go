@@ -91,7 +91,7 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do steering) *cobra.Comma
 	return cmd
 }
 
-// steerOne finds what is meant, and does it.
+// steerOne resolves the word and changes the task.
 func (a *app) steerOne(ctx context.Context, verb string, words []string, sessions, all bool,
 	do steering) (s console.Session,
 	rec task.Record, err error) {

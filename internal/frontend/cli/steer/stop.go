@@ -74,8 +74,8 @@ func (a *app) stop() *cobra.Command {
 	return cmd
 }
 
-// everyTask is all that runs in live sessions: those tasks whose parent is not among
-// them, since a stop takes what is below along.
+// everyTask returns the running tasks of live sessions whose parents do not run: a stop includes the
+// whole subtree.
 func (a *app) everyTask(ctx context.Context, all bool) ([]console.Found, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {

@@ -86,7 +86,7 @@ func (a *app) readDiff(ctx context.Context, word string, all bool, req control.D
 // maxCommentFile is the most that a file with comments may hold.
 const maxCommentFile = 1 << 20
 
-// comments are those of the flags, each with its text, or those of a file.
+// comments reads the comments of the flags, each with its text, or of a file.
 func (a *app) comments(on, texts []string, file string) (req control.CommentRequest, err error) {
 	if file != "" {
 		if len(on)+len(texts) > 0 {

@@ -81,8 +81,7 @@ func (a *app) logs() *cobra.Command {
 				}
 				return err
 			}
-			// The host went: what it left tells the rest, or the next host if the
-			// task goes on.
+			// The host has ended. Its files have the rest, or the next host if the task continues.
 			if found, err = a.Resolve(ctx, req.Ref, *all); err != nil {
 				return errors.Join(err, p.flush())
 			}
@@ -121,7 +120,7 @@ func (a *app) copyOutput(ctx context.Context, f console.Found, req *control.Outp
 		return err
 	}
 	defer done()
-	if follow = follow && f.Live(); follow { // nobody writes to what a dead session left
+	if follow = follow && f.Live(); follow { // a dead session has no writer
 		defer a.SayQuestions(ctx, api, []console.Found{f})()
 	}
 	end := int64(-1)

@@ -25,7 +25,7 @@ const (
 // manyLogs is what `drover logs` is asked for when it prints several outputs.
 type manyLogs struct {
 	refs     []string
-	all      bool   // all live tasks, and those that start later
+	all      bool   // all live tasks, and tasks that start later
 	session  string // only of this one; empty: of the project
 	sessions bool   // of all projects
 	follow   bool
@@ -101,7 +101,7 @@ func (j *joined) failed(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// followAll follows all that lives, and what starts later, until nothing lives any more.
+// followAll follows all live tasks, and tasks that start later, until none is live.
 func (j *joined) followAll(ctx context.Context) error {
 	if j.many.session != "" {
 		known, err := j.a.Known(ctx, false, true)
@@ -161,7 +161,7 @@ func (j *joined) alive() int {
 	return j.live
 }
 
-// joinLive follows the tasks that live now, and reports whether there are any.
+// joinLive follows the tasks that are live now, and reports whether it found any.
 func (j *joined) joinLive(ctx context.Context) (some bool, err error) {
 	records, _, err := j.a.List(ctx, false, j.many.sessions, 0)
 	if err != nil {

@@ -30,7 +30,7 @@ func (a *app) printMessages(ctx context.Context, f console.Found, limit int) err
 	return err
 }
 
-// messageText is a message for people: a head, then what was said, with a line for
+// messageText is a message for people: a head, then the text, with a line for
 // each call and each result.
 func messageText(m control.Message) string {
 	var b strings.Builder

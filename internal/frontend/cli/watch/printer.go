@@ -16,8 +16,8 @@ const (
 	maxHeld   = 64 << 10               // bytes of a line without its end
 )
 
-// printer prints output. Plain text is made of whole lines, since a cut in the
-// middle of a sequence would hide what it is.
+// printer prints output. For a terminal it prints whole lines: a cut in the middle of an escape
+// sequence would hide the sequence.
 type printer struct {
 	w     io.Writer
 	plain bool

@@ -42,7 +42,7 @@ func (a *app) onMachines(ctx context.Context, ended bool, limit int) ([]machined
 	return byMachine(console.HostName(), records, doneFor(workers, own, a.Now()), workers), more, nil
 }
 
-// doneFor is what workers do for sessions of which this machine has no records, as they tell it.
+// doneFor returns the tasks that workers report for sessions of other machines.
 func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (out []task.Record) {
 	for _, w := range workers {
 		for _, d := range w.Tasks {
@@ -58,7 +58,7 @@ func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (o
 	return out
 }
 
-// byMachine puts the tasks of this machine first, then those of each worker, and those that wait for one last.
+// byMachine orders tasks: this machine, then each worker, then the tasks that wait for a worker.
 func byMachine(here string, own, others []task.Record, workers []fleetwire.Worker) []machined {
 	out := []machined{}
 	for _, r := range slices.Concat(own, others) {

@@ -79,7 +79,7 @@ func (a *app) watchTasks(ctx context.Context, l listing, asJSON bool) error {
 	wake := make(chan struct{}, 1)
 	group.Go(func() {
 		_ = a.FollowSessions(ctx, l.all, console.WatchTick, func(ctx context.Context, s console.Session) { // it ends with ctx
-			defer console.WakeUp(wake) // what it has left is another listing
+			defer console.WakeUp(wake) // its files give another listing
 			a.eachEvent(ctx, s, func(e task.Event) bool {
 				console.WakeUp(wake)
 				return true
@@ -134,7 +134,7 @@ func (a *app) eachEvent(ctx context.Context, s console.Session, f func(task.Even
 	}
 }
 
-// printEvents prints a line for each task that lives, and then one for each change.
+// printEvents prints a line for each live task, and then one for each change.
 func (a *app) printEvents(ctx context.Context, group *sync.WaitGroup, l listing, asJSON bool) error {
 	ctx, stop := console.WhileRead(ctx, a.Stdout)
 	defer stop()

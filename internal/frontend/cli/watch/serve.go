@@ -22,7 +22,7 @@ type Page struct {
 // A2A says where and to whom the agents of the folder are offered by the Agent2Agent protocol.
 type A2A struct {
 	Listen    string   // address and port
-	TokenFile string   // as that of [Page]
+	TokenFile string   // as in [Page]
 	Hosts     []string // further names by which clients reach the server
 	URL       string   // as clients elsewhere reach it; empty: the address
 	Usual     string   // the agent of the server's own card

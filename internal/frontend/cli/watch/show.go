@@ -17,7 +17,7 @@ import (
 func (a *app) result() *cobra.Command {
 	cmd := &cobra.Command{Use: "result [--json] REF"}
 	asJSON := cmd.Flags().Bool("json", false, "print the task and its answer as JSON")
-	var printed int64 // kept where the host goes meanwhile, and what it has left is asked
+	var printed int64 // kept when the host ends meanwhile and its files are read
 	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f console.Found) error {
 		if *asJSON {
 			answer, err := control.WholeResult(ctx, api, string(f.Record.ID))

@@ -43,8 +43,8 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 	return rows
 }
 
-// family puts children behind their parents and tells how deep each is. A task
-// whose parent is not listed stands at the top.
+// family puts children after their parents and returns the depth of each. A task
+// whose parent is not listed is at the top.
 func family(records []task.Record) ([]task.Record, []int) {
 	listed := map[task.ID]bool{}
 	children := map[task.ID][]task.Record{}
@@ -92,7 +92,7 @@ func ofTasks(rows [][]string, records []task.Record) console.Paint {
 	}
 }
 
-// colorCode is how a terminal is told the color of a teammate; empty: it has none.
+// colorCode is the code of a teammate's color; empty: it has none.
 func colorCode(r task.Record) string {
 	if r.Team == nil {
 		return ""
@@ -101,11 +101,11 @@ func colorCode(r task.Record) string {
 		"cyan": "36"}[r.Team.Color]
 }
 
-// modelColumn is where the model stands if anything on the page has one.
+// modelColumn is the place of the column MODEL, which a table has if a task has a model.
 const modelColumn = 6
 
-// doing is the work of a task, and of an agent at work what it is about: the
-// summary that was made of it, or else what it says itself.
+// doing is the work of a task. For a running agent it ends with its present activity: the summary
+// of the agent, or else its own message.
 func doing(r task.Record) string {
 	if r.Team != nil && r.Status == task.Running {
 		return mateDoing(r)
@@ -118,12 +118,12 @@ func doing(r task.Record) string {
 	return console.Cell(console.Work(r), 60)
 }
 
-// mateDoing is the work of a live teammate with what it is about.
+// mateDoing is the work of a live teammate with its present activity.
 func mateDoing(r task.Record) string {
 	return console.Cell(console.Work(r), 30) + ": " + icon(r) + " " + excerpt.Line(r.Activity(), 50)
 }
 
-// icon stands for what a teammate is about: it rests, or it is at work.
+// icon shows whether a teammate rests or works.
 func icon(r task.Record) string {
 	if r.Idle {
 		return "…"

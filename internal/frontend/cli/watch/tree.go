@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// inspected is the record of a task, and what it and all below it have used.
+// inspected is the record of a task with the use of its whole subtree.
 type inspected struct {
 	listed
 	Subtree task.Spend `json:"subtree"`
@@ -52,7 +52,7 @@ func addUp(records []task.Record, used map[task.ID]task.Spend) {
 	}
 }
 
-// spendColumns puts what whole trees have used behind what each task has.
+// spendColumns adds the use of whole subtrees to the use of each task.
 func spendColumns(rows [][]string, records []task.Record, used map[task.ID]task.Spend) {
 	at := slices.Index(rows[0], "TOKENS")
 	rows[0] = slices.Insert(rows[0], at+1, "COST")

@@ -172,8 +172,8 @@ func (a *app) await(ctx context.Context, tasks []console.Found, first bool, limi
 	return reply, nil
 }
 
-// awaitIn waits in one session. When its host goes meanwhile, what it left
-// tells how the tasks ended; those that outlive it are waited for at the next.
+// awaitIn waits in one session. When its host ends meanwhile, the files of the session say how the
+// tasks ended; tasks that outlive the host are waited for at the next host.
 func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, limit time.Duration) (control.WaitReply,
 	error) {
 	began := time.Now()
@@ -208,8 +208,7 @@ func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, li
 	}
 }
 
-// byEnd puts what ended first before what ended later, and that before what has
-// not ended.
+// byEnd orders tasks by their ends; running tasks come last.
 func byEnd(x, y task.Record) int {
 	switch {
 	case x.EndTime != nil && y.EndTime != nil:
@@ -262,13 +261,12 @@ func (a *app) afterHost(ctx context.Context, f console.Found) (console.Found, er
 	tick := time.NewTicker(clearing / 50)
 	defer tick.Stop()
 	for {
-		// A failure may be that of the moment: the next host is just opening what
-		// this one left.
+		// A failure may pass: the next host may be opening the session just now.
 		again, err := a.Resolve(ctx, string(f.Record.ID), true)
 		if err == nil && (again.Live() || again.Record.Status.Terminal()) {
 			return again, nil
 		}
-		select { // nobody is left who could tell
+		select { // no event says that the next host is up
 		case <-tick.C:
 		case <-ctx.Done():
 			return again, err
