@@ -113,9 +113,8 @@ func (k Kind) Traits() Traits {
 		return Traits{letter: 'a', Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
 	case RemoteAgent:
-		return Traits{letter: 'r', Noun: "remote agent", Word: "remote", Subject: "Remote agent", Pill: Pill{Noun: "cloud session",
-			Mark: "◇ "},
-			Report: true, Elsewhere: AlwaysAway}
+		return Traits{letter: 'r', Noun: "remote agent", Word: "remote", Subject: "Remote agent",
+			Pill: Pill{Noun: "cloud session", Mark: "◇ "}, Report: true, Elsewhere: AlwaysAway}
 	case InProcessTeammate:
 		return Traits{letter: 't', Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}

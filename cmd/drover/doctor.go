@@ -129,7 +129,8 @@ func (b doctor) readable() console.Finding {
 	return console.Finding{Check: "settings", Level: console.Good, Detail: "readable"}
 }
 
-// Model looks for usable providers, and whether the provider of the usual model is one. What is wrong with settings is found elsewhere.
+// Model looks for usable providers, and whether the provider of the usual model is one. Another check reports
+// faults of the settings.
 func (b *folder) Model() console.Finding {
 	src, _, _ := b.source("")
 	set, _, _ := settings.Load(src)

@@ -58,7 +58,8 @@ func Offer(words func(context.Context) []Word) cobra.CompletionFunc {
 		defer cancel()
 		var out []cobra.Completion
 		for _, w := range words(ctx) {
-			if w.Text != "" && (typed != "" || !w.Typed) && strings.HasPrefix(w.Text, typed) && excerpt.Line(w.Text, 100) == w.Text {
+			fits := w.Text != "" && (typed != "" || !w.Typed) && strings.HasPrefix(w.Text, typed)
+			if fits && excerpt.Line(w.Text, 100) == w.Text {
 				out = append(out, cobra.CompletionWithDesc(w.Text, excerpt.Line(w.About, 60)))
 			}
 		}

@@ -165,7 +165,8 @@ func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
 				console.Span(time.Duration(sent.AfterMS)*time.Millisecond)))
 		}
 		rows = append(rows, []string{
-			console.Cell(string(s.ID), 40), console.Cell(string(s.Status), 20), reason(s), console.Cell(strings.Join(signals, " "), 100),
+			console.Cell(string(s.ID), 40), console.Cell(string(s.Status), 20), reason(s),
+			console.Cell(strings.Join(signals, " "), 100),
 			console.Span(time.Duration(s.EndedAfterMS) * time.Millisecond),
 		})
 	}

@@ -16,7 +16,8 @@ func (a *app) taskRows(records []task.Record, depth []int, session bool) [][]str
 	rows := [][]string{{"ID", "NAME", "KIND", "STATUS", "AGE", "TIME", "TOKENS", "EXIT", "COMMAND"}}
 	for i, r := range records {
 		rows = append(rows, []string{
-			strings.Repeat("  ", depth[i]) + console.Cell(string(r.ID), 40), console.Cell(r.Name, console.NameChars), console.Cell(r.Word(), 30),
+			strings.Repeat("  ", depth[i]) + console.Cell(string(r.ID), 40), console.Cell(r.Name, console.NameChars),
+			console.Cell(r.Word(), 30),
 			console.Status(now, r),
 			console.Ago(now, r.CreateTime), console.Span(r.Duration(now)), console.Tokens(r), console.Exit(r), doing(r),
 		})
