@@ -804,3 +804,22 @@ func TestPieces(t *testing.T) {
 	s.finish("b33333333", task.Fail, 1)
 	recv(t, ended, "end")
 }
+
+// An empty list says so on stdout, with the command that fills it; JSON stays an empty array.
+func TestEmpty(t *testing.T) {
+	w := &world{}
+	for args, want := range map[string]string{
+		"ps":         "No tasks. Start one with `drover run -d -- make test`.\n",
+		"ps -a":      "No tasks. Start one with `drover run -d -- make test`.\n",
+		"ps --json":  "[]\n",
+		"sessions":   "No sessions. Start one with `drover`.\n",
+		"approvals":  "No questions need your answer.\n",
+		"attention":  "Nothing needs you.\n",
+		"stop --all": "No tasks are running.\n",
+		"logs --all": "No tasks are running.\n",
+	} {
+		if got := w.do(t, cmdArgs(args)...); got != (outcome{0, want, ""}) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
