@@ -142,7 +142,11 @@ func (a *Console) models(context.Context) (names []Word) {
 		names = append(names, Word{Text: name, About: about[name]})
 	}
 	for _, m := range models.Models() {
-		names = append(names, Word{Text: m.Name, About: models.Title(m.Name), Typed: true})
+		name := m.Name
+		if m.Provider != "anthropic" {
+			name = m.Provider + "/" + name
+		}
+		names = append(names, Word{Text: name, About: models.Title(m.Name), Typed: true})
 	}
 	return names
 }

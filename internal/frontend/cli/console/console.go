@@ -105,8 +105,4 @@ func (a Console) UserCwd() string { return cmp.Or(a.from, a.Cwd) }
 type Command struct {
 	Name, Short string
 	Make        func() *cobra.Command
-	Examples    Examples
 }
-
-// Examples are command lines by the path of a command below this one; "" is this command.
-type Examples map[string][]string

@@ -137,8 +137,6 @@ func (a *app) worker() *cobra.Command {
 			"there. This program is copied to ~/.cache/drover there, and its connection to the hub runs through ssh. While that\n" +
 			"is interrupted the worker continues for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
 			"command that is run instead of ssh, such as \"ssh -F FILE\".",
-		Example: "  drover worker --via ssh://build@ci.example.com --label gpu\n" +
-			"  drover worker --via ssh://pi --binary ./drover_linux_arm64",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Binary != "" && o.Via == "" {
 				return console.Usage("--binary needs --via", "it is the program for the machine that --via names")
