@@ -183,6 +183,9 @@ type acpSession struct {
 	close  sync.Once
 }
 
+// API implements [acpserver.Session].
+func (s *acpSession) API() control.API { return s.Session }
+
 // ID implements [acpserver.Session].
 func (s *acpSession) ID() task.ID { return s.Place.ID() }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -58,13 +59,13 @@ func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, e
 			b.note(n.String())
 		}
 	}
-	for _, rule := range set.Permissions.Foreign {
+	for _, rule := range set.Foreign {
 		if tool := policy.ToolOf(rule); tool != "" && (policy.Absent(tool) || !catalog.KnownTool(tool)) {
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
 	if rules := set.Permissions; err == nil { // rules of other programs may name their tools
-		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
+		foreign := func(rule string) bool { return slices.Contains(set.Foreign, rule) }
 		err = console.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny),
 			foreign))
 	}
@@ -117,7 +118,8 @@ func (b *folder) opening(role, title string, set settings.Settings) assemble.Con
 		Starter:    b.starter(),
 		Settings:   set,
 		Observer:   b.observer(set),
-		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
+		TrustNoted: b.trustNoted,
+		Program:    agents.Program{Tell: func(_ task.ID, text string) { b.note(text) }}}
 }
 
 // note prints a note on stderr.
@@ -236,7 +238,7 @@ func (b *folder) Here(ctx context.Context, o console.Opening, do func(context.Co
 	cfg := b.opening(session.RoleRun, o.Title, set)
 	cfg.Session, cfg.Keeper = o.Session, b.helper()
 	if o.Answerable && isTerminal(os.Stderr) { // a user at the terminal can answer from another one
-		cfg.AskWait = set.Permissions.Wait()
+		cfg.AskWait = set.Permissions.AskTimeout
 	}
 	cfg.On = b.sayDenials()
 	s, err := assemble.Open(ctx, cfg)

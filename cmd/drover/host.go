@@ -112,7 +112,7 @@ func (b *folder) background(
 	set settings.Settings,
 ) (*assemble.Session, error) {
 	cfg := b.opening(session.RoleBackground, "background tasks", set)
-	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.Wait()
+	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.AskTimeout
 	return b.open(ctx, cfg)
 }
 
@@ -197,7 +197,7 @@ func (b prompts) hostPrompt(ctx context.Context, file string) error {
 		return err
 	}
 	if p.AskTimeout == 0 {
-		p.AskTimeout = set.Permissions.Wait()
+		p.AskTimeout = set.Permissions.AskTimeout
 	}
 	id := task.ID(p.Session)
 	mine, err := mainOf(&p)

@@ -214,7 +214,7 @@ func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, read
 		return err
 	}
 	cfg := b.opening(session.RoleRun, "worker "+o.Name, set)
-	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.Wait()
+	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.AskTimeout
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (b *folder) notifying(set settings.Settings) notify.Config {
 		return env(name)
 	}
 	return notify.Config{Desktop: c.Desktop, Command: c.Command, Webhook: c.Webhook, WebhookKey: key(c.WebhookKeyEnv),
-		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.Wait(), Blocking: c.When == "blocking", Quiet: c.Quiet,
+		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.After, Blocking: c.When == "blocking", Quiet: c.Quiet,
 		Version: b.version, Run: b.runQuietly, Tell: b.note}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/project"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/options"
 )
 
 // RemoveOld removes overdue sessions. It continues after an error, and returns the first one.
@@ -41,22 +41,21 @@ func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []pro
 }
 
 // keep is the retention: a given age, else the settings.
-func (b storage) keep(age string) (ended.Retention, error) {
+func (b storage) keep(age string) (options.Retention, error) {
 	if age != "" {
-		d, err := settings.ParseAge(age)
+		d, err := options.ParseAge(age)
 		if err != nil {
-			return ended.Retention{}, console.Usage("--old "+err.Error(), "")
+			return options.Retention{}, console.Usage("--old "+err.Error(), "")
 		}
-		return ended.Retention{Age: max(d, 1)}, nil
+		return options.Retention{Age: max(d, 1)}, nil
 	}
 	set, err := b.Settings("")
 	if err != nil {
-		return ended.Retention{}, err
+		return options.Retention{}, err
 	}
-	r := set.Tasks.Retention
-	if r == (settings.Retention{}) {
-		return ended.Retention{}, console.Usage("--old has no age, and tasks.retention is not set",
+	if set.Tasks.Retention == (options.Retention{}) {
+		return options.Retention{}, console.Usage("--old has no age, and tasks.retention is not set",
 			"give an age, as in --old=30d, or set tasks.retention")
 	}
-	return ended.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
+	return set.Tasks.Retention, nil
 }

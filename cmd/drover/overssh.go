@@ -38,7 +38,7 @@ func (b hubs) workOverSSH(ctx context.Context, o machines.Worker, join link.Join
 	c := overssh.Config{
 		SSH: home.Lookup(b.env)(sshVariable), Terminal: isTerminal(os.Stdin) || isTerminal(os.Stderr), Stderr: b.stderr,
 		Worker: overssh.Settings{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Join: join.String(),
-			Away: 2 * set.Workers.LeaseTime()},
+			Away: 2 * set.Workers.Lease},
 		Hub: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", join.Address)
 		},

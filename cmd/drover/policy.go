@@ -33,15 +33,12 @@ func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, er
 	if err != nil {
 		return nil, nil, err
 	}
-	sandboxed := sync.OnceValue(func() bool {
-		box := sandboxes.New(b.sandbox(set))
-		defer box.Close()
-		return box.Auto("")
-	})
-	r = environment.Bind(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
-		r.Cwd, environment.UsualTools(r.Cwd), sandboxed)
-	r.Headless = true
-	return environment.NewGate(r, set.Permissions.Foreign)
+	box := sandboxes.New(b.sandbox(set))
+	defer box.Close()
+	folder := r.Cwd
+	r = assemble.Rules(assemble.Config{Root: b.root, Folder: folder, Env: b.env, Settings: set})
+	r.Cwd, r.Tools, r.Bounds, r.Headless = folder, environment.UsualTools(folder), box.Bounds(""), true
+	return environment.NewGate(r, set.Foreign)
 }
 
 // sandbox is the sandbox of a session in the folder. It hides the state of Drover.

@@ -100,7 +100,7 @@ func ceiling(p *prompt.Prompt, set settings.Settings) time.Duration {
 	case p.WaitCeiling > 0:
 		return p.WaitCeiling
 	}
-	return set.Tasks.Ceiling()
+	return set.Tasks.WaitCeiling
 }
 
 // Answer answers a prompt in this process.

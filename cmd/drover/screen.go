@@ -87,7 +87,7 @@ func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		set.Terminal.Notify = "bell" // the desktop is notified once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
-	o.HintAfter = set.Terminal.Hint()
+	o.HintAfter = set.Terminal.HintAfter
 	left, err := tui.Run(ctx, o)
 	return cli.Left(left), err
 }

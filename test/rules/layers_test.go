@@ -79,7 +79,7 @@ var rules = []struct {
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/policy*"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},
-		[]string{"internal/session", "internal/session/agents", "internal/session/work", "internal/api/ended", "cmd/drover"}},
+		[]string{"internal/session", "internal/session/agents", "internal/session/dreams", "internal/api/ended", "cmd/drover"}},
 }
 
 var (

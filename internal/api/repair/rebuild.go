@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -203,8 +203,8 @@ func (r *repair) entry(l left) lifecycle.Entry {
 		rec.AgentType, start = name, began
 	}
 	if l.away {
-		if s, err := remoteapi.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
-			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: string(s.Type)}}
+		if s, err := remote.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
+			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: s.Type}}
 			rec.Cause.Detail += "; session " + s.Session + ", in which it worked elsewhere, may go on"
 		}
 	}

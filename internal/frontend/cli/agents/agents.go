@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/catalog"
+	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
 func (a *app) agentsCommand() *cobra.Command {
@@ -53,14 +54,14 @@ func (a *app) agentsCommand() *cobra.Command {
 // agentLine is an agent in a list. What is null or missing comes from the agent
 // that starts it.
 type agentLine struct {
-	Name        string          `json:"name"`
-	DisplayName string          `json:"display_name,omitempty"`
-	Description string          `json:"description"`
-	Level       catalog.Level   `json:"level"`
-	Source      string          `json:"source,omitempty"`
-	Dialect     catalog.Dialect `json:"dialect,omitempty"`
-	Model       string          `json:"model,omitempty"`
-	Tools       []string        `json:"tools"`
+	Name        string            `json:"name"`
+	DisplayName string            `json:"display_name,omitempty"`
+	Description string            `json:"description"`
+	Level       definitions.Level `json:"level"`
+	Source      string            `json:"source,omitempty"`
+	Dialect     catalog.Dialect   `json:"dialect,omitempty"`
+	Model       string            `json:"model,omitempty"`
+	Tools       []string          `json:"tools"`
 }
 
 func lineOf(e catalog.Entry) agentLine {
@@ -92,7 +93,7 @@ func (a *app) agentsList(out io.Writer, asJSON bool) error {
 // sourceOf is where an agent is from, as short as it can be said.
 func (a *app) sourceOf(e catalog.Entry) string {
 	if e.Source == "" {
-		return e.Level.String()
+		return string(e.Level)
 	}
 	return a.Brief(e.Source)
 }
@@ -147,7 +148,7 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 		case e.HiddenBy == "":
 			v = viewOf(e)
 		default:
-			v.Hides = append(v.Hides, cmp.Or(e.Source, e.Level.String()))
+			v.Hides = append(v.Hides, cmp.Or(e.Source, string(e.Level)))
 		}
 	}
 	for _, p := range files.Problems() {
@@ -197,7 +198,7 @@ func (a *app) printAgent(out io.Writer, v agentView) error {
 	}
 	line("name", v.Name)
 	line("shown as", v.DisplayName)
-	line("from", strings.TrimSpace(v.Level.String()+" "+v.Source))
+	line("from", strings.TrimSpace(string(v.Level)+" "+v.Source))
 	line("dialect", string(v.Dialect))
 	line("hides", strings.Join(v.Hides, ", "))
 	line("description", v.Description)
@@ -343,7 +344,7 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 func (r *agentReport) add(files *catalog.Files) {
 	r.Problems = append(r.Problems, files.Problems()...)
 	for _, e := range files.Entries() {
-		if e.Level != catalog.Builtin {
+		if e.Level != definitions.BuiltIn {
 			r.Agents++
 			r.Problems = append(r.Problems, hookProblems(e)...)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/trust"
@@ -30,9 +31,9 @@ func (a *Console) CommandFiles() (command.Catalog, []string) {
 		st, err := trust.At(a.Root.TrustFile()).Check(a.Cwd)
 		return err == nil && st.Trusted
 	}
-	skills := skill.Find(skill.Places(get, a.Cwd, trusted(), plugins))
-	found := command.Current(func(trusted bool) []command.Place {
-		return command.Places(get, a.Cwd, trusted, plugins)
+	skills := skill.Find(definitions.Usual(get, a.Cwd, trusted(), plugins, "skills"))
+	found := command.Current(func(trusted bool) []definitions.Place {
+		return definitions.Usual(get, a.Cwd, trusted, plugins, "commands")
 	}, skills, trusted)
 	var problems []string
 	for _, n := range found.Warnings() {

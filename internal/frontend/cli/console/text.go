@@ -8,13 +8,13 @@ import (
 	"time"
 
 	ledger "github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/task"
 )
 
 // PriceTable is the table of prices under the user's settings.
-func PriceTable(m settings.Models) (ledger.Table, []string) {
+func PriceTable(m options.Models) (ledger.Table, []string) {
 	own := map[string]ledger.Price{}
 	for pattern, p := range m.Prices {
 		own[pattern] = ledger.Price(p)

@@ -15,8 +15,6 @@ type Outside interface {
 	// RunForeground runs a command in this process and returns when it has ended. When ctx ends,
 	// the command is stopped.
 	RunForeground(ctx context.Context, f Foreground) (task.Record, error)
-	// ServeRemote serves remote sessions to clients that have the token.
-	ServeRemote(ctx context.Context, listen, tokenEnv, token string) error
 	// Demo gives the tour.
 	Demo(ctx context.Context, out io.Writer, colour bool, width int) error
 }
@@ -38,7 +36,7 @@ func Commands(c console.Console, out Outside) []console.Command {
 		{Name: "merge", Short: "Merge what agents have changed in their worktrees", Make: a.merge},
 		{Name: "monitor", Short: "Watch a command, a file or an MCP resource", Make: a.monitorCommand},
 		{Name: "schedule", Short: "Start commands and agents at certain times", Make: a.scheduleCommand},
-		{Name: "remote", Short: "Run agents on a remote service, or serve them", Make: a.remoteCommand},
+		{Name: "remote", Short: "Run agents of a remote service", Make: a.remoteCommand},
 		{Name: "demo", Short: "Show what Drover does, without an API key", Make: a.demo},
 	}
 }

@@ -145,7 +145,7 @@ func (d *Drawer) thinking(b *Block, width int) []string {
 
 // failureText says why a turn ended early.
 func failureText(b *Block) string {
-	if strings.HasSuffix(b.Text, "interrupted by the user") {
+	if strings.HasSuffix(b.Text, "interrupted") || strings.HasSuffix(b.Text, "interrupted by the user") {
 		return "Interrupted"
 	}
 	return "The turn failed: " + printable.Block(b.Text)
