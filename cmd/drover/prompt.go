@@ -22,7 +22,6 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
@@ -67,12 +66,14 @@ func (b prompts) promptSettings(ctx context.Context, p *prompt.Prompt) (settings
 // config is how the session of a prompt is opened.
 func (b prompts) config(p *prompt.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	set.Plugins = slices.Concat(set.Plugins, p.Plugins, p.QuietPlugins)
+	set.Add(settings.Source{Name: "--allowed-tools", Allow: console.SplitRules(p.Allowed)})
+	set.Add(settings.Source{Name: "--disallowed-tools", Deny: console.SplitRules(p.Disallowed)})
+	set.Dirs = slices.Concat(set.Dirs, p.Dirs)
+	set.Permissions.DefaultMode = cmp.Or(p.Mode, set.Permissions.DefaultMode)
 	cfg := b.opening(session.RolePrompt, console.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
-	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
-	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, policy.Mode(p.Mode), console.SplitRules(p.Allowed),
-		console.SplitRules(p.Disallowed)
-	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
+	cfg.Fallback, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
+	cfg.Model, cfg.Agents, cfg.MCP = p.Model, []byte(p.Agents), p.MCP
 	return cfg
 }
 
