@@ -671,7 +671,7 @@ func TestReview(t *testing.T) {
 			a := newAgent(t)
 			a.Begin = c.begin
 			d, _ := driverOf(t, a)
-			res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(control.Ultrareview))))
+			res, err := d.Run(waittest.Context(t, patience), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(control.Ultrareview))))
 			if err != nil || res.Text != c.want {
 				t.Errorf("%q, %v", res.Text, err)
 			}
