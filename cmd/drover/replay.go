@@ -13,7 +13,8 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/teleport"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/replay/player"
@@ -219,7 +220,7 @@ func (t taped) Ended(last task.Seq) {
 func (taped) Close() {}
 
 // head is that of a recording of a new session.
-func (b *backend) head(p *cli.Prompt, id task.ID) (recording.Head, error) {
+func (b prompts) head(p *prompt.Prompt, id task.ID) (recording.Head, error) {
 	kept := *p
 	kept.Settings, kept.MCP = "", nil // they may hold keys
 	kept.Agents = withoutServers(kept.Agents)
@@ -229,21 +230,21 @@ func (b *backend) head(p *cli.Prompt, id task.ID) (recording.Head, error) {
 }
 
 // Record answers a prompt and records the run.
-func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error {
+func (b prompts) Record(ctx context.Context, p *prompt.Prompt, w io.Writer) error {
 	id := task.ID(p.Session)
 	if id == "" {
 		id = task.NewSessionID()
 	}
 	h, err := b.head(p, id)
 	if err != nil {
-		return &cli.RecordError{Err: err}
+		return &prompt.RecordError{Err: err}
 	}
 	t := &tape{session: id, hidden: &hidden{}}
 	t.hidden.add(teleport.Secrets(b.env)...)
 	t.rec = recorder.New(w, h, t.hidden.text)
 	answer := b.answerOn(ctx, p, id, t)
 	if err := t.rec.Close(); err != nil {
-		return &cli.RecordError{Err: errors.Join(err, answer)}
+		return &prompt.RecordError{Err: errors.Join(err, answer)}
 	}
 	return answer
 }
@@ -252,7 +253,7 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 const replayPatience = 60 * time.Second
 
 // Replay plays a recording in a new session.
-func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
+func (b prompts) Replay(ctx context.Context, r prompt.Replay) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	p, id := r.Prompt, task.NewSessionID()
@@ -305,7 +306,7 @@ func report(w io.Writer, was, has *recording.Recording) error {
 	all := recording.Compare(was, has)
 	for i, d := range all {
 		if i == most {
-			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(all)-most, "difference"))
+			fmt.Fprintf(w, "… and %s more\n", console.Plural(len(all)-most, "difference"))
 			break
 		}
 		fmt.Fprintf(w, "%s\n", d.Where)
@@ -319,12 +320,12 @@ func report(w io.Writer, was, has *recording.Recording) error {
 	for _, e := range was.Entries {
 		count[e.Kind]++
 	}
-	summary := fmt.Sprintf("%s, %s, %s", cli.Plural(count[recording.Call], "model call"),
-		cli.Plural(count[recording.Tool], "tool call"), cli.Plural(count[recording.Event], "event"))
+	summary := fmt.Sprintf("%s, %s, %s", console.Plural(count[recording.Call], "model call"),
+		console.Plural(count[recording.Tool], "tool call"), console.Plural(count[recording.Event], "event"))
 	if len(all) == 0 {
 		_, err := fmt.Fprintf(w, "no difference: %s\n", summary)
 		return err
 	}
-	return &cli.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
-		cli.Plural(len(all), "place"), summary)}
+	return &console.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
+		console.Plural(len(all), "place"), summary)}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble/demo"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -22,11 +22,11 @@ import (
 )
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
-func (b *backend) ServeMCP(ctx context.Context) error {
+func (b surroundings) ServeMCP(ctx context.Context) error {
 	return mcpserver.Serve(ctx, b.mcpConfig(), &mcpwire.Lines{In: os.Stdin, Out: os.Stdout})
 }
 
-func (b *backend) mcpConfig() mcpserver.Config {
+func (b surroundings) mcpConfig() mcpserver.Config {
 	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
 	handles := mcpserver.Handles{Root: b.root, Dir: filepath.Join(b.root.Project(b.cwd).Dir(), "mcp-handles")}
@@ -34,7 +34,7 @@ func (b *backend) mcpConfig() mcpserver.Config {
 }
 
 // ServeMCPOverHTTP serves tasks to all MCP clients that have the token.
-func (b *backend) ServeMCPOverHTTP(ctx context.Context, o cli.MCPOverHTTP) error {
+func (b surroundings) ServeMCPOverHTTP(ctx context.Context, o agents.MCPOverHTTP) error {
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
@@ -117,7 +117,7 @@ func newToken(file string) error {
 }
 
 // Demo gives the tour.
-func (b *backend) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
+func (b *folder) Demo(ctx context.Context, out io.Writer, colour bool, width int) error {
 	return demo.Run(ctx, demo.Config{Out: out, Colour: colour, Width: width,
 		Env: b.env, Program: b.exe, Keeper: b.helper(),
 		Version: b.version})

@@ -19,7 +19,6 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
@@ -27,11 +26,13 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
@@ -61,17 +62,16 @@ type Config struct {
 	// holds them, and a command with one cannot be kept.
 	Copier []string
 
-	Model   string                 // instead of the settings' one
-	Instead []string               // models that answer when one is overloaded or cannot be reached, in this order
-	Own     map[string]agent.Model // models of the program itself, by name
-	Mode    policy.Mode            // instead of the settings' one
-	Allow   []string               // further rules
-	Deny    []string
-	Dirs    []string // further folders that tools may use; absolute
+	agents.Program
+	Model string                 // instead of the settings' one
+	Own   map[string]agent.Model // models of the program itself, by name
+	Mode  policy.Mode            // instead of the settings' one
+	Allow []string               // further rules
+	Deny  []string
+	Dirs  []string // further folders that tools may use; absolute
 
 	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
 
-	Tools []agent.Tool // of the program itself, for all agents
 	// Callbacks are hooks of the program itself, which run behind those of files.
 	Callbacks []hook.Callback
 	MCP       []string // files of MCP servers, or JSON, before those of the folder and the user
@@ -94,15 +94,6 @@ type Config struct {
 	// Brief says that the session ends with its work: nothing is begun because
 	// it is idle.
 	Brief bool
-
-	// AskWait is how long questions of agents wait for somebody to answer; 0:
-	// nobody can.
-	AskWait time.Duration
-	// FormWait is the same for forms of MCP servers, where it is longer.
-	FormWait time.Duration
-	On       func(from task.ID, e agent.Event)
-	OnHook   func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
-	Tell     func(from task.ID, text string) // see [session.Agents]
 
 	// Observer follows the session; nil: nobody does.
 	Observer Observer
@@ -200,7 +191,6 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if err := s.keep(c); err != nil {
 		return nil, err
 	}
-	set := c.Settings
 	cfg := session.Config{
 		Place: s.Place,
 		Info: control.Info{
@@ -212,43 +202,17 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			Socket:   socket,
 			Detached: c.Detached,
 		},
-		Limits: session.Limits{
-			Depth:            set.Limits.Depth,
-			LiveAgents:       set.Limits.Live,
-			PerRoot:          set.Limits.PerRoot,
-			PerSession:       set.Limits.PerSession,
-			SpawnRate:        set.Limits.SpawnRate,
-			MessageHops:      set.Limits.MessageHops,
-			OutputBytes:      set.Tasks.OutputLimitBytes,
-			OutputChars:      set.Tasks.OutputLength,
-			NestedBackground: set.Agents.NestedBackground,
-			NoBackground:     set.Tasks.DisableBackground,
-			LiveMonitors:     set.Limits.Monitors,
-			NoMonitors:       !set.Monitors.Enabled,
-			StallAfter:       set.Tasks.Stall(),
-			MultiTurn:        set.Agents.MultiTurn,
-			IdleTimeout:      set.Agents.IdleLimit(),
-			WaitForTasks:     set.Agents.TaskWait(),
-			TeammateGrace:    set.Agents.Grace(),
-			UserQuota:        set.Tasks.UserQuotaBytes,
-			MinFree:          set.Tasks.MinFreeBytes,
-			Processes:        set.Tasks.MaxProcesses,
-			QuoteFrom:        set.Limits.QuoteFrom,
-			WakeWindow:       set.Limits.WakeWindow,
-			WakeBudget:       set.Limits.WakeBudget,
-			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},
-		},
-		Power:   set.Durability == "power",
+		Options: c.options(model),
 		Keeper:  s.Keeper,
 		Copier:  c.Copier,
 		Sandbox: Sandbox(c),
-		Hub:     hubOf(c), Workers: hasHub(c), Lease: set.Workers.LeaseTime(),
+		Hub:     hubOf(c),
 	}
 	if o := c.Observer; o != nil {
 		c.On, cfg.Ended = both(c.On, o.Agent), o.Ended
 	}
 	if err = s.Place.Ensure(); err == nil {
-		cfg.Agents, err = s.agents(c, model, env)
+		cfg.Agents, err = s.agents(c, env)
 	}
 	if err == nil {
 		s.Session, err = session.Open(ctx, cfg)
@@ -266,6 +230,16 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		s.observer.Open(s)
 	}
 	return s, nil
+}
+
+// options are those of the settings for a session with a model. One that ends with its work begins nothing
+// because it is idle.
+func (c Config) options(model string) options.Options {
+	opt := c.Settings.Options
+	if opt.Model = model; c.Brief || c.Role == session.RoleRun {
+		opt.Memory.Dream = "off"
+	}
+	return opt
 }
 
 // both tells two of events of agents; the first may be nil.
@@ -378,7 +352,7 @@ func Rules(c Config) policy.Rules {
 		Allow:        slices.Concat(p.Allow, c.Allow, own()),
 		Ask:          p.Ask,
 		Deny:         slices.Concat(p.Deny, c.Deny),
-		Dirs:         slices.Concat(p.Dirs, c.Dirs),
+		Dirs:         slices.Concat(c.Settings.Dirs, c.Dirs),
 		Home:         home.Lookup(c.Env)("HOME"),
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,
@@ -394,7 +368,7 @@ func Rules(c Config) policy.Rules {
 // reachable says why the model of the main agent cannot be asked.
 func (s *Session) reachable(c Config, env func(string) string) error {
 	var missing error
-	p := names(c.Settings)
+	p := choose.Policy{Models: c.Settings.Models}
 	p.Reachable = func(name string) error {
 		_, missing = s.models.Find(name, env, c.Folder)
 		return missing
@@ -408,12 +382,6 @@ func (s *Session) reachable(c Config, env func(string) string) error {
 	}
 	_, err = s.models.Find(choice.Name, env, c.Folder)
 	return err
-}
-
-// names is what the settings say of the names of models.
-func names(set settings.Settings) choose.Policy {
-	return choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers,
-		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 }
 
 // own are the tools by which an agent works on its own tasks and lists: they need
@@ -442,7 +410,7 @@ func withProviders(env []string, all settings.Settings) []string {
 			env = append(slices.Clip(env), name+"="+value)
 		}
 	}
-	for prefix, one := range map[string]settings.Provider{"ANTHROPIC": p.Anthropic, "OPENAI": p.OpenAI} {
+	for prefix, one := range map[string]options.Provider{"ANTHROPIC": p.Anthropic, "OPENAI": p.OpenAI} {
 		set(prefix+"_BASE_URL", one.BaseURL)
 		set("DROVER_"+prefix+"_API", one.API)
 		if one.APIKeyEnv != "" {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // maxJoin limits the file of a join line, in bytes.
@@ -17,7 +17,7 @@ const maxJoin = 4 << 10
 func HubDir(root home.Root) string { return filepath.Join(root.Dir(), "hub") }
 
 // Hub is how a session or a command line of this user reaches its hub.
-func Hub(root home.Root, set settings.Workers, name string) (link.Options, error) {
+func Hub(root home.Root, set options.Workers, name string) (link.Options, error) {
 	o := link.Options{Role: link.RoleSession, Name: name}
 	switch {
 	case link.IsCluster(set.Hub):

@@ -6,11 +6,11 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/options"
 )
 
 // checkServices warns of settings of remote work that cannot be used.
-func checkServices(set settings.Remote, tell func(string, ...any)) {
+func checkServices(set options.Remote, tell func(string, ...any)) {
 	for name, one := range set.Services {
 		if err := a2a.CheckCard(one.URL, one.AnyPath()); err != nil {
 			tell("remote service %s: %v", name, err)
@@ -25,7 +25,7 @@ func checkServices(set settings.Remote, tell func(string, ...any)) {
 
 // withoutTokens takes the tokens of remote services out of an environment: no
 // command is given them.
-func withoutTokens(env []string, set settings.Remote) []string {
+func withoutTokens(env []string, set options.Remote) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		for _, one := range set.Services {

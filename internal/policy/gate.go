@@ -65,10 +65,7 @@ type Rules struct {
 
 	ReadOnlyAuto bool // shell lines that only read need no rule
 
-	// Sandboxed reports whether commands run in a sandbox that bounds all they do: then they
-	// need no rule that allows them, and what is above such rules holds as ever. It is asked at
-	// the moment of a call. nil: they do not.
-	Sandboxed func() bool
+	Bounds Bounds // of commands; see [Gate.Within]
 
 	Tools []agent.Tool // for aliases, and for what is read-only
 
@@ -76,6 +73,14 @@ type Rules struct {
 	// Headless, every question is a denial.
 	Answer   func(context.Context, task.Question) (task.Reply, error)
 	Headless bool
+}
+
+// Bounds are what a sandbox does with the commands of an agent. They are known before a
+// call is decided: deciding asks no sandbox and starts nothing. The zero value bounds nothing.
+type Bounds struct {
+	// Whole says that a sandbox bounds all that a command does, and that the user lets such
+	// commands run without a rule. Deny rules, ask rules and protected files hold as ever.
+	Whole bool
 }
 
 // Copy is a folder with a copy of another, both absolute. What a ban says of a
@@ -482,6 +487,22 @@ func deniedBy(rule string) string {
 	return "denied by the rule " + rule + "; only removing that rule allows it"
 }
 
+// Within returns the gate for commands that are bounded so.
+func (g *Gate) Within(b Bounds) *Gate {
+	now := *g
+	now.rules.Bounds = b
+	return &now
+}
+
+// Starts reports whether a call starts a command, so that bounds matter to its decision.
+func (g *Gate) Starts(c agent.Call) bool {
+	name := c.Name
+	if info, ok := g.tools[strings.ToLower(name)]; ok {
+		name = info.name
+	}
+	return kindOf(name) == shellTool || name == watching
+}
+
 // Judge is [Gate.Decide] of a call of a tool with an input.
 func (g *Gate) Judge(tool string, input json.RawMessage) Verdict {
 	return g.Decide(agent.Call{Name: tool, Input: input})
@@ -699,7 +720,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 // boxed reports whether the sandbox bounds a command so that no rule must allow it.
 func (g *Gate) boxed(r request) bool {
 	m := g.rules.Mode
-	return (m == Default || m == AcceptEdits) && !r.outside && g.rules.Sandboxed != nil && g.rules.Sandboxed()
+	return (m == Default || m == AcceptEdits) && !r.outside && g.rules.Bounds.Whole
 }
 
 // bare reports whether a rule allows every command.

@@ -23,13 +23,9 @@ func (s *Session) newFleet() *placement.Fleet {
 			return nil, errors.New("this session has no hub")
 		}
 	}
-	f := placement.New(
-		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Place: s.cfg.Place,
-			Task: s.sup.Get, Refused: s.refused,
-			Say: func(about task.ID, text string) { s.report.Say(about, text) }},
-	)
-	s.kinds.UseFleet(f)
-	return f
+	return placement.New(placement.Config{Session: s.cfg.Info.Session, Open: open, Place: s.cfg.Place,
+		Lease: s.cfg.Options.Workers.Lease, Task: s.sup.Get, Refused: s.refused,
+		Say: func(about task.ID, text string) { s.tree.Report.Say(about, text) }})
 }
 
 // Admit says why nothing can begin in the session now, such as a full disk; nil: everything can.

@@ -20,7 +20,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -90,8 +89,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	m := &Main{s: s, model: k.Config.ModelName, dropUnused: cfg.DropUnused}
 	m.now.Store(k)
-	mem := s.cfg.Agents.Memory
-	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
+	m.learnings = dreams.NewLearnings(s.cfg.Agents.Memory, s.cfg.Options.Memory)
 	if err := m.open(ctx, cfg); err != nil {
 		k.Close()
 		return nil, err
@@ -131,7 +129,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
 	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version,
-		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Options.Power()})
 	if err != nil {
 		return err
 	}
@@ -285,7 +283,7 @@ type mainHost struct{ *Main }
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
-		Description: work.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+		Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)
@@ -315,7 +313,7 @@ func (h mainHost) Parting(ctx context.Context) {
 	}
 	// The host exits when nothing is left to do, so nothing has to outlive it.
 	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
-		h.s.report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
+		h.s.tree.Report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/a2atest"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -39,7 +39,7 @@ func prompted(t a2a.Task) string { return a2a.Text(t.History[0].Parts) }
 // uses makes a session know the agent, whose token the host has.
 func uses(f *a2atest.Agent) func(*Config) {
 	return func(c *Config) {
-		c.Agents.Remote.Services = map[string]settings.RemoteService{"cloud": {URL: f.Card(), TokenEnv: "FAR_TOKEN"}}
+		c.Options.Remote.Services = map[string]options.RemoteService{"cloud": {URL: f.Card(), TokenEnv: "FAR_TOKEN"}}
 		c.Agents.RemoteEnv = []string{"FAR_TOKEN=" + farToken}
 	}
 }
@@ -193,7 +193,7 @@ func TestRemoteToken(t *testing.T) {
 
 func TestRemoteRefused(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", uses(f), func(c *Config) { c.Agents.Remote.Default = "none" })
+	r := open(t, "", uses(f), func(c *Config) { c.Options.Remote.Default = "none" })
 	for name, c := range map[string]struct {
 		req  control.RemoteRequest
 		keep bool

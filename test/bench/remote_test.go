@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -33,7 +34,8 @@ func (t *bench) remoteIdle(name string, polls bool) {
 	srv := a2atest.New()
 	srv.Polls = polls
 	dir := t.temp()
-	set := settings.Settings{Remote: settings.Remote{Services: map[string]settings.RemoteService{"cloud": {URL: srv.Card()}}}}
+	set := settings.Settings{Options: options.Default()}
+	set.Remote.Services = map[string]options.RemoteService{"cloud": {URL: srv.Card()}}
 	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
 		Version: "bench", Env: t.env(dir), Settings: set, Keeper: []string{t.bin, "keeper", "--helper"}})
 	t.must(err)

@@ -7,12 +7,11 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// permission answers session/request_permission. Only what is for one time is ever chosen where
-// something is allowed.
+// permission answers session/request_permission. To allow a call it chooses only an option for one time.
 func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error) {
 	cancelled := permissionAnswer{outcome{Outcome: "cancelled"}}
 	t := c.turn.Load()
-	if t == nil || r.SessionID != c.session { // nobody has asked for anything
+	if t == nil || r.SessionID != c.session { // no turn could want it
 		return cancelled, nil
 	}
 	t.mu.Lock()
@@ -28,13 +27,13 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 	defer stop()
 	d, err := c.a.o.Permit(ask, w)
 	if err != nil || ask.Err() != nil {
-		return cancelled, nil //nolint:nilerr // the protocol has this answer for it
+		return cancelled, nil //nolint:nilerr // the answer of the protocol to a failed question
 	}
 	if d.Allow {
 		if id := option(r.Options, "allow_once"); id != "" {
 			return permissionAnswer{outcome{"selected", id}}, nil
 		}
-		d.Reason = "it was allowed once, and the agent offers to have it allowed for good only"
+		d.Reason = "it was allowed once, and the agent offers only to allow it always"
 	}
 	denied := w.Shown.Name + " was not allowed: " + line(d.Reason, 500)
 	c.a.say("%s", denied)
@@ -50,7 +49,7 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 	return cancelled, nil
 }
 
-// option is the first option of a kind.
+// option returns the ID of the first option of a kind.
 func option(of []permissionOption, kind string) string {
 	i := slices.IndexFunc(of, func(o permissionOption) bool { return o.Kind == kind && o.ID != "" })
 	if i < 0 {
@@ -59,7 +58,7 @@ func option(of []permissionOption, kind string) string {
 	return of[i].ID
 }
 
-// denied is an error for the agent, if a call is not allowed.
+// denied returns an error for the agent if a call is not allowed.
 func (c *conn) denied(w Wanted) error {
 	ctx := c.life
 	if t := c.turn.Load(); t != nil {

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 )
 
-// What an agent sends is read by these types and not by those of the library: that refuses a
-// message with a kind or a field that it does not know, and agents are newer than it is.
+// Answers and updates of agents are read by these types: the types of the library refuse kinds that they do not
+// know, and agents may be newer than the library.
 
-// ids of errors that agents answer with.
+// Codes of errors of agents.
 const (
-	codeAuth      = -32000
-	codeNotFound  = -32601
-	codeCancelled = -32800
+	codeAuth = -32000
 )
 
 type initialized struct {
@@ -40,7 +38,7 @@ type authMethod struct {
 	Description string `json:"description"`
 }
 
-// has reports whether a capability is offered: an object or true.
+// has reports whether a capability is offered: any value except null and false.
 func has(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) && !bytes.Equal(raw, []byte("false"))
@@ -124,7 +122,7 @@ type planEntry struct {
 	Status  string `json:"status"`
 }
 
-// block is a block of content, or what a tool call has produced.
+// block is a block of content, or a part of the result of a tool call.
 type block struct {
 	Type    string  `json:"type"`
 	Text    string  `json:"text"`
@@ -141,7 +139,7 @@ type block struct {
 	TerminalID string `json:"terminalId"`
 }
 
-// blocks reads one block or a list of them; what is neither is nothing.
+// blocks reads one block or a list of blocks. Any other value has none.
 func blocks(raw json.RawMessage) []block {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -185,45 +183,4 @@ type permissionAnswer struct {
 type outcome struct {
 	Outcome  string `json:"outcome"` // selected or cancelled
 	OptionID string `json:"optionId,omitempty"`
-}
-
-type readRequest struct {
-	SessionID string `json:"sessionId"`
-	Path      string `json:"path"`
-	Line      int    `json:"line"`
-	Limit     *int   `json:"limit"`
-}
-
-type writeRequest struct {
-	SessionID string `json:"sessionId"`
-	Path      string `json:"path"`
-	Content   string `json:"content"`
-}
-
-type terminalRequest struct {
-	SessionID string   `json:"sessionId"`
-	Command   string   `json:"command"`
-	Args      []string `json:"args"`
-	Cwd       string   `json:"cwd"`
-	Env       []struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	} `json:"env"`
-	OutputByteLimit *int `json:"outputByteLimit"`
-}
-
-type terminalName struct {
-	SessionID  string `json:"sessionId"`
-	TerminalID string `json:"terminalId"`
-}
-
-type exitStatus struct {
-	ExitCode *int    `json:"exitCode"`
-	Signal   *string `json:"signal"`
-}
-
-type terminalOutput struct {
-	Output     string      `json:"output"`
-	Truncated  bool        `json:"truncated"`
-	ExitStatus *exitStatus `json:"exitStatus,omitempty"`
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 	"github.com/drover-dev/drover/test/waittest"
@@ -186,8 +186,8 @@ func (p *peer) run(ctx context.Context, h task.Host, offline time.Duration) (tas
 	if p.deaf {
 		hold, c.Silence = 10*time.Millisecond, 20*time.Millisecond
 	}
-	d := New(Config{Settings: settings.Remote{Services: map[string]settings.RemoteService{"peer": {URL: p.at + a2a.CardPath, TokenEnv: "TOKEN"}}},
-		Env: []string{"TOKEN=secret"}, Hold: hold, Base: time.Millisecond, Most: 4 * time.Millisecond, Offline: offline})
+	d := New(Config{Settings: options.Remote{Services: map[string]options.RemoteService{"peer": {URL: p.at + a2a.CardPath, TokenEnv: "TOKEN"}}, Offline: offline},
+		Env: []string{"TOKEN=secret"}, Hold: hold, Base: time.Millisecond, Most: 4 * time.Millisecond})
 	d.clients[target{p.at + a2a.CardPath, "secret"}] = c
 	defer d.Close()
 	go func() { // ends with the test

@@ -13,8 +13,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -65,11 +65,10 @@ func parse(input json.RawMessage) (Job, error) {
 
 // Config configures the driver of a session.
 type Config struct {
-	Settings settings.Remote
+	Settings options.Remote
 	Env      []string             // of the user, with the tokens of services
 	Sidecar  func(task.ID) string // path of the file that names the remote task; nil: none is written
 	Checkers map[string]Checker   // by type of remote work
-	Offline  time.Duration        // how long a service may give no answer; 0: 10 min
 
 	Base, Most time.Duration // between polls; see [Pace]
 	Hold       time.Duration // how long a poll waits for news; negative: not at all; 0: 20 s
@@ -238,7 +237,7 @@ func readState(data []byte) (state, error) {
 // Run begins the remote task, or takes over the one in the checkpoint, and follows it to its end.
 func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w := &work{d: d.shared, h: h, rec: h.Record(), attached: make(chan struct{}), ended: make(chan struct{}),
-		pace: Pace{Base: d.Base, Most: d.Most, Offline: d.Offline, Jitter: rand.Float64}}
+		pace: Pace{Base: d.Base, Most: d.Most, Offline: d.Settings.Offline, Jitter: rand.Float64}}
 	defer close(w.ended)
 	if err := w.begin(ctx, d.client); err != nil {
 		return task.Result{Left: w.abandoned(err)}, err

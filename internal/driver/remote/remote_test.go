@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/task/tasktest"
 	"github.com/drover-dev/drover/test/a2atest"
@@ -39,9 +39,9 @@ func newAgent(t *testing.T) *a2atest.Agent {
 // driverOf makes a driver for an agent with quick polls, and a sidecar in a folder of the test.
 func driverOf(t *testing.T, a *a2atest.Agent, change ...func(*Config)) (*Driver, string) {
 	dir := t.TempDir()
-	c := Config{Settings: settings.Remote{Services: map[string]settings.RemoteService{"there": {URL: a.Card()}}},
+	c := Config{Settings: options.Remote{Services: map[string]options.RemoteService{"there": {URL: a.Card()}}, Offline: time.Minute},
 		Sidecar:  func(id task.ID) string { return filepath.Join(dir, string(id)+".json") },
-		Checkers: map[string]Checker{}, Base: time.Millisecond, Most: 4 * time.Millisecond, Offline: time.Minute}
+		Checkers: map[string]Checker{}, Base: time.Millisecond, Most: 4 * time.Millisecond}
 	for _, f := range change {
 		f(&c)
 	}
@@ -145,7 +145,7 @@ func TestCheck(t *testing.T) {
 // A service is found by its name, with the token of its own variable only, or by the address of its card. What is
 // wrong is said before anything is recorded.
 func TestJob(t *testing.T) {
-	set := settings.Remote{Default: "cloud", Services: map[string]settings.RemoteService{
+	set := options.Remote{Default: "cloud", Services: map[string]options.RemoteService{
 		"cloud": {URL: "https://one.example/agent-card.json", TokenEnv: "ONE"}, "open": {URL: "https://two.example/agent-card.json"},
 		"any path": {URL: "https://two.example/card", Protocol: "a2a"}, "old": {URL: "https://three.example/drover"},
 		"older": {URL: "https://three.example/drover", Protocol: "drover"}, "plain": {URL: "http://three.example/agent-card.json"}}}
@@ -382,7 +382,7 @@ func TestAdoptWithoutSidecar(t *testing.T) {
 // session of the protocol of earlier versions.
 func TestBadCheckpoints(t *testing.T) {
 	a := newAgent(t)
-	d, _ := driverOf(t, a, func(c *Config) { c.Settings.Services["old"] = settings.RemoteService{URL: a.URL + "/drover"} })
+	d, _ := driverOf(t, a, func(c *Config) { c.Settings.Services["old"] = options.RemoteService{URL: a.URL + "/drover"} })
 	for bad, c := range map[string]struct{ says, left string }{
 		`{`:       {"read checkpoint", ""},
 		`{}`:      {"version 0 is not supported", ""},
@@ -567,7 +567,7 @@ func TestOffline(t *testing.T) {
 				}
 				return c.err
 			}
-			d, _ := driverOf(t, a, func(cfg *Config) { cfg.Offline = c.limit })
+			d, _ := driverOf(t, a, func(cfg *Config) { cfg.Settings.Offline = c.limit })
 			res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t)))
 			var fail *task.FailError
 			if !errors.As(err, &fail) || fail.Reason != c.reason || !strings.Contains(err.Error(), "remote task far-1 at 127.0.0.1:") || len(res.Left) != 1 {
@@ -638,7 +638,7 @@ func TestCheckerFails(t *testing.T) {
 		t.Errorf("a remote task that is not needed any more was left: %+v", a.Tasks())
 	}
 	n = -1000
-	d, _ = driverOf(t, a, func(c *Config) { c.Checkers[control.RemoteAgent], c.Offline = failing, time.Nanosecond })
+	d, _ = driverOf(t, a, func(c *Config) { c.Checkers[control.RemoteAgent], c.Settings.Offline = failing, time.Nanosecond })
 	_, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t)))
 	var fail *task.FailError
 	if !errors.As(err, &fail) || fail.Reason != reasonChecker {

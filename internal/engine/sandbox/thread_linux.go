@@ -107,7 +107,7 @@ func drop(caps []uintptr, dropped bool) error {
 		if dropped {
 			continue
 		}
-		// A thread without CAP_SETPCAP has nothing that it could pass on, but for what is cleared below.
+		// A thread without CAP_SETPCAP has no capability to pass on, except the ones cleared below.
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("drop capability %d: %w", c, err)

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
@@ -93,7 +94,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 		fail(err)
 		return
 	}
-	l.prune(source, "", tree, reflect.TypeFor[Settings]())
+	l.prune(source, "", tree, reflect.TypeFor[options.Options]())
 	if hooks, ok := tree["hooks"]; ok {
 		if err := l.hooks(source, hooks, of); err != nil {
 			fail(err)
@@ -107,6 +108,10 @@ func (l *loader) layer(source string, data []byte, of level) {
 		l.restrict(source, tree)
 	}
 	delete(tree, "hooks")
+	if err := l.times(source, tree, lines); err != nil {
+		fail(err)
+		return
+	}
 	clean, err := json.Marshal(tree)
 	if err != nil {
 		fail(err)
@@ -114,7 +119,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	}
 	next := l.set.clone()
 	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = nil, nil, nil
-	if err := json.Unmarshal(clean, &next); err != nil {
+	if err := json.Unmarshal(clean, &next.Options); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			err = atLine(lines[wrong.Field], fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type))
@@ -123,11 +128,11 @@ func (l *loader) layer(source string, data []byte, of level) {
 		return
 	}
 	p := next.Permissions
-	next.Permissions.Sources = with(p.Sources, Source{source, p.Allow, p.Ask, p.Deny})
+	next.RuleSources = with(next.RuleSources, Source{source, p.Allow, p.Ask, p.Deny})
 	next.Permissions.Allow = union(l.set.Permissions.Allow, next.Permissions.Allow)
 	next.Permissions.Ask = union(l.set.Permissions.Ask, next.Permissions.Ask)
 	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
-	before := l.set
+	before := l.set.Options
 	l.set = next
 	l.within(source, before)
 }
@@ -359,9 +364,7 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 	fields := map[string]reflect.Type{}
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
-			fields[name] = f.Type
-		}
+		fields[options.Name(f)] = f.Type
 	}
 	for _, key := range keys(tree) {
 		at := strings.TrimPrefix(path+"."+key, ".")
@@ -428,7 +431,7 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 // restrict takes out of a trusted project's settings what a repository must not
 // decide.
 func (l *loader) restrict(source string, tree map[string]any) {
-	l.withoutOwn(source, "", tree, reflect.TypeFor[Settings]())
+	l.withoutOwn(source, "", tree, reflect.TypeFor[options.Options]())
 	if rules, ok := tree["permissions"].(map[string]any); ok && rules["defaultMode"] == "bypassPermissions" {
 		l.note(source, "permissions.defaultMode bypassPermissions is ignored: the files of a project cannot set it")
 		delete(rules, "defaultMode")

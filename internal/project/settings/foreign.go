@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
@@ -49,7 +50,7 @@ func (l *loader) foreign(path string, of level) {
 	if !is && tree["permissions"] != nil {
 		l.note(path, "permissions is not an object: no rule of it counts")
 	}
-	var p Permissions
+	var p options.Permissions
 	for name, list := range map[string]*[]string{"deny": &p.Deny, "ask": &p.Ask, "allow": &p.Allow} {
 		if name == "allow" && of != project {
 			continue
@@ -61,8 +62,8 @@ func (l *loader) foreign(path string, of level) {
 	}
 	now := &l.set.Permissions
 	now.Allow, now.Ask, now.Deny = union(now.Allow, p.Allow), union(now.Ask, p.Ask), union(now.Deny, p.Deny)
-	now.Sources = with(now.Sources, Source{path, p.Allow, p.Ask, p.Deny})
-	now.Foreign = union(now.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
+	l.set.RuleSources = with(l.set.RuleSources, Source{path, p.Allow, p.Ask, p.Deny})
+	l.set.Foreign = union(l.set.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
 	switch of {
 	case project:
 		l.foreignProject(path, tree, rules)
@@ -180,7 +181,7 @@ func (l *loader) foreignProject(path string, tree, rules map[string]any) {
 				if !filepath.IsAbs(dir) {
 					dir = filepath.Join(folder, dir)
 				}
-				l.set.Permissions.Dirs = union(l.set.Permissions.Dirs, []string{filepath.Clean(dir)})
+				l.set.Dirs = union(l.set.Dirs, []string{filepath.Clean(dir)})
 			}
 		default:
 			pass("permissions.%.60s", key)

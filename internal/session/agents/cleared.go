@@ -29,7 +29,7 @@ func (k *Environment) keepResult(_ context.Context, c agent.Call, text string) (
 		return "", fmt.Errorf("keep the result of %s: it stays in the conversation", c.Name)
 	}
 	id := sha256.Sum256([]byte(c.ID))
-	place := k.s.cfg.Place
+	place := k.s.Place
 	name := fmt.Sprintf("result-%s-%s.txt", cmp.Or(k.Me.ID, place.ID()), hex.EncodeToString(id[:6]))
 	path := filepath.Join(place.Tasks(), name)
 	if !has("Read") || !k.Gate().MayRead(path) {

@@ -32,8 +32,8 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 	rules.Allow = slices.Concat(rules.Allow, l.Input.AllowedTools)
 	me := Caller{ID: l.Parent,
 		Cwd:   e.cwd,
-		Env:   e.s.Work.ClientEnv(e.env),
-		Model: e.s.cfg.Model,
+		Env:   e.s.clientEnv(e.env),
+		Model: e.s.Options.Model,
 		Rules: rules,
 		given: &given{l.Agents, programHooks(l.Hooks)},
 	}
@@ -78,7 +78,7 @@ func (e *engine) Agents() []task.Record {
 
 // isAgent excludes the task of the main agent.
 func (e *engine) isAgent(r task.Record) bool {
-	return r.Kind.IsAgent() && r.ID != e.s.cfg.Session
+	return r.Kind.IsAgent() && r.ID != e.s.Info.Session
 }
 
 // Agent implements [subagent.Engine].

@@ -15,7 +15,7 @@ func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
 	me.live = k.Me.live.copy()
 	_, mode, _ := me.live.get()
 	me.Rules.Mode = mode
-	n, err := s.newEnvironment(ctx, me, k.def, s.cfg.Place.Transcript())
+	n, err := s.newEnvironment(ctx, me, k.def, s.Place.Transcript())
 	if err != nil {
 		return nil, err
 	}

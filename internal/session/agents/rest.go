@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -63,7 +63,7 @@ func (a answered) next() next {
 
 // movable reports whether the tasks of an agent can outlive its run. Those in a checkout or a
 // workspace of its own end with that.
-func movable(r task.Record) bool { return !environment.Isolated(r) && r.On == "" }
+func movable(r task.Record) bool { return !tree.Isolated(r) && r.On == "" }
 
 // called reports whether an agent waits for a run in the foreground. A workflow or a client that
 // waits cannot take the tasks of the run over.
@@ -81,7 +81,7 @@ func (rt *Runtime) told(events bool) string {
 	case r.OnEnd == task.Stops, called(r), events:
 		return ", unless you end before: then it is stopped"
 	}
-	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.cfg.Limits.WaitForTasks)
+	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.Options.Agents.WaitForTasks)
 }
 
 // rest is called after an answer, and decides whether the agent goes on. An agent whose idle
@@ -105,7 +105,7 @@ func (c *Child) rest(
 		broken := turn.Reason == "interrupted"
 		do := answered{
 			leaves: !broken && c.teammate.ends(),
-			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
+			stays:  broken || c.teammate != nil || s.Options.Agents.MultiTurn && r.Backgrounded,
 			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
 			unread: slices.ContainsFunc(unread, func(m agent.MailMessage) bool { return m.Origin != messages.EventOrigin }),
 		}.next()
@@ -128,15 +128,15 @@ func (c *Child) rest(
 			}
 		}
 		err = h.Rest(ctx, func(ctx context.Context) error {
-			s.Idle.Change() // callers that settle no longer wait for it
-			limit := s.cfg.Limits.IdleTimeout
+			s.idle.Change() // callers that settle no longer wait for it
+			limit := s.Options.Agents.IdleTimeout
 			switch {
 			case c.teammate != nil: // it stays until it is ended
 				return box.Wait(ctx)
 			case do == waitsForTasks:
-				limit = s.cfg.Limits.WaitForTasks
+				limit = s.Options.Agents.WaitForTasks
 			case works:
-				limit = max(s.cfg.Limits.WaitForTasks, limit)
+				limit = max(s.Options.Agents.WaitForTasks, limit)
 			}
 			for {
 				err := func() error {
@@ -182,14 +182,14 @@ func (c *Child) rest(
 // works reports whether a task of an agent is at work for which it waits.
 func (s *Set) works(id task.ID) bool {
 	return slices.ContainsFunc(s.Tasks.Children(id), func(r task.Record) bool {
-		return r.WaitedFor() && !s.Mailboxes.Waits(r)
+		return r.WaitedFor() && !s.mail.Waits(r)
 	})
 }
 
 // untilTask waits until an agent has mail, or nothing of its own is at work.
 func (s *Set) untilTask(ctx context.Context, id task.ID, box *mailbox.Box) error {
 	for {
-		ended, mailed := s.Idle.Changed(), box.Mailed()
+		ended, mailed := s.idle.Changed(), box.Mailed()
 		works := s.works(id)
 		mail, err := box.Mail(ctx)
 		switch {
@@ -229,7 +229,7 @@ func (s *Set) tellIdle(ctx context.Context, r task.Record, turn agent.TurnResult
 	text := fmt.Sprintf(what+" %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
 	_, err := s.Tasks.Post(
 		ctx,
-		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.Mailboxes.Hops(r.ID)},
+		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.mail.Hops(r.ID)},
 	)
 	if errors.Is(err, task.ErrMailFull) {
 		return nil

@@ -53,7 +53,7 @@ func quoted(q usage.Quote) task.Quote {
 // past reads the ledgers of the project. A file that cannot be read counts as none: the quote says
 // of how many runs it was made.
 func (b *Budgets) past() *usage.Past {
-	own := b.cfg.Place
+	own := b.place
 	places, _ := own.Project().Sessions()
 	files := make(map[home.Session]time.Time, len(places))
 	for _, p := range places {
@@ -66,7 +66,7 @@ func (b *Budgets) past() *usage.Past {
 	for _, p := range places[:min(len(places), quoteSessions)] {
 		_, _ = usage.Read(ledger(p), func(c usage.Call) {
 			if p.ID() == own.ID() {
-				if r, ok := b.cfg.Tasks.Get(task.ID(c.AgentID)); ok && !r.Status.Terminal() {
+				if r, ok := b.tasks.Get(task.ID(c.AgentID)); ok && !r.Status.Terminal() {
 					return // it is still at work
 				}
 			}

@@ -248,17 +248,17 @@ func (c *Conversation) Prompt(ctx context.Context, text string) error {
 func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+		return 0, control.Refuse(control.Invalid, "the prompt is empty", "")
 	case len(text) > task.MaxPromptBytes:
 		text := fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20)
-		return 0, &control.Error{Code: control.Invalid, Message: text, Fix: "put it in a file and name that"}
+		return 0, control.Refuse(control.Invalid, text, "put it in a file and name that")
 	}
 	if _, err := c.apply(Event{Verb: Offer}); err != nil {
 		return 0, c.refusal(err)
 	}
 	seq, effects, err := c.write(ctx, strings.ToValidUTF8(text, "\uFFFD"))
 	if errors.Is(err, task.ErrMailFull) {
-		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Fix: "wait until some are answered"}
+		err = control.Refuse(control.Unavailable, err.Error(), "wait until some are answered")
 	}
 	for _, one := range effects {
 		if gone, ok := one.(Withdraw); ok {

@@ -83,8 +83,8 @@ func (c *Conversation) MoveTurn(ctx context.Context, h Handover) (task.Record, e
 // Movable is nil if a turn is running that may be moved to the background.
 func (c *Conversation) Movable() error {
 	if c.cfg.Structured != nil {
-		return &control.Error{Code: control.Unavailable,
-			Message: "move the turn to the background: the answers of this conversation have to fit a JSON schema"}
+		return control.Refuse(control.Unavailable,
+			"move the turn to the background: the answers of this conversation have to fit a JSON schema", "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,11 +95,9 @@ func (c *Conversation) Movable() error {
 }
 
 func noTurn() error {
-	return &control.Error{
-		Code:    control.Conflict,
-		Message: "move the turn to the background: the main agent is in no turn that could be moved",
-		Fix:     "try again when the model has begun to work on the prompt",
-	}
+	return control.Refuse(control.Conflict,
+		"move the turn to the background: the main agent is in no turn that could be moved",
+		"try again when the model has begun to work on the prompt")
 }
 
 // move takes the turn out of the conversation. The caller holds r.moving.

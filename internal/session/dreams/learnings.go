@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/task"
@@ -42,11 +43,11 @@ type Learnings struct {
 	on      atomic.Bool  // consolidation at the end is on
 }
 
-// NewLearnings returns those of a conversation. on: it is consolidated at its end if it has had
-// a number of prompts.
-func NewLearnings(store *memory.Store, on bool, minPrompts int) *Learnings {
-	l := &Learnings{store: store, minPrompts: int64(minPrompts)}
-	l.on.Store(on)
+// NewLearnings returns those of a conversation. ShutdownRun of opt says whether it is consolidated at its
+// end, if it has had ShutdownTurns prompts.
+func NewLearnings(store *memory.Store, opt options.Memory) *Learnings {
+	l := &Learnings{store: store, minPrompts: int64(opt.ShutdownTurns)}
+	l.on.Store(opt.ShutdownRun)
 	return l
 }
 

@@ -12,15 +12,12 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
 // InWorktree is the only kind of isolation.
 const InWorktree = "worktree"
-
-// isolatedMark is the state of an isolated agent before it gets its checkout: a further run
-// after a crash must not take place in the user's folder.
-const isolatedMark = `{"v":1,"isolation":"worktree"}`
 
 // undoTime limits the removal of an unused checkout.
 const undoTime = time.Minute
@@ -74,11 +71,8 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	case wanted == "":
 		return "", nil
 	case wanted != InWorktree:
-		return "", &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
-			Fix:     "use worktree, or leave it out",
-		}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("isolation %.40q is not known", wanted),
+			"use worktree, or leave it out")
 	case c.store == nil && c.tape == nil:
 		return "", errNoStore()
 	}
@@ -86,11 +80,8 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 }
 
 func errNoStore() error {
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: "this session has no place for worktrees, so no agent can be isolated",
-		Fix:     "leave the isolation out",
-	}
+	return control.Refuse(control.Unavailable, "this session has no place for worktrees, so no agent can be isolated",
+		"leave the isolation out")
 }
 
 // taped opens a checkout, or returns the one that was recorded.
@@ -112,7 +103,7 @@ type Checkout struct {
 // Open creates a checkout for an agent, whose folder would be cwd. again: it has had a run. The
 // caller calls Leave.
 func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again bool) (*Checkout, error) {
-	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
+	if err := h.Checkpoint(ctx, []byte(tree.IsolatedMark)); err != nil {
 		return nil, err
 	}
 	fresh := false
@@ -241,9 +232,4 @@ func Left(w *task.Worktree) string {
 		return ""
 	}
 	return w.Text
-}
-
-// Isolated reports whether an agent has a checkout of its own.
-func Isolated(r task.Record) bool {
-	return r.Kind.IsAgent() && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
 }

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -105,6 +106,7 @@ type Sandboxes struct {
 	closed bool
 	below  map[string]nested // what is protected in repositories below folders
 
+	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
 }
 
@@ -242,11 +244,11 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if err == nil {
 		err = s.enough(mode, held)
 	}
-	if errors.Is(err, sandbox.ErrUnsupported) && mode != Required {
+	if errors.Is(err, sandbox.ErrUnsupported) && mode != Required && !s.relied.Load() {
 		s.report("commands run without a sandbox: " + err.Error())
 		return Start{Held: &task.Sandbox{}}, nil
 	}
-	if errors.Is(err, sandbox.ErrUnsupported) {
+	if errors.Is(err, sandbox.ErrUnsupported) && mode == Required {
 		err = fmt.Errorf("%w (with the setting sandbox.mode best commands start without it)", err)
 	}
 	if err != nil {
@@ -281,12 +283,16 @@ func (s *Sandboxes) watched(room *sandbox.Room, fork sandbox.Forker) sandbox.For
 // enough is an error where a bound does not hold that must.
 func (s *Sandboxes) enough(mode Mode, held task.Sandbox) error {
 	missing := held.Missing()
-	if len(missing) == 0 || mode != Required {
+	if len(missing) == 0 || mode != Required && !s.relied.Load() {
 		return nil
 	}
 	why := ""
 	if s.why != nil {
 		why = " (" + sandbox.Explain(s.why) + ")"
+	}
+	if mode != Required {
+		return fmt.Errorf("commands of this session were allowed because everything is bounded, and these bounds no longer "+
+			"hold: %s%s (see `drover doctor sandbox`, and open the session again)", strings.Join(missing, ", "), why)
 	}
 	return fmt.Errorf("the sandbox is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`; with the "+
 		"setting sandbox.mode best commands start with what holds)",
@@ -343,9 +349,15 @@ func (s *Sandboxes) report(text string) {
 	}
 }
 
-// Auto reports whether commands need no rule: everything holds, and the user has not turned that
-// off. It opens the room. mode is as in [Wish].
-func (s *Sandboxes) Auto(mode Mode) bool { return s.Trusts(mode) && s.Whole(mode) }
+// Bounds returns what bounds commands, for decisions on them. The first call opens the room. Once the bounds were
+// whole, a command that would have less does not start: it may have been allowed for their sake. mode is as in [Wish].
+func (s *Sandboxes) Bounds(mode Mode) policy.Bounds {
+	if !s.Trusts(mode) || !s.Whole(mode) {
+		return policy.Bounds{}
+	}
+	s.relied.Store(true)
+	return policy.Bounds{Whole: true}
+}
 
 // Trusts reports whether the user lets commands of which everything is bounded run without a rule.
 func (s *Sandboxes) Trusts(mode Mode) bool { return s.On(mode) && s.cfg.Auto }
@@ -406,7 +418,6 @@ func (s *Sandboxes) Seatbelt(folders []string) string {
 	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
 }
 
-// Close closes the room. Commands that still run have no network any more.
 // Close closes the room. Commands that still run have no network any more.
 func (s *Sandboxes) Close() {
 	if s == nil {

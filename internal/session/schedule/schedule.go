@@ -256,7 +256,7 @@ func (c *Clock) Do(ctx context.Context, req control.ScheduleRequest) (out contro
 
 func (c *Clock) add(s control.Schedule) (*control.Schedule, error) {
 	invalid := func(format string, args ...any) error {
-		return &control.Error{Code: control.Invalid, Message: "add schedule: " + fmt.Sprintf(format, args...)}
+		return control.Refuse(control.Invalid, "add schedule: "+fmt.Sprintf(format, args...), "")
 	}
 	t, err := parse(s.Cron, s.Zone)
 	switch {
@@ -274,13 +274,11 @@ func (c *Clock) add(s control.Schedule) (*control.Schedule, error) {
 	case request(s).Check() != nil:
 		return nil, invalid("%v", request(s).Check())
 	case len(c.all) >= control.MaxSchedules:
-		return nil, &control.Error{Code: control.Unavailable,
-			Message: fmt.Sprintf("add schedule: the project has %d already", len(c.all)),
-			Fix:     "remove one with `drover schedule rm`"}
+		return nil, control.Refuse(control.Unavailable, fmt.Sprintf("add schedule: the project has %d already", len(c.all)),
+			"remove one with `drover schedule rm`")
 	case s.Name != "" && slices.ContainsFunc(c.all, func(o control.Schedule) bool { return o.Name == s.Name }):
-		return nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("add schedule: there is a schedule %q", s.Name),
-			Fix:     "give another name, or remove that one"}
+		return nil, control.Refuse(control.Conflict, fmt.Sprintf("add schedule: there is a schedule %q", s.Name),
+			"give another name, or remove that one")
 	}
 	now := time.Now().Round(0)
 	added := control.Schedule{ID: "sch_" + strings.ToLower(rand.Text()[:8]), Name: s.Name, Cron: s.Cron, Zone: s.Zone,
@@ -294,7 +292,7 @@ func (c *Clock) replace(all []control.Schedule) error {
 	c.all = all
 	if !c.count() {
 		c.all = before
-		return &control.Error{Code: control.Unavailable, Message: "change schedules: the host is ending", Fix: "try again"}
+		return control.Refuse(control.Unavailable, "change schedules: the host is ending", "try again")
 	}
 	if err := c.store(); err != nil {
 		c.all = before
@@ -315,7 +313,7 @@ func (c *Clock) pause(ref string, paused bool) (*control.Schedule, error) {
 	if s.Paused && !paused {
 		t, err := parse(s.Cron, s.Zone)
 		if err != nil {
-			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("resume schedule %s: %v", label(*s), err)}
+			return nil, control.Refuse(control.Invalid, fmt.Sprintf("resume schedule %s: %v", label(*s), err), "")
 		}
 		s.Next = t.after(time.Now().Round(0))
 	}
@@ -336,14 +334,13 @@ func (c *Clock) find(ref string) (int, error) {
 			continue
 		}
 		if found >= 0 {
-			return 0, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("schedule %q: several begin so", ref),
-				Fix: "see `drover schedule list`"}
+			return 0, control.Refuse(control.Ambiguous, fmt.Sprintf("schedule %q: several begin so", ref),
+				"see `drover schedule list`")
 		}
 		found = i
 	}
 	if found < 0 {
-		return 0, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("there is no schedule %q", ref),
-			Fix: "see `drover schedule list`"}
+		return 0, control.Refuse(control.NotFound, fmt.Sprintf("there is no schedule %q", ref), "see `drover schedule list`")
 	}
 	return found, nil
 }
@@ -365,9 +362,9 @@ func (c *Clock) runNow(ctx context.Context, ref string) (*control.Schedule, *tas
 	}
 	s := &c.all[i]
 	if s.LastTask != "" && c.cfg.Live(s.LastTask) {
-		return nil, nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("run schedule %s: task %s of its last run still runs", label(*s), s.LastTask),
-			Fix:     fmt.Sprintf("wait for it, or stop it with `drover stop %s`", s.LastTask)}
+		return nil, nil, control.Refuse(control.Conflict,
+			fmt.Sprintf("run schedule %s: task %s of its last run still runs", label(*s), s.LastTask),
+			fmt.Sprintf("wait for it, or stop it with `drover stop %s`", s.LastTask))
 	}
 	rec, err := c.start(ctx, s, time.Now())
 	if err != nil {

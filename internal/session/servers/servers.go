@@ -400,15 +400,12 @@ func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t
 		return nil
 	}
 	name := mcptool.Name(one.Name, t.Name)
-	reply, err := a.cfg.Ask(
-		ctx,
-		task.Question{
-			Kind:   task.Permission,
-			Tool:   name,
-			Input:  c.Input,
-			Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")",
-		},
-	)
+	reply, err := a.cfg.Ask(ctx, task.Question{
+		Kind:   task.Permission,
+		Tool:   name,
+		Input:  c.Input,
+		Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")",
+	})
 	switch {
 	case err != nil:
 		return err
@@ -460,24 +457,18 @@ func (a *Agent) Late() []environment.Item {
 		switch name := excerpt.Line(one.Name, 80); {
 		case !one.late:
 		case conn != nil:
-			items = append(
-				items,
-				environment.Item{
-					Key: "late " + one.Name,
-					Line: fmt.Sprintf(
-						"- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.",
-						name,
-					),
-				},
-			)
+			items = append(items, environment.Item{
+				Key: "late " + one.Name,
+				Line: fmt.Sprintf(
+					"- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.",
+					name,
+				),
+			})
 		case err != nil:
-			items = append(
-				items,
-				environment.Item{
-					Key:  "lost " + one.Name,
-					Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars)),
-				},
-			)
+			items = append(items, environment.Item{
+				Key:  "lost " + one.Name,
+				Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars)),
+			})
 		}
 	}
 	return items

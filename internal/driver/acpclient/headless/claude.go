@@ -14,9 +14,9 @@ type claude struct {
 	asked     map[string]pending  // by request_id: control requests of ours
 	questions map[string]question // by the ID of the permission request
 	prompt    json.RawMessage     // ID of the session/prompt under way; nil: none
-	message   string              // ID of the message that is streamed
+	message   string              // ID of the streamed message
 	cancelled bool                // the client has cancelled the prompt
-	signIn    string              // why the provider refuses the credentials; empty: it does not
+	signIn    string              // why the provider refuses the credentials; empty: it accepts them
 	models    []object            // that the program offers
 }
 
@@ -36,7 +36,7 @@ func newClaude(session string) *claude {
 	return &claude{session: session, asked: map[string]pending{}, questions: map[string]question{}}
 }
 
-// control is a control request to the program. The answer to it answers the request of the client, if it has an ID.
+// control is a control request to the program. Its answer answers the request of the client, if that has an ID.
 func (c *claude) control(p pending, fields object) any {
 	id := "drover-" + string(c.ids.next())
 	if p.id != nil {
@@ -120,7 +120,7 @@ type claudeLine struct {
 	Type      string          `json:"type"`
 	Parent    string          `json:"parent_tool_use_id"` // of a message in an agent of its own
 	Message   json.RawMessage `json:"message"`
-	Error     string          `json:"error"` // of an assistant message in place of an answer
+	Error     string          `json:"error"` // of an assistant message that replaces an answer
 	Event     claudeEvent     `json:"event"`
 	RequestID string          `json:"request_id"`
 	Request   struct {
