@@ -89,7 +89,7 @@ func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out p
 		Events:        r.Kept.Events,
 		Notifications: r.Kept.Notifications,
 		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
-		NotificationsLost: r.Kept.Untold,
+		NotificationsLost: r.Kept.Unnotified,
 		UnreadablePages:   r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
