@@ -55,7 +55,7 @@ func (t *tape) setUp(c *assemble.Config) {
 			func(o assemble.Observer) bool { return o == nil }))
 		return
 	}
-	c.Observer, c.Own, c.Model, c.Instead = t.observer(), t.play.Models(), t.model, nil
+	c.Observer, c.Own, c.Model, c.Fallback = t.observer(), t.play.Models(), t.model, nil
 	set := &c.Settings // what the user has set up runs nothing in a replay
 	set.DisableHook, set.Sandbox.Mode, set.MaxBudget, set.Plugins = true, "off", 0, nil
 	c.GivenMCP, c.MCP, c.QuietPlugins, c.Played = true, nil, nil, true

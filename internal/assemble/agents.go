@@ -227,7 +227,7 @@ func keepRule(ctx context.Context, c Config, rule string, tell func(string, ...a
 	return err
 }
 
-// hooks are those of all files and plugins; of folders that are not trusted none will run.
+// hooks reads the hooks of all files and plugins; hooks of folders that are not trusted do not run.
 func hooks(set settings.Settings, plugins []string, tell func(string, ...any)) *hook.Set {
 	if set.DisableHook {
 		return nil
@@ -261,8 +261,6 @@ func ruleSources(c Config) agents.RuleSources {
 		out.Add("ask", s.Name, s.Ask...)
 		out.Add("deny", s.Name, s.Deny...)
 	}
-	out.Add("allow", "--allowed-tools", c.Allow...)
-	out.Add("deny", "--disallowed-tools", c.Deny...)
 	out.Add("allow", "built in", own()...)
 	return out
 }

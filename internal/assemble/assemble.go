@@ -1,5 +1,5 @@
 // Package assemble puts an open session together from a folder, settings and
-// what a command line asks for: its place, its keeper, its socket, its rules.
+// the options of a command line: its place, its keeper, its socket, its rules.
 //
 // It owns nothing but the order of opening and closing, which is the same for
 // every program that holds a session.
@@ -54,7 +54,7 @@ type Config struct {
 	// is the parent of this process if there is one, otherwise without.
 	Keeper []string
 	// Starter starts this program as the process in the namespaces of a session, see
-	// [sandbox.RunStarter]. nil: there are none.
+	// [sandbox.RunStarter]. nil: none.
 	Starter []string
 
 	// Copier is a program that holds the terminals of commands, so that they outlive
@@ -65,20 +65,16 @@ type Config struct {
 	agents.Program
 	Model string                 // instead of the settings' one
 	Own   map[string]agent.Model // models of the program itself, by name
-	Mode  policy.Mode            // instead of the settings' one
-	Allow []string               // further rules
-	Deny  []string
-	Dirs  []string // further folders that tools may use; absolute
 
-	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
+	Agents []byte // definitions of agents that come before all files, as JSON; see [catalog.ParseJSON]
 
-	// Callbacks are hooks of the program itself, which run behind those of files.
+	// Callbacks are hooks of the program itself, which run after the hooks of files.
 	Callbacks []hook.Callback
-	MCP       []string // files of MCP servers, or JSON, before those of the folder and the user
+	MCP       []string // files of MCP servers, or JSON, that come before the files of the folder and the user
 
 	// Isolated says that nothing is read of what the user and the folder have for
 	// agents (definitions, skills, instructions, hooks, MCP servers, memory), and that no
-	// socket is opened: nobody outside this process can reach the session.
+	// socket is opened: only this process can reach the session.
 	Isolated bool
 
 	// Skip says which files of the user and the folder are passed over. Settings are read
@@ -95,7 +91,7 @@ type Config struct {
 	// it is idle.
 	Brief bool
 
-	// Observer follows the session; nil: nobody does.
+	// Observer follows the session; nil: none.
 	Observer Observer
 
 	// Tape stands between the session and all that is outside of it; nil: nothing does.
@@ -129,13 +125,13 @@ type Tape interface {
 // Observer follows a session without a part in it. None of its methods fails or holds the session up, but
 // for a moment at the end.
 type Observer interface {
-	// Agent is told of every event of an agent, by several goroutines, also before Open.
+	// Agent is called with every event of an agent, by several goroutines, also before Open.
 	Agent(from task.ID, e agent.Event)
-	// Open is told that the session is open.
+	// Open is called when the session is open.
 	Open(s *Session)
-	// Ended is told the number of the newest event of the log, before the log is closed.
+	// Ended is called with the number of the newest event of the log, before the log is closed.
 	Ended(last task.Seq)
-	// Close is told that the session is closed. It is called only after Open.
+	// Close is called when the session is closed, if Open was called.
 	Close()
 }
 
@@ -146,7 +142,7 @@ type Session struct {
 	Keeper *keeper.Link // nil without a keeper
 
 	observer Observer  // nil: none
-	observed sync.Once // it was told of the end
+	observed sync.Once // its Close was called
 
 	models   *provider.Finder
 	accounts *usage.Accounts
@@ -177,7 +173,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	}
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings)
 	if c.Role == session.RolePrompt {
-		// A prompt that nobody can answer leaves no session behind.
+		// A prompt without a reachable model leaves no session.
 		if err := s.reachable(c, home.Lookup(env)); err != nil {
 			return nil, err
 		}
@@ -232,8 +228,8 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	return s, nil
 }
 
-// options are those of the settings for a session with a model. One that ends with its work begins nothing
-// because it is idle.
+// options returns the options of the settings for a session with a model. A session that ends with its work
+// begins nothing in idle time.
 func (c Config) options(model string) options.Options {
 	opt := c.Settings.Options
 	if opt.Model = model; c.Brief || c.Role == session.RoleRun {
@@ -272,7 +268,7 @@ func (s *Session) ModelLimits(model string) (window, output int64) {
 	return window, modelinfo.MostOutput(model)
 }
 
-// letGo closes what is not the session's.
+// letGo closes the parts that the session does not close.
 func (s *Session) letGo() error {
 	var errs []error
 	if s.unfetch != nil {
@@ -322,7 +318,7 @@ func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error 
 	return host.Serve(ctx, s, s.listen, idle)
 }
 
-// Close ends everything in order. Whoever waits for a task is told of its end
+// Close ends everything in order. A client that waits for a task learns of its end
 // before the socket goes.
 func (s *Session) Close() error {
 	err := s.Session.Close()
@@ -343,24 +339,21 @@ func (s *Session) Close() error {
 	return errors.Join(err, s.letGo())
 }
 
-// Rules are those of the settings and of the command line. What an agent can do
-// by its tools to its own tasks needs no rule.
+// Rules joins the rules of the settings and of the command line. Tools by which an agent
+// works on its own tasks need no rule.
 func Rules(c Config) policy.Rules {
 	p := c.Settings.Permissions
 	r := policy.Rules{
 		Mode:         policy.Mode(p.DefaultMode),
-		Allow:        slices.Concat(p.Allow, c.Allow, own()),
+		Allow:        slices.Concat(p.Allow, own()),
 		Ask:          p.Ask,
-		Deny:         slices.Concat(p.Deny, c.Deny),
-		Dirs:         slices.Concat(c.Settings.Dirs, c.Dirs),
+		Deny:         slices.Clone(p.Deny),
+		Dirs:         slices.Clone(c.Settings.Dirs),
 		Home:         home.Lookup(c.Env)("HOME"),
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,
 		Filtered:     true,
 		Memory:       policy.NewMemory(),
-	}
-	if c.Mode != "" {
-		r.Mode = c.Mode
 	}
 	return r
 }
@@ -398,7 +391,7 @@ func own() []string {
 func Environ(env []string, set settings.Settings) []string { return withProviders(env, set) }
 
 // withProviders lets settings say where a provider is, as the usual variables
-// would; the variables win. A key that stands in a variable with a name of the
+// would; the variables win. A key in a variable with a name of the
 // user's goes to the usual one, which no command is given. What the set-up page has kept
 // counts where neither says anything.
 func withProviders(env []string, all settings.Settings) []string {

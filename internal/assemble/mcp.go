@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
-// MCPServers reads which MCP servers a folder and its user have, with what is
-// given beside.
+// MCPServers reads which MCP servers a folder and its user have, in addition to the
+// given ones.
 func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
 	files := mcpconfig.Files(get, c.Folder)
@@ -86,7 +86,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
-		Roots: slices.Concat([]string{c.Folder}, c.Settings.Dirs, c.Dirs), Samples: true,
+		Roots: slices.Concat([]string{c.Folder}, c.Settings.Dirs), Samples: true,
 		Token: mcpauth.At(c.Root.Dir()).Token,
 		Idle:  c.Settings.MCP.IdleTimeout, Call: c.Settings.MCP.CallTimeout, FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}

@@ -8,8 +8,8 @@ import (
 	"github.com/drover-dev/drover/internal/session/agents"
 )
 
-// remember gives agents what is remembered of the project: it is read once, so that
-// what stands before the conversation has the same bytes over the whole session.
+// remember gives agents the memory of the project: it is read once, so that
+// the text before the conversation has the same bytes over the whole session.
 func remember(a *agents.Config, c Config, project home.Project, tell func(string, ...any)) {
 	set := c.Settings.Memory
 	if !set.On() {

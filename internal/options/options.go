@@ -41,7 +41,7 @@ type Options struct {
 	Plugins []string `json:"plugins,omitempty" jsonschema:"folders of plugins, absolute, beside those in the plugins folder of the user's configuration" set:"own"`
 
 	// Hooks are read by package hook, which knows their forms. This has the hooks of all sources
-	// that may run; settings has those of each source.
+	// that may run; settings has the hooks of each source.
 	Hooks       map[string]any `json:"hooks,omitempty" jsonschema:"commands to run when something happens: an object of event names" set:"see=hooks.md"`
 	DisableHook bool           `json:"disableAllHooks,omitempty" jsonschema:"no hook runs"`
 }
@@ -128,7 +128,7 @@ type Models struct {
 	Complementary map[string]string  `json:"complementary,omitempty" jsonschema:"the model of a second opinion, by the family of the asking model"`
 }
 
-// Price is what a model costs, in US dollars per million tokens.
+// Price is the price of a model, in US dollars per million tokens.
 type Price struct {
 	Input      float64 `json:"input" jsonschema:"of tokens read"`
 	Output     float64 `json:"output" jsonschema:"of tokens written"`
@@ -162,7 +162,7 @@ type Tasks struct {
 	Retention      Retention `json:"retention,omitzero" jsonschema:"how long ended sessions are kept; not set: until somebody removes them" set:"own"`
 }
 
-// Retention limits how long ended sessions are kept. Both bounds hold; 0 is no bound.
+// Retention limits how long ended sessions are kept. Both bounds hold; 0: no bound.
 type Retention struct {
 	Age   time.Duration `json:"age,omitempty" jsonschema:"how long ended sessions are kept, such as 30d or 12h, at least 1h; not set: until they are removed" set:"age=1h"`
 	Bytes int64         `json:"bytes,omitempty" jsonschema:"what all sessions together may take, 1000000 or more: beyond it those that ended first are removed" set:"possible=1000000.."`
@@ -171,7 +171,7 @@ type Retention struct {
 // KeepsAll reports whether no session is removed for its age or size.
 func (r Retention) KeepsAll() bool { return r.Age <= 0 && r.Bytes <= 0 }
 
-// MCP is how MCP servers are used. Which there are stands in files of their own.
+// MCP is how MCP servers are used. Files of their own list them.
 type MCP struct {
 	StartWait   time.Duration `json:"startWait,omitempty" jsonschema:"how long the start of an agent waits for its MCP servers; tools of those that come later are for later agents" set:"default=2s,duration=0s,see=mcp.md"`
 	FirstWait   time.Duration `json:"firstWait,omitempty" jsonschema:"how long the first turn of drover -p waits for MCP servers; MCP_TIMEOUT sets it in milliseconds" set:"default=30s,duration=0s,see=mcp.md"`
@@ -181,7 +181,7 @@ type MCP struct {
 	Tasks       string        `json:"tasks,omitempty" jsonschema:"which tools of servers run as tasks: those that must, those that can, or none" set:"default=required,words=required|always|off,see=mcp.md#long-calls-as-tasks"`
 }
 
-// Memory is what is remembered from session to session.
+// Memory is the memory from session to session.
 type Memory struct {
 	Enabled       string        `json:"enabled,omitempty" jsonschema:"on: new sessions begin with what is remembered of their folder; off: they do not, and nothing is remembered" set:"default=on,words=on|off,see=memory.md"`
 	Dream         string        `json:"dream,omitempty" jsonschema:"auto: memory is consolidated by itself, which costs calls of a model" set:"default=off,words=off|auto"`
@@ -193,7 +193,7 @@ type Memory struct {
 	ShutdownTurns int           `json:"shutdownTurns,omitempty" jsonschema:"prompts that such a conversation must have had" set:"default=3,clamp=1..1000"`
 }
 
-// On reports whether new sessions are told what is remembered.
+// On reports whether new sessions begin with the memory of their folder.
 func (m Memory) On() bool { return m.Enabled != "off" }
 
 // Auto reports whether memory is consolidated by itself.
@@ -204,7 +204,7 @@ type Monitors struct {
 	Enabled bool `json:"enabled" jsonschema:"agents have the tool Monitor, and drover monitor works" set:"default=true,see=monitors.md"`
 }
 
-// Todos is how lists of what is to be done are used.
+// Todos is how to-do lists are used.
 type Todos struct {
 	Enabled bool `json:"enabled" jsonschema:"agents have the tools of to-dos: TaskCreate, TaskGet, TaskList, TaskUpdate" set:"default=true,see=todo.md"`
 }
@@ -224,14 +224,14 @@ type Sandbox struct {
 	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
 }
 
-// Telemetry is what is exported by OpenTelemetry.
+// Telemetry is the export by OpenTelemetry.
 type Telemetry struct {
 	Mode     string `json:"mode,omitempty" jsonschema:"auto: where the variables OTEL_… ask for it; on: also without them, to the endpoint, or to port 4318 of this machine; off: never" set:"default=auto,words=auto|on|off,env=DROVER_TELEMETRY"`
 	Endpoint string `json:"endpoint,omitempty" jsonschema:"address of the collector for OTLP over HTTP, such as http://localhost:4318; OTEL_EXPORTER_OTLP_ENDPOINT comes first"`
 	Content  bool   `json:"content,omitempty" jsonschema:"prompts, answers, commands, and calls with their results are exported too"`
 }
 
-// Notify is how the user is told of what needs them where no terminal is looked at.
+// Notify is how the user learns of open questions and ends without looking at a terminal.
 type Notify struct {
 	Desktop bool   `json:"desktop,omitempty" jsonschema:"by a notification of the desktop: notify-send on Linux, osascript on macOS; terminals then ring a bell only"`
 	Command string `json:"command,omitempty" jsonschema:"by a command for the shell, which reads what needs you as JSON on stdin"`

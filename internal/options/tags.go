@@ -82,7 +82,7 @@ func RuleOf(f reflect.StructField) (r Rule) {
 	return r
 }
 
-// Duration reads the text of an option that is a time. 0 is no time at all, where that is possible.
+// Duration reads the text of an option that is a time. 0: no time at all, where that is possible.
 func (r Rule) Duration(text string) (d time.Duration, err error) {
 	switch {
 	case text == "" && r.Default == "", r.Off && text == "off":

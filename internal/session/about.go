@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/policy/hook"
 )
 
-// Bounds of what is told of the environment of an agent.
+// Bounds of the description of an agent's environment.
 const (
 	mostInstructions = 64 << 10 // bytes
 	mostListed       = 500      // of each list

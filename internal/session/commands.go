@@ -44,7 +44,7 @@ func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
 	if main == nil {
 		return out, nil
 	}
-	prompts, err := main.environment().Prompts(ctx)
+	prompts, err := main.environment().Servers.Prompts(ctx)
 	if err != nil {
 		out.Problems = append(out.Problems, err.Error())
 	}
@@ -75,7 +75,7 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	return "", *text, true, nil
 }
 
-// becomes returns the prompt that a command becomes, as the tape has it; nil: it is no command.
+// becomes returns the prompt that a command becomes, as the tape has it; nil: not a command.
 func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, error) {
 	tools := h.environment().Config.Tools
 	tape := h.s.cfg.Agents.Tape
@@ -85,7 +85,7 @@ func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, err
 	return tape.Command(func(c agent.Call) {
 		for _, t := range tools {
 			if t.Spec().Name == c.Name {
-				_, _ = t.Call(ctx, c) // what it prints is in the recorded prompt
+				_, _ = t.Call(ctx, c) // the recorded prompt has its output
 			}
 		}
 	}, func() (*string, []agent.Call, error) {
@@ -98,7 +98,7 @@ func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, err
 // look looks for a command and expands it. Shell lines and files are read by the tools.
 func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.Tool) (*string, error) {
 	if strings.HasPrefix(strings.ToLower(name), mcptool.Prefix) {
-		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
+		instead, found, err := h.environment().Servers.Prompt(ctx, name, command.Words(args))
 		switch {
 		case err != nil:
 			return nil, control.Refuse(control.Invalid, err.Error(), "")
@@ -139,7 +139,7 @@ func (n noted) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	return n.Tool.Call(ctx, c)
 }
 
-// isFile reports whether a path of one element is that of a file or folder.
+// isFile reports whether a path of one element names a file or folder.
 func isFile(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

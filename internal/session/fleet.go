@@ -34,7 +34,7 @@ func (s *Session) Admit() error { return s.space.Admit() }
 // Bounded reports whether everything is bounded that a command does which a session elsewhere starts here for a model.
 func (s *Session) Bounded() bool { return s.sandboxes.Whole("") }
 
-// refused keeps what a worker told with a claim that does not count any more.
+// refused keeps reports of a worker whose claim does not count any more.
 func (s *Session) refused(e placement.Evidence) {
 	line, err := json.Marshal(e)
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *Session) Prompts(context.Context) (control.Prompts, error) {
 	return archive.Prompts(s.cfg.Place)
 }
 
-// Fork makes another session that goes on with a copy of the conversation.
+// Fork makes another session that continues a copy of the conversation.
 func (s *Session) Fork(_ context.Context, req control.ForkRequest) (control.Forked, error) {
 	return archive.Fork(s.cfg.Place, req, agent.Meta{Version: s.cfg.Info.Version, Cwd: s.cfg.Info.Project})
 }

@@ -49,8 +49,8 @@ type MainConfig struct {
 
 	Schema *usertools.Schema // each answer is a value of it; nil: answers are text
 
-	// DropUnused says that the session leaves nothing if no prompt has come, as that of a
-	// hosted conversation does.
+	// DropUnused says that the session leaves nothing if no prompt has come, as a hosted
+	// conversation does.
 	DropUnused bool
 
 	// Begin and Done are called at every turn, in order, on the main agent's goroutine.
@@ -165,8 +165,8 @@ const (
 	pastEvents   = 500
 )
 
-// past is what viewers see of earlier hosts of a conversation of so many messages. They are told of what follows
-// the newest event.
+// past returns the pieces of earlier hosts for viewers of a conversation of so many messages. Events after newest
+// follow them.
 func (s *Session) past(ctx context.Context, messages int) (past []control.Piece, newest task.Seq, err error) {
 	if newest = s.log.Last(); messages == 0 {
 		return nil, newest, nil
@@ -184,7 +184,7 @@ func (s *Session) tellViewers() {
 	for {
 		grown := s.log.Grown()
 		if s.audience.Feed.CatchUp(s.life, s.log) != nil {
-			return // the session ends, or says itself what is wrong with its log
+			return // the session ends, or reports the fault of its log itself
 		}
 		select {
 		case <-grown:
@@ -194,7 +194,7 @@ func (s *Session) tellViewers() {
 	}
 }
 
-// mainDefinition is the definition of the main agent, or that of an agent type in its place.
+// mainDefinition is the definition of the main agent, or of an agent type in its place.
 func mainDefinition(cfg MainConfig, known subagent.Catalog) (subagent.Definition, error) {
 	def := subagent.Definition{Name: agents.MainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
@@ -251,7 +251,7 @@ func (m *Main) unused() bool {
 }
 
 // Servers are the MCP servers of the main agent, as they stand now.
-func (m *Main) Servers() []servers.Status { return m.environment().Servers() }
+func (m *Main) Servers() []servers.Status { return m.environment().Servers.Status() }
 
 // mainHooks are the hooks of the main agent, and its commands.
 type mainHooks struct{ *Main }
@@ -339,7 +339,7 @@ func (s *Session) Entitle(title string) bool {
 	return true
 }
 
-// Parting returns what the conversation passes to the agent that consolidates what was learned,
+// Parting returns the input of the agent that consolidates the learnings of the conversation,
 // if that is enabled. It is called when the conversation has ended.
 func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
 	who := dreams.Parting{

@@ -56,7 +56,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of what a session has at the same time.
+// Bounds of a session.
 const (
 	liveShells = 1000
 	heldTasks  = 5000   // ended tasks in memory
@@ -75,14 +75,14 @@ type Config struct {
 	Copier  []string         // holds the terminals of commands; see [shell.Config]
 	Sandbox sandboxes.Config // of commands that models start; Env and Report are the session's
 
-	// Hub connects to the hub of workers. nil: there is none.
+	// Hub connects to the hub of workers. nil: none.
 	Hub func(ctx context.Context) (*link.Link, error)
 
 	HeldTasks int           // ended tasks in memory; older ones are read from the log; 0: 5,000
 	HeldFor   time.Duration // minimum time in memory after the end; 0: 30 s
 
-	// Ended is told the number of the newest event of the log, before the log is closed: who reads
-	// the log to its end may do so now. nil: nobody is told.
+	// Ended is called with the number of the newest event of the log, before the log is closed: who reads
+	// the log to its end may do so now. nil: not called.
 	Ended func(last task.Seq)
 }
 
@@ -313,7 +313,7 @@ func (s *Session) boundServers() {
 	})
 }
 
-// newSandboxes bounds the commands of the session. What Drover stores is hidden from them, but for
+// newSandboxes bounds the commands of the session. Drover's files are hidden from them, except
 // outputs and checkouts.
 func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	c, place := s.cfg.Sandbox, s.cfg.Place
@@ -324,14 +324,14 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	}
 	c.Scratch = place.Scratch()
 	if w := s.cfg.Agents.Worktrees; w != nil {
-		if err := w.Ensure(); err != nil { // what is not there when the first command starts is not shown
+		if err := w.Ensure(); err != nil { // a folder that is made after the first command starts is not shown
 			s.tree.Say(err.Error())
 		}
 	}
 	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees(), root.Workspaces())
 	c.Report = s.tree.Report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
-		// It needs nothing else, and who is inside could try to read what it has.
+		// It needs nothing else, and a command inside could try to read it.
 		c.Env = append(c.Env, process.MarkSession+"="+string(s.cfg.Info.Session), process.MarkHost+"="+self.Mark())
 	}
 	return sandboxes.New(c)
@@ -343,7 +343,7 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
 
 // Retire refuses every further start and every further client, if no task is alive, no client is
-// attached and there are no schedules; it reports whether it does.
+// attached and the session has no schedules; it reports whether it does.
 func (s *Session) Retire() bool {
 	return s.audience.Retire(func() bool {
 		if s.schedules == nil {

@@ -25,13 +25,13 @@ var spoken = regexp.MustCompile(`wire|a2a|acp|control|mcp`)
 
 // likeEachOther are pairs that may share more, each with its reason.
 var likeEachOther = [][2]string{
-	{"internal/frontend/cli.Prompt", "internal/session.MainConfig"},      // a face does not know the session
-	{"internal/frontend/cli.Prompt", "internal/assemble.Config"},         // the same
-	{"internal/frontend/notify.Config", "internal/options.Notify"},       // keys take the place of names of variables
-	{"internal/frontend/tui.Access", "internal/project/settings.Saved"},  // one is typed, the other stored
-	{"internal/api/attention.Item", "internal/frontend/notify.Item"},     // a message for scripts of users
-	{"internal/model/anthropic.Config", "internal/model/openai.Config"},  // two clients
-	{"internal/project/command.Command", "internal/project/skill.Skill"}, // a skill is offered as a command
+	{"internal/frontend/cli/prompt.Prompt", "internal/session.MainConfig"}, // a face does not know the session
+	{"internal/frontend/cli/prompt.Prompt", "internal/assemble.Config"},    // the same
+	{"internal/frontend/notify.Config", "internal/options.Notify"},         // keys take the place of names of variables
+	{"internal/frontend/tui.Access", "internal/project/settings.Saved"},    // one is typed, the other stored
+	{"internal/api/attention.Item", "internal/frontend/notify.Item"},       // a message for scripts of users
+	{"internal/model/anthropic.Config", "internal/model/openai.Config"},    // two clients
+	{"internal/project/command.Command", "internal/project/skill.Skill"},   // a skill is offered as a command
 }
 
 type structFields struct {

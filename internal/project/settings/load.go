@@ -51,7 +51,7 @@ type Note struct {
 func (n Note) String() string { return n.Source + ": " + n.Text }
 
 // Sources is where settings come from. Empty ones are passed over, and so are
-// files that do not exist, but for Flag.
+// files that do not exist, except Flag.
 type Sources struct {
 	User    string // file of the user
 	Project string // file of the project, shared
@@ -61,13 +61,13 @@ type Sources struct {
 	Env     func(string) string
 
 	// Settings of another program. Hooks and what forbids are taken of them, and of those
-	// of a trusted project also what it allows and sets.
+	// of a trusted project also the rules that allow and the other settings.
 	UserForeign    []string // the user's
 	ProjectForeign []string // the project's
 	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
 
 	// Trusted says that the user trusts the folder of the project with the
-	// files as they are. Then they may set what they like, but for where models
+	// files as they are. Then they may set everything except where models
 	// are reached and the mode that asks for nothing.
 	Trusted bool
 }

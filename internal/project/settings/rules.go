@@ -112,7 +112,7 @@ func (l *loader) times(source string, tree map[string]any, lines map[string]int)
 	return nil
 }
 
-// kindOf is the JSON type of a value that is no string.
+// kindOf is the JSON type of a value that is not a string.
 func kindOf(v any) string {
 	switch v.(type) {
 	case json.Number:

@@ -38,7 +38,7 @@ func (s Saved) Variables(env func(string) string, p options.Providers) []string 
 	return list
 }
 
-// saved reads what the set-up page has kept. Its model is that of who names none.
+// saved reads the choice of the set-up page. Its model counts where no other is named.
 func (l *loader) saved(path string, env func(string) string) {
 	data, ok := l.data(path)
 	if !ok {

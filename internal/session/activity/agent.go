@@ -217,7 +217,7 @@ func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, aft
 	return true, again
 }
 
-// reportSilence tells the owner of an agent that there are no signs of life. An owner that
+// reportSilence tells the owner of an agent that it shows no signs of life. An owner that
 // waits for it in the foreground reads nothing, and is itself reported as silent; the
 // owner of a workflow waits for its steps.
 func (w *Watch) reportSilence(r task.Record, in string) {

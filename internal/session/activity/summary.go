@@ -57,7 +57,7 @@ func summary(p task.Progress) string {
 	return strings.Join(said, " ")
 }
 
-// subject returns what a call is about: the first string of its input by which a person would
+// subject returns the subject of a call: the first string of its input by which a person would
 // name it.
 func subject(input json.RawMessage) string {
 	var in map[string]any

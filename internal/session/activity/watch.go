@@ -28,7 +28,7 @@ import (
 // counts as quiet.
 const looks = 9
 
-// Tasks is what a watch needs of the supervisor.
+// Tasks is the part of the supervisor that a watch uses.
 type Tasks interface {
 	Living() func(yield func(task.Seq, task.Record) bool)
 	Get(id task.ID) (task.Record, bool)
@@ -184,7 +184,7 @@ func (w *Watch) post(owner, about task.ID, text string) {
 }
 
 // stallable reports whether the output of a task is watched: a command in the background, whose
-// questions nobody sees. A paused one asks nothing.
+// questions that no one sees. A paused one asks nothing.
 func stallable(r task.Record) bool {
 	return r.Traits().Work == task.ByCommand && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
 }

@@ -24,7 +24,7 @@ func (s RuleSources) Add(effect, source string, rules ...string) {
 	}
 }
 
-// Of returns where a rule is from. The session itself adds those that nobody has written, such
+// Of returns where a rule is from. Rules without a source are the session's own, such
 // as the one by which agents read the outputs of its tasks.
 func (s RuleSources) Of(effect, rule string) string {
 	return cmp.Or(s[effect+" "+rule], "the session")
@@ -89,7 +89,7 @@ func (k *Environment) Context(c *conversation.Conversation) control.Context {
 // ServerStates are the MCP servers of the agent, as they stand now.
 func (k *Environment) ServerStates() []control.MCPServer {
 	out := []control.MCPServer{}
-	for _, s := range k.servers.Status() {
+	for _, s := range k.Servers.Status() {
 		one := control.MCPServer{Name: s.Name, Status: s.Status, Tools: s.Tools}
 		if s.Err != nil {
 			one.Error = excerpt.Line(s.Err.Error(), 400)

@@ -57,17 +57,17 @@ const MainName = "main"
 // Program is what the program that holds a session brings for its agents: a command line, or a
 // program that embeds Drover.
 type Program struct {
-	Tools   []agent.Tool // shared by all agents
-	Instead []string     // models that answer when one is overloaded or cannot be reached, in this order
+	Tools    []agent.Tool // shared by all agents
+	Fallback []string     // models that answer when one is overloaded or cannot be reached, in this order
 
-	// AskWait is how long a question waits for an answer before the call is denied; 0: nobody
+	// AskWait is how long a question waits for an answer before the call is denied; 0: no one
 	// can answer.
 	AskWait time.Duration
 	// FormWait is the same for forms of MCP servers, where it is longer.
 	FormWait time.Duration
 
-	// On is called with the events of the conversations of the session: the ID is that of the
-	// agent's task, or of the session for the main agent. It is called by one goroutine at a
+	// On is called with the events of the conversations of the session: the ID names the
+	// task of the agent, or the session for the main agent. It is called by one goroutine at a
 	// time for each agent. nil: events are dropped.
 	On func(from task.ID, e agent.Event)
 	// OnHook is called with hooks that begin and end, by several goroutines; nil: not needed.
@@ -84,7 +84,7 @@ type Config struct {
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
 	Rules   policy.Rules            // mode, lists of rules, further folders
-	Foreign []string                // those of the rules that were written for another program; see [environment.Gates]
+	Foreign []string                // rules that were written for another program; see [environment.Gates]
 	Env     []string                // of the process that started the session
 	Notes   string                  // of the project and the user; part of every system prompt
 
@@ -98,7 +98,7 @@ type Config struct {
 	Hooks     *hook.Set              // nil: disabled
 	Accounts  *usage.Accounts        // nil: usage is not counted
 	Skills    func() skill.Catalog   // read at each use; nil: none
-	Commands  func() command.Catalog // read at each use; nil: those of the program
+	Commands  func() command.Catalog // read at each use; nil: the built-in ones
 	Todos     *todo.Store            // nil: no to-do list
 	Memory    *memory.Store          // nil: memory is disabled
 	Worktrees *worktree.Store        // of isolated agents; nil: agents cannot be isolated
@@ -191,7 +191,7 @@ func (s *Set) Swept() <-chan struct{} { return s.checkouts.Swept() }
 // Close ends what Start began. No agent may be at work.
 func (s *Set) Close() { s.checkouts.Close() }
 
-// Driver returns the driver that goes on with work of an earlier host, or nil for a kind whose work
+// Driver returns the driver that continues work of an earlier host, or nil for a kind whose work
 // ended with its host.
 func (s *Set) Driver(kind task.Kind) task.Driver {
 	return s.kinds.Adopting(kind, s.goOn, s.GoesOn)
@@ -228,7 +228,7 @@ func (s *Set) SetMain(k *Environment) {
 	s.main = k
 }
 
-// mainAgent returns the main agent; nil: there is none.
+// mainAgent returns the main agent; nil: none.
 func (s *Set) mainAgent() *Environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

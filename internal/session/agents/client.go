@@ -42,7 +42,7 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 }
 
 // asked takes over the permission mode of a request, which is the client's own as its rules are,
-// and refuses what has no effect on the agent.
+// and refuses options without effect on the agent.
 func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	refuse := func(why, fix string) error {
 		return control.Refuse(control.Invalid, fmt.Sprintf("agent %.60q: %s", r.Type, why), fix)
@@ -60,7 +60,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	}
 	def, err := s.catalog(*me).Find(r.Type)
 	if err != nil || def.ACP == nil {
-		return nil //nolint:nilerr // the start says that there is no such agent
+		return nil //nolint:nilerr // the start reports the unknown agent
 	}
 	switch {
 	case mode == policy.Plan:
@@ -72,7 +72,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	return nil
 }
 
-// Consolidate starts an agent with a model that consolidates what was learned in a
+// Consolidate starts an agent with a model that consolidates the learnings of a
 // conversation.
 func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 	me := Caller{Cwd: s.Info.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}

@@ -201,7 +201,7 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 	return start, nil
 }
 
-// watched returns what a client wants to watch, or why that is not possible.
+// watched returns the subject of a monitor of a client, or why it cannot be watched.
 func (s *Set) watched(r control.StartRequest) (monitor.Watch, error) {
 	m := r.Monitor
 	what := monitor.Watch{File: m.File, Server: m.Server, URI: m.URI, Match: m.Match}
@@ -223,7 +223,7 @@ func (s *Set) watched(r control.StartRequest) (monitor.Watch, error) {
 	return what, nil
 }
 
-// remoteWork is remote work before its start. env is that of a client, if a client requests it.
+// remoteWork is remote work before its start. env is the environment of a client that requests it.
 func (s *Set) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) (supervise.Starting, error) {
 	made, err := s.kinds.Remote(r, env)
 	if err != nil {

@@ -41,7 +41,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		b.Ready = s.keeper.Ready
 	}
 	b.Bound = func(command string) (hook.Bounds, error) {
-		// Nobody is asked about hosts: a question runs hooks itself, and hooks have little time.
+		// Hosts are not asked about: a question runs hooks itself, and hooks have little time.
 		start, err := s.sandboxes.Command(sandboxes.Wish{
 			Folders: me.folders(), Line: command, Name: hook.Outside + command, Mode: me.sandbox, Reach: k.listed,
 		})
@@ -58,7 +58,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	return b
 }
 
-// Notify runs the hooks of the user that are told of what no agent is about, and waits for them.
+// Notify runs the notification hooks of the user for an event without an agent, and waits for them.
 func (s *Set) Notify(ctx context.Context, kind, title, text string) {
 	k := &Environment{s: s, Me: s.Client(s.Info.Project, s.cfg.Env, nil)}
 	r := hook.NewRunner(s.hooksOf(subagent.Definition{}), k.base(nil, ""))
@@ -66,7 +66,7 @@ func (s *Set) Notify(ctx context.Context, kind, title, text string) {
 	r.Notify(ctx, kind, title, text)
 }
 
-// effort is how much the agent is asked to think now; empty: nobody has chosen.
+// effort is how much the agent is asked to think now; empty: not chosen.
 func (k *Environment) effort() string {
 	if live := k.Me.live; live != nil {
 		live.mu.Lock()

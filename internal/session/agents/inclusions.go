@@ -20,7 +20,7 @@ import (
 // lineWait is how long a shell line may run before it continues in the background.
 const lineWait = time.Minute
 
-// includer includes in the prompt of an agent what a command asks for. A shell line is a call of the
+// includer adds the inclusions of a command to the prompt of an agent. A shell line is a call of the
 // tool Bash and a file a call of Read, decided by the gate of the agent as its own calls are. Nothing of
 // a command without the required trust is run, and a call that is not allowed refuses the whole prompt.
 type includer struct {
@@ -98,7 +98,7 @@ func (a includer) path(c command.Command, text string) string {
 	return filepath.Join(a.folder, text)
 }
 
-// outside reports whether a reference leads out of the folder and of that of the skill, by its
+// outside reports whether a reference leads out of the folder and out of the folder of the skill, by its
 // text or by a link.
 func (a includer) outside(c command.Command, text string) bool {
 	real, err := filepath.EvalSymlinks(a.path(c, text))

@@ -42,7 +42,7 @@ func (k *Environment) mcpTask(
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
 	spec.Description = FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
-	// It continues without this host: the server goes on, or its handles outlive connections.
+	// It continues without this host: the server continues, or its handles outlive connections.
 	spec.Keep = !alone && (l.Server().Kind() == mcpclient.HTTP || there != nil)
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *Environment) mcpTask(
 	return rt.awaitMCPTask(ctx, rec)
 }
 
-// unwanted ends a task at its server that nobody follows.
+// unwanted ends a task at its server that could not be recorded here.
 func unwanted(ctx context.Context, l *mcpclient.Lease, id string) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), unwantedWait)
 	defer done()

@@ -26,7 +26,7 @@ import (
 )
 
 // modelOfOthers is the model that an agent of another vendor is asked to use; empty: its own
-// choice. The error is for one that cannot be started yet.
+// choice. The error is for a program that cannot be started yet.
 func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 	if def.ACP.Command == "" {
 		return "", control.Refuse(control.Unavailable,
@@ -40,7 +40,7 @@ func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 	return model, nil
 }
 
-// profile is the sandbox of an agent of another vendor: that of the session, in which its
+// profile is the sandbox of an agent of another vendor: the sandbox of the session, in which its
 // credentials and its provider can be reached.
 func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 	p := c.def.ACP.Known()
@@ -83,7 +83,7 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 		w := c.wish(me, cmp.Or(line, shell.Quote(args...)))
 		w.Reach = k.reach
 		given, from := env, box
-		if line != "" { // a command of the agent is one like those of others
+		if line != "" { // a command of the agent is bounded as every other command
 			given, from = process.ChildEnv(me.Env), c.s.sandboxes
 		}
 		start, err := from.Command(w)
@@ -106,8 +106,8 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 	return err
 }
 
-// childEnv is the environment of an agent of another vendor: that of a command, its own
-// credentials, and what its definition says.
+// childEnv is the environment of an agent of another vendor: the environment of commands, its own
+// credentials, and the variables of its definition.
 func childEnv(env []string, a subagent.ACP, lookup func(string) string) []string {
 	out := process.ChildEnv(env)
 	set := func(name, value string) {
@@ -135,8 +135,8 @@ func (k *Environment) permitOutside(ctx context.Context, w acpclient.Wanted) (ag
 	return d, err
 }
 
-// decideOutside decides whether an agent of another vendor may do something. What is not
-// understood is asked about, and what a rule denies is denied.
+// decideOutside decides whether an agent of another vendor may do something. A request that is not
+// understood is asked about, unless a rule denies it.
 func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (agent.Decision, error) {
 	if w.Understood {
 		for _, call := range w.Calls {

@@ -40,7 +40,7 @@ func (s *Set) goOn(ctx context.Context, h task.Host, in subagent.Input) (*subage
 	return child.assemble(ctx, h, in)
 }
 
-// resumed resolves an agent of an earlier host that goes on: as it was started, in its mode or a
+// resumed resolves an agent of an earlier host as it was started, in its mode or a
 // narrower one.
 func (s *Set) resumed(r task.Record, in subagent.Input) (*Child, error) {
 	me, err := s.above(r, nil)

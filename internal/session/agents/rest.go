@@ -28,12 +28,12 @@ type next int
 const (
 	ends          next = iota // its run ends, and its tasks are stopped
 	passesOn                  // its run ends, and its tasks go to its parent
-	reads                     // it goes on with its mail
+	reads                     // it continues with its mail
 	waitsForMail              // it rests
 	waitsForTasks             // it rests until a task of its own ends
 )
 
-// answered is what is known of an agent after an answer.
+// answered has the facts about an agent after an answer.
 type answered struct {
 	leaves  bool   // a teammate that was asked to finish
 	stays   bool   // it was interrupted, or answers messages: a teammate, or a multi-turn agent
@@ -69,8 +69,8 @@ func movable(r task.Record) bool { return !tree.Isolated(r) && r.On == "" }
 // waits cannot take the tasks of the run over.
 func called(r task.Record) bool { return !r.Backgrounded && r.Owner != "" }
 
-// told returns how "You will be told when it ends", as an agent reads it of a task that it has
-// started, goes on: what becomes of the task if the agent ends first. events is set for a monitor.
+// told returns the end of the sentence "You will be told when it ends" about a task that the agent has
+// started: what becomes of the task if the agent ends first. events is set for a monitor.
 func (rt *Runtime) told(events bool) string {
 	if rt.Host == nil || rt.teammate != nil {
 		return ""
@@ -84,7 +84,7 @@ func (rt *Runtime) told(events bool) string {
 	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.Options.Agents.WaitForTasks)
 }
 
-// rest is called after an answer, and decides whether the agent goes on. An agent whose idle
+// rest is called after an answer, and decides whether the agent continues. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
 func (c *Child) rest(
@@ -93,7 +93,7 @@ func (c *Child) rest(
 	s, replies := c.s, 0
 	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
-		works := s.works(h.Record().ID) // read before the mail, which has the end of one that ends now
+		works := s.works(h.Record().ID) // read before the mail, which has the end of a task that ends now
 		if s.cfg.Tape != nil {
 			works = s.cfg.Tape.Works(h.Record().ID, works)
 		}

@@ -55,8 +55,7 @@ var (
 	_ tasktools.Tasks  = (*Runtime)(nil)
 )
 
-// spec returns what is common to all tasks that the agent starts: the place in the tree, and
-// the owner.
+// spec returns the spec of a task of the agent with its place in the tree and its owner.
 func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 	spec := task.Spec{Owner: rt.ID, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.Cwd}
 	if _, isTask := rt.s.Tasks.Get(rt.ID); isTask {
@@ -105,7 +104,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	return out, err
 }
 
-// bounded returns how a command of the agent starts. One that may run outside is not bounded.
+// bounded returns how a command of the agent starts. A command that may run outside is not bounded.
 func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if outside {
 		return sandboxes.Start{}, nil

@@ -90,11 +90,11 @@ func (s *Set) Launch(
 	return s.Tasks.Placed(rec), child.notes, nil
 }
 
-// countsAgents reports whether a start by me is told what all agents at work will likely use.
+// countsAgents reports whether a start by me learns the likely use of all agents at work.
 func (s *Set) countsAgents(me Caller) bool { return s.Options.Limits.QuoteFrom > 0 && me.ID != "" }
 
-// quote writes into the spec of an agent what it will likely use, if the caller wants to know or
-// many agents are at work; it says what those will likely use together.
+// quote writes the likely use of an agent into its spec, if the caller wants to know or
+// many agents are at work; it returns the likely use of those together.
 func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 	many := []task.Record{}
 	if s.countsAgents(me) {
@@ -125,7 +125,7 @@ type Child struct {
 	s *Set
 	Caller
 	def   subagent.Definition
-	notes []string // about what it gets, for the user and the caller
+	notes []string // where it gets something else than requested, for the user and the caller
 
 	isolation string // worktree, or empty
 
@@ -135,12 +135,12 @@ type Child struct {
 	sync      bool     // the files of a folder without git travel there
 
 	again  bool // a further run
-	passOn bool // the run has ended, and what it leaves running goes to its parent
+	passOn bool // the run has ended, and its running tasks go to its parent
 
 	outside *acpclient.Agent // of another vendor; nil: it is one of ours
 }
 
-// Resolve determines what a subagent gets: never more than the caller has.
+// Resolve determines the tools, rules, model and limits of a subagent: never more than the caller has.
 func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	def, err := s.catalog(me).Find(in.Type)
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition, byAg
 	})
 }
 
-// budget returns the child in the form in which its budget is reserved. The ID is that of a
-// further run.
+// budget returns the child in the form in which its budget is reserved. The ID names the agent
+// that gets a further run.
 func (c *Child) budget(id task.ID, asker Caller) budget.Agent {
 	return budget.Agent{ID: id, Asker: asker.ID, Depth: c.Depth, Model: c.Model, Def: c.def}
 }
@@ -335,7 +335,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	return a, nil
 }
 
-// LinkTranscript makes the link to a transcript that stands beside the output file. It is
+// LinkTranscript makes the link to a transcript next to the output file. It is
 // made under another name first: a reader never finds it missing.
 func LinkTranscript(to, at string) error {
 	rel, err := filepath.Rel(filepath.Dir(at), to)

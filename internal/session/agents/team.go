@@ -147,7 +147,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 	c.Tools = slices.Concat(c.Tools, more, []string{task.SubmitPlan})
 }
 
-// brief returns what a teammate reads about its team, with the same bytes in every run.
+// brief returns the text of a teammate about its team, with the same bytes in every run.
 func (m *teammate) brief(leader string) string {
 	if m == nil {
 		return ""
@@ -177,7 +177,7 @@ func (s *Set) leader(me Caller) string {
 	}
 }
 
-// stays reports whether a call is for a teammate: a new one, or one that is resumed.
+// stays reports whether a call starts or resumes a teammate.
 func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 	if r.Resume == "" {
 		return r.Team != ""
@@ -195,7 +195,7 @@ func (s *Set) noTeam() error {
 	return &toolkit.Refusal{Text: why}
 }
 
-// shutdownText is what a teammate reads when it is to finish.
+// shutdownText asks a teammate to finish.
 const shutdownText = "Finish now: this turn is your last, and you have %s for it. Begin nothing new. Say in your answer what is done, what is not, and where your results are."
 
 // dismiss asks a teammate to finish, and returns when it has ended or its grace is over. A
@@ -316,7 +316,7 @@ func (s *Set) enter(id task.ID, m *teammate) {
 	s.teammates[id] = m
 }
 
-// work returns the driver's work for a child: that of an agent, or of a teammate.
+// work returns the driver of a child, as an agent or a teammate, and its input.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.def.ACP != nil {
 		return s.kinds.AgentOfOthers(s.Info.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {

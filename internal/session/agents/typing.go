@@ -17,7 +17,7 @@ import (
 )
 
 // typeInto types for an agent. A line that the user's rules deny as a command is not typed
-// either, since the program behind the terminal may be a shell.
+// either, since the program in the terminal may be a shell.
 func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (tasktools.Sent, bool, error) {
 	if err := rt.s.mail.AllowInput(rt.ID, r.ID); err != nil {
 		return tasktools.Sent{}, true, err
@@ -63,7 +63,7 @@ func (rt *Runtime) unbanned(text string) error {
 	return nil
 }
 
-// commands returns what a shell may make of typed text: the parts between keys that are not
+// commands returns the lines that a shell may read in typed text: the parts between keys that are not
 // characters, some of which end or edit a line, and the whole text without editing keys.
 func commands(text string) []string {
 	control := func(r rune) bool { return unicode.IsControl(r) && r != '\t' }

@@ -32,7 +32,7 @@ type Tasks interface {
 	Clock(id task.ID) (used, limit time.Duration)
 }
 
-// Budgets are those of the agents of a session. Its methods may be called by several
+// Budgets are the budgets of a session's agents. Its methods may be called by several
 // goroutines.
 type Budgets struct {
 	tasks    Tasks
@@ -57,7 +57,7 @@ type Agent struct {
 	Def   subagent.Definition
 }
 
-// of returns the limits of an agent: the smaller of those of its definition and, at the top, of
+// of returns the limits of an agent: the smaller limit of its definition and, at the top, of
 // the settings.
 func (b *Budgets) of(a Agent) task.Budget {
 	got := a.Def.Budget

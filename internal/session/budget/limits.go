@@ -21,7 +21,7 @@ type Limits struct {
 	used atomic.Int64 // replies in the turn
 }
 
-// Limits are those of an agent that may give a number of replies in a turn; 0: the usual.
+// Limits returns the limits of an agent that may give a number of replies in a turn; 0: the usual.
 func (b *Budgets) Limits(id task.ID, maxTurns int) *Limits {
 	if maxTurns == 0 {
 		maxTurns = agent.DefaultMaxTurns
@@ -124,5 +124,5 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(min(time.Second, max(time.Millisecond, d/100)))
 }
 
-// nearly reports whether 80 % of a limit are used; 0 is no limit.
+// nearly reports whether 80 % of a limit are used; 0: no limit.
 func nearly[N int64 | float64](used, limit N) bool { return limit > 0 && used*5 >= limit*4 }

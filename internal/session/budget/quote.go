@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	quoteAge      = time.Minute // for which what was read is used again: many agents may start at once
+	quoteAge      = time.Minute // how long a reading is used again: many agents may start at once
 	quoteSessions = 200         // the newest of the project are read
 )
 
@@ -26,7 +26,7 @@ type quotes struct {
 	read time.Time
 }
 
-// Quote returns what a run of an agent type with a model will likely use, by the runs of the
+// Quote returns the likely use of a run of an agent type with a model, by the runs of the
 // project that are over.
 func (b *Budgets) Quote(agentType, model string) task.Quote {
 	q := &b.quotes

@@ -212,15 +212,15 @@ func (d *Dreams) rules(tools []agent.Tool) policy.Rules {
 	return r
 }
 
-// area is what a dream may access, whatever the rules allow.
+// area bounds the files of a dream, whatever the rules allow.
 type area struct {
 	store   *memory.Store
 	project string // links resolved
 	rules   *policy.Gate
 }
 
-// mayRead permits memory files, and the transcripts of the project's sessions with those of
-// their agents.
+// mayRead permits memory files, and the transcripts of the project's sessions and of their
+// agents.
 func (a *area) mayRead(path string) bool {
 	if filepath.Dir(path) == resolved(a.store.Dir()) {
 		return filepath.Ext(path) == ".md" && a.rules.MayRead(path)

@@ -22,7 +22,7 @@ var subconsciousPrompt string
 // process starts no further one.
 const ParentVariable = "DROVER_PARENT_SESSION"
 
-// Parting is what a conversation that has ended passes to the agent that consolidates it.
+// Parting is the input of the agent that consolidates a conversation that has ended.
 type Parting struct {
 	Session    task.ID
 	Transcript string
@@ -34,7 +34,7 @@ type Parting struct {
 const maxParting = 24 << 10
 
 // Learnings controls whether one conversation with a main agent is consolidated at its end, and
-// what is passed on for that. Its methods may be called by several goroutines.
+// the input for that. Its methods may be called by several goroutines.
 type Learnings struct {
 	store      *memory.Store // nil: memory is disabled
 	minPrompts int64
@@ -43,7 +43,7 @@ type Learnings struct {
 	on      atomic.Bool  // consolidation at the end is on
 }
 
-// NewLearnings returns those of a conversation. ShutdownRun of opt says whether it is consolidated at its
+// NewLearnings returns the learnings of a conversation. ShutdownRun of opt says whether it is consolidated at its
 // end, if it has had ShutdownTurns prompts.
 func NewLearnings(store *memory.Store, opt options.Memory) *Learnings {
 	l := &Learnings{store: store, minPrompts: int64(opt.ShutdownTurns)}

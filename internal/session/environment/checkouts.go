@@ -40,7 +40,7 @@ func NewCheckouts(store *worktree.Store, tape Tape, edits *Edits, report func(ab
 	return &Checkouts{store: store, tape: tape, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
-// Start processes what crashes have left of checkouts, except those of live tasks, until ctx
+// Start processes checkouts that crashes have left, except the checkouts of live tasks, until ctx
 // ends or Close. Errors are reported for session.
 func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.ID) bool) {
 	ctx, c.stop = context.WithCancel(ctx)
@@ -64,7 +64,7 @@ func (c *Checkouts) Close() {
 	c.sweeping.Wait()
 }
 
-// Isolation returns that of an agent: the requested one, else that of its definition.
+// Isolation returns the isolation of an agent: as requested, else by its definition.
 func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	wanted := cmp.Or(asked, defined)
 	switch {
@@ -175,7 +175,7 @@ func (c *Checkouts) tree(
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
-		case <-c.swept: // what a crash has left is then gone
+		case <-c.swept: // leftovers of crashes are then gone
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}

@@ -30,8 +30,8 @@ type Watch struct {
 
 	mu      sync.Mutex // guards the fields below
 	state   control.State
-	mark    mark                       // of the work behind the state
-	main    *conversation.Conversation // nil: there is none
+	mark    mark                       // of the work of this state
+	main    *conversation.Conversation // nil: none
 	moved   chan struct{}              // closed and replaced when the conversation has changed
 	changed chan struct{}              // closed and replaced when a task ends or becomes idle
 }
@@ -51,7 +51,7 @@ func (w *Watch) Follow(c *conversation.Conversation) {
 	wake(&w.moved)
 }
 
-// Conversation returns the one with the main agent; nil: there is none.
+// Conversation returns the conversation with the main agent; nil: none.
 func (w *Watch) Conversation() *conversation.Conversation {
 	w.mu.Lock()
 	defer w.mu.Unlock()

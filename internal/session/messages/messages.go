@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Mailboxes are those of the agents of a session. Its methods may be called by several
+// Mailboxes are the mailboxes of a session's agents. Its methods may be called by several
 // goroutines.
 type Mailboxes struct {
 	s      *tree.Tree
@@ -98,7 +98,7 @@ func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refu
 	return refused
 }
 
-// EventOrigin is the [agent.MailMessage] origin of what a monitor has seen, which keeps no agent.
+// EventOrigin is the [agent.MailMessage] origin of an event of a monitor, which does not keep an agent at work.
 const EventOrigin = "event"
 
 // Reader returns a mailbox as a conversation reads it. Either function may be nil: skip selects

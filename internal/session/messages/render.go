@@ -44,7 +44,7 @@ func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string,
 		last, err := m.lastMessage(ctx, r, l.Answer)
 		return mailbox.RenderMessage(last), err
 	}
-	if r.Kind.IsAgent() && r.OutputFile == "" { // else the transcript is beside the output file
+	if r.Kind.IsAgent() && r.OutputFile == "" { // else the transcript lies next to the output file
 		l.Transcript = m.s.Place.AgentTranscript(r.ID)
 	}
 	return mailbox.Render(l), nil

@@ -23,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// wakeGap is the time between two agents that are woken behind the first.
+// wakeGap is the time between two agents that are woken after the first.
 const wakeGap = time.Second
 
 // resetSlack is by how much two calls may be told different resets of the same limit.
@@ -176,7 +176,7 @@ func (pr *provider) wakeNext() {
 	}
 }
 
-// leave removes a waiter; one that was woken meanwhile has ended its call.
+// leave removes a waiter; a waiter that was woken meanwhile has ended its call.
 func (pr *provider) leave(w *waiter) {
 	pr.q.mu.Lock()
 	defer pr.q.mu.Unlock()
@@ -207,7 +207,7 @@ func (pr *provider) ended(w *waiter, err error) {
 // spent is what the woken agents have spent together since they were.
 func (pr *provider) spent() (usd float64) {
 	for _, s := range pr.woken {
-		now, _ := s.cost() // what has no price is not counted
+		now, _ := s.cost() // calls without a price are not counted
 		usd += max(0, now-s.base)
 	}
 	return usd
@@ -220,7 +220,7 @@ type Agent struct {
 	Park func(ctx context.Context, p task.Parked, wait func(context.Context) error) error
 	// Recorded: an earlier host has recorded that it is parked, and it may not be any more.
 	Recorded bool
-	Cost     func() (usd float64, known bool) // what it has spent so far; nil: nobody counts
+	Cost     func() (usd float64, known bool) // its spending so far; nil: not counted
 }
 
 // Model wraps the model of an agent.
@@ -291,7 +291,7 @@ func (m *model) await(ctx context.Context, on func(agent.Part)) (*waiter, error)
 		w := &waiter{woken: make(chan struct{}), moved: make(chan struct{})}
 		moved := w.moved
 		pr.waiting = append(pr.waiting, w)
-		if pr.held && pr.first == nil && !time.Now().Before(pr.parked.Until) { // nobody was there to be woken
+		if pr.held && pr.first == nil && !time.Now().Before(pr.parked.Until) { // no agent waited
 			pr.wakeNext()
 		}
 		parked := pr.parked
@@ -353,7 +353,7 @@ func (m *model) woken(pr *provider) {
 	m.me = me
 }
 
-// allowed refuses calls of agents that were woken and have spent what a wake may spend. They may
+// allowed refuses calls of agents that were woken and have spent the budget of a wake. They may
 // still hand back what they have.
 func (m *model) allowed(purpose string) error {
 	most := m.q.budget

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Diff returns what a task has changed in a worktree of its own.
+// Diff returns the changes of a task in a worktree of its own.
 func (t *Tasks) Diff(ctx context.Context, req control.DiffRequest) (control.Diff, error) {
 	rec, err := t.Get(ctx, req.Ref)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	leaseStop = time.Minute // limits the stop of a lease's tasks
 )
 
-// leases are those of a session. A client names a lease when it starts tasks, and holds it for as long as it
+// leases are the leases of a session. A client names a lease when it starts tasks, and holds it while it
 // wants them.
 type leases struct {
 	tasks *supervise.Supervisor

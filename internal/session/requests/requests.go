@@ -137,8 +137,7 @@ func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.Wait
 // errTold ends a wait whose client must be told of another problem.
 var errTold = errors.New("the problem is another")
 
-// waitHeeding waits for tasks, or until the problem differs from the one that the client knows
-// of.
+// waitHeeding waits for tasks, or until the problem differs from the client's knowledge of it.
 func (t *Tasks) waitHeeding(
 	ctx context.Context,
 	ids []task.ID,

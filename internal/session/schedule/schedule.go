@@ -6,7 +6,7 @@
 // is made up for once if it is not too long ago, and a time at which the last task still runs is
 // skipped. Both are recorded with the schedule.
 //
-// The package knows neither commands nor agents; what it starts are ordinary tasks.
+// The package knows neither commands nor agents; it starts ordinary tasks.
 package schedule
 
 import (
@@ -35,7 +35,7 @@ const (
 
 // Config configures a clock. All fields are required.
 type Config struct {
-	Read   func() ([]byte, error)  // the file; an error that wraps [fs.ErrNotExist]: there is none
+	Read   func() ([]byte, error)  // the file; an error that wraps [fs.ErrNotExist]: none
 	Write  func(data []byte) error // replaces the file; empty data removes it
 	Start  func(context.Context, control.StartRequest) (task.Record, error)
 	Live   func(task.ID) bool // whether a task has not ended
@@ -55,7 +55,7 @@ type Clock struct {
 	retired bool       // no schedule is accepted any more
 }
 
-// file is what is stored.
+// file is the stored form.
 type file struct {
 	Version   int                `json:"v"`
 	Schedules []control.Schedule `json:"schedules"`
@@ -83,7 +83,7 @@ func Open(cfg Config) (*Clock, error) {
 	return c, nil
 }
 
-// Retire accepts no schedule from now on, if there are none but paused ones and ready reports that
+// Retire accepts no schedule from now on, if all are paused and ready reports that
 // the host ends; it reports whether it does. A host with other schedules stays.
 func (c *Clock) Retire(ready func() bool) bool {
 	c.mu.Lock()
@@ -132,7 +132,7 @@ func (c *Clock) Run(ctx context.Context) {
 	}
 }
 
-// due starts what is due, and returns how long nothing is, if there is a schedule at work. The
+// due starts the schedules that are due, and returns the time to the next, if a schedule is at work. The
 // caller holds turn.
 func (c *Clock) due(ctx context.Context, now time.Time) (wait time.Duration, any bool) {
 	wait = longest
@@ -149,13 +149,13 @@ func (c *Clock) due(ctx context.Context, now time.Time) (wait time.Duration, any
 	return max(0, wait), any
 }
 
-// fire does what a schedule wants whose time has come. The caller holds turn.
+// fire starts the task of a schedule whose time has come. The caller holds turn.
 func (c *Clock) fire(ctx context.Context, s *control.Schedule, now time.Time) {
 	t, err := parse(s.Cron, s.Zone)
 	if err != nil { // the machine has lost its time zones
 		c.skip(s, s.Next, err.Error())
 		s.Next = now.Add(time.Hour)
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
 	due := s.Next
@@ -169,15 +169,15 @@ func (c *Clock) fire(ctx context.Context, s *control.Schedule, now time.Time) {
 	}
 	s.Next = t.after(now)
 	if due.After(now) {
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
 	if s.LastTask != "" && c.cfg.Live(s.LastTask) {
 		c.skip(s, due, fmt.Sprintf("task %s of its last run still runs", s.LastTask))
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
-	_, _ = c.start(ctx, s, now) // it is told
+	_, _ = c.start(ctx, s, now) // the user reads of it
 }
 
 // start starts the task of a schedule. The caller holds turn.
@@ -197,7 +197,7 @@ func (c *Clock) start(ctx context.Context, s *control.Schedule, now time.Time) (
 	return rec, errors.Join(err, c.store())
 }
 
-// request is what a schedule starts.
+// request starts the task of a schedule.
 func request(s control.Schedule) control.StartRequest {
 	return control.StartRequest{Name: s.Name, Shell: s.Shell, Agent: s.Agent, Cwd: s.Cwd, Timeout: s.Timeout,
 		Schedule: s.ID}
@@ -354,7 +354,7 @@ func (c *Clock) remove(ref string) (*control.Schedule, error) {
 	return &s, c.replace(slices.Delete(slices.Clone(c.all), i, i+1))
 }
 
-// runNow starts the task of a schedule beside its times.
+// runNow starts the task of a schedule outside of its times.
 func (c *Clock) runNow(ctx context.Context, ref string) (*control.Schedule, *task.Record, error) {
 	i, err := c.find(ref)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package tree is the tree of tasks of an open session, and what else its parts share: who the session is,
-// its options, its log, and its voice to the user. It finds tasks: the one that a name means, those above
-// and below one, and a task as of its newest event.
+// its options, its log, and its voice to the user. It finds tasks: by name, above and below a task, and as of
+// their newest event.
 //
 // A [Tree] owns nothing and changes nothing; package session opens and closes what it holds.
 package tree
