@@ -2,6 +2,7 @@ package acpclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -312,7 +313,10 @@ func (c *conn) open(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.choose(ctx, got); err != nil {
+	if err := c.set(ctx, got, "model", c.a.o.Model); err != nil {
+		return err
+	}
+	if err := c.set(ctx, got, "mode", c.a.o.Mode); err != nil {
 		return err
 	}
 	return c.a.remember(ctx, c.session, c.session != session)
@@ -354,93 +358,55 @@ func (c *conn) continues() string {
 	return ""
 }
 
-// choose sets the model and the mode of the options.
-func (c *conn) choose(ctx context.Context, got opened) error {
-	if want := c.a.o.Model; want != "" {
-		var of []choice
-		if got.Models != nil {
-			of = got.Models.Available
-		}
-		if err := c.set(ctx, got, "model", want, acp.AgentMethodSessionSetModel, "modelId", of); err != nil {
-			return err
-		}
-	}
-	if want := c.a.o.Mode; want != "" {
-		var of []choice
-		if got.Modes != nil {
-			of = got.Modes.Available
-		}
-		return c.set(ctx, got, "mode", want, acp.AgentMethodSessionSetMode, "modeId", of)
-	}
-	return nil
+// setting is a way to set the model or the mode of a session.
+type setting struct {
+	category, id string // one of them is model or mode
+	method, key  string // the request, and its parameter for the choice
+	choices      []choice
 }
 
-// set sets the model or the mode by its own method, or else by a config option.
-func (c *conn) set(ctx context.Context, got opened, category, want, method, key string, of []choice) error {
-	if id := find(of, want); id != "" {
-		_, err := call[struct{}](ctx, c, c.a.patience.open, method, map[string]any{"sessionId": c.session, key: id})
-		return err
+// settings returns the settings of a session: those with methods of their own, then the config options.
+func (o opened) settings() (all []setting) {
+	if o.Models != nil {
+		all = append(all, setting{"model", "", acp.AgentMethodSessionSetModel, "modelId", o.Models.Available})
 	}
-	return c.option(ctx, got, category, want, names(got, category))
+	if o.Modes != nil {
+		all = append(all, setting{"mode", "", acp.AgentMethodSessionSetMode, "modeId", o.Modes.Available})
+	}
+	for _, c := range o.Options {
+		all = append(all, setting{c.Category, c.ID, acp.AgentMethodSessionSetConfigOption, "value", c.Options})
+	}
+	return all
 }
 
-// option sets a config option of a category.
-func (c *conn) option(ctx context.Context, got opened, category, want string, known []string) error {
-	for _, o := range got.Options {
-		if o.Category != category && o.ID != category {
+// set sets the model or the mode, unless want is empty.
+func (c *conn) set(ctx context.Context, got opened, category, want string) error {
+	if want == "" {
+		return nil
+	}
+	var known []string
+	for _, s := range got.settings() {
+		if s.category != category && s.id != category {
 			continue
 		}
-		if value := find(o.Options, want); value != "" {
-			_, err := call[struct{}](ctx, c, c.a.patience.open, acp.AgentMethodSessionSetConfigOption,
-				map[string]any{"sessionId": c.session, "configId": o.ID, "value": value})
-			return err
+		for _, one := range s.choices {
+			id := cmp.Or(one.ModelID, one.Value, one.ID)
+			if id != "" && (strings.EqualFold(id, want) || strings.EqualFold(one.Name, want)) {
+				params := map[string]any{"sessionId": c.session, s.key: id}
+				if s.id != "" {
+					params["configId"] = s.id
+				}
+				_, err := call[struct{}](ctx, c, c.a.patience.open, s.method, params)
+				return err
+			}
+			if id != "" && len(known) < 30 {
+				known = append(known, id)
+			}
 		}
 	}
 	if len(known) == 0 {
 		return fmt.Errorf("its %s cannot be chosen (leave the %s out)", category, category)
 	}
-	return fmt.Errorf("it has no %s %q (it has: %s)", category, want, strings.Join(known, ", "))
-}
-
-func (c choice) id() string {
-	for _, id := range []string{c.ModelID, c.Value, c.ID} {
-		if id != "" {
-			return id
-		}
-	}
-	return ""
-}
-
-// find returns the ID of a choice by its ID or name.
-func find(of []choice, want string) string {
-	for _, c := range of {
-		if strings.EqualFold(c.id(), want) || strings.EqualFold(c.Name, want) {
-			return c.id()
-		}
-	}
-	return ""
-}
-
-// names are the choices of a category.
-func names(got opened, category string) (out []string) {
-	add := func(of []choice) {
-		for _, c := range of {
-			if len(out) < 30 && c.id() != "" {
-				out = append(out, c.id())
-			}
-		}
-	}
-	if category == "model" && got.Models != nil {
-		add(got.Models.Available)
-	}
-	if category == "mode" && got.Modes != nil {
-		add(got.Modes.Available)
-	}
-	for _, o := range got.Options {
-		if o.Category == category || o.ID == category {
-			add(o.Options)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(known)
+	return fmt.Errorf("it has no %s %q (it has: %s)", category, want, strings.Join(slices.Compact(known), ", "))
 }

@@ -141,7 +141,7 @@ func (t *turn) chunk(kind agent.PartKind, u update) []agent.Part {
 }
 
 // planned takes the plan of the agent. The caller holds mu.
-func (t *turn) planned(entries []planEntry) []agent.Part {
+func (t *turn) planned(entries []acp.PlanEntry) []agent.Part {
 	const most = 50
 	var lines []string
 	now := ""
@@ -152,9 +152,9 @@ func (t *turn) planned(entries []planEntry) []agent.Part {
 		}
 		box := "[ ]"
 		switch e.Status {
-		case "completed":
+		case acp.PlanEntryStatusCompleted:
 			box = "[x]"
-		case "in_progress":
+		case acp.PlanEntryStatusInProgress:
 			box = "[~]"
 			if now == "" {
 				now = line(e.Content, 200)

@@ -3,6 +3,8 @@ package acpclient
 import (
 	"bytes"
 	"encoding/json"
+
+	acp "github.com/coder/acp-go-sdk"
 )
 
 // Answers and updates of agents are read by these types: the types of the library refuse kinds that they do not
@@ -26,16 +28,11 @@ type initialized struct {
 		} `json:"sessionCapabilities"`
 	} `json:"agentCapabilities"`
 	AuthMethods []authMethod `json:"authMethods"`
-	Info        struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	} `json:"agentInfo"`
 }
 
 type authMethod struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
 }
 
 // has reports whether a capability is offered: any value except null and false.
@@ -48,11 +45,9 @@ func has(raw json.RawMessage) bool {
 type opened struct {
 	SessionID string `json:"sessionId"`
 	Modes     *struct {
-		Current   string   `json:"currentModeId"`
 		Available []choice `json:"availableModes"`
 	} `json:"modes"`
 	Models *struct {
-		Current   string   `json:"currentModelId"`
 		Available []choice `json:"availableModels"`
 	} `json:"models"`
 	Options []configOption `json:"configOptions"`
@@ -66,10 +61,9 @@ type choice struct {
 }
 
 type configOption struct {
-	ID       string          `json:"id"`
-	Category string          `json:"category"`
-	Current  json.RawMessage `json:"currentValue"`
-	Options  []choice        `json:"options"`
+	ID       string   `json:"id"`
+	Category string   `json:"category"`
+	Options  []choice `json:"options"`
 }
 
 // prompted is the answer to session/prompt.
@@ -95,7 +89,7 @@ type update struct {
 	MessageID string          `json:"messageId"` // chunks
 	Content   json.RawMessage `json:"content"`   // one block of a chunk, a list of a tool call
 	toolCall
-	Entries []planEntry `json:"entries"` // plan
+	Entries []acp.PlanEntry `json:"entries"` // plan
 
 	Used *int64 `json:"used"` // usage_update
 	Cost *struct {
@@ -105,21 +99,12 @@ type update struct {
 }
 
 type toolCall struct {
-	ID        string          `json:"toolCallId"`
-	Title     string          `json:"title"`
-	ToolKind  string          `json:"kind"`
-	Status    string          `json:"status"`
-	RawInput  json.RawMessage `json:"rawInput"`
-	Locations []location      `json:"locations"`
-}
-
-type location struct {
-	Path string `json:"path"`
-}
-
-type planEntry struct {
-	Content string `json:"content"`
-	Status  string `json:"status"`
+	ID        string                 `json:"toolCallId"`
+	Title     string                 `json:"title"`
+	ToolKind  string                 `json:"kind"`
+	Status    string                 `json:"status"`
+	RawInput  json.RawMessage        `json:"rawInput"`
+	Locations []acp.ToolCallLocation `json:"locations"`
 }
 
 // block is a block of content, or a part of the result of a tool call.
@@ -132,10 +117,6 @@ type block struct {
 	NewText string  `json:"newText"`
 	Content *block  `json:"content"`
 
-	Resource *struct {
-		URI  string `json:"uri"`
-		Text string `json:"text"`
-	} `json:"resource"`
 	TerminalID string `json:"terminalId"`
 }
 
@@ -166,21 +147,5 @@ type permissionRequest struct {
 		toolCall
 		Content json.RawMessage `json:"content"`
 	} `json:"toolCall"`
-	Options []permissionOption `json:"options"`
-}
-
-type permissionOption struct {
-	ID   string `json:"optionId"`
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-}
-
-// permissionAnswer is the answer to it.
-type permissionAnswer struct {
-	Outcome outcome `json:"outcome"`
-}
-
-type outcome struct {
-	Outcome  string `json:"outcome"` // selected or cancelled
-	OptionID string `json:"optionId,omitempty"`
+	Options []acp.PermissionOption `json:"options"`
 }

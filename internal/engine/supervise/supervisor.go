@@ -86,7 +86,7 @@ type Config struct {
 	Told func(task.Message)
 	// Unseen returns the notifications of an owner that it has not read. Nil: they are not known.
 	Unseen func(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error)
-	// Mail stands around each message of an agent: post writes it. Nil: nothing does.
+	// Mail wraps each message of an agent, which post writes; nil: post is called directly.
 	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
@@ -415,7 +415,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry,
 	return e, false, nil
 }
 
-// locate finds where a new task stands in the tree: its ID if one is asked for, its parent, its
+// locate finds the place of a new task in the tree: its ID if one is asked for, its parent, its
 // root and its depth. It returns the child of the same key instead, if its parent has one.
 func (s *Supervisor) locate(e *entry) (depth int, twin *entry, err error) {
 	spec := e.spec

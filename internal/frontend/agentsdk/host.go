@@ -18,8 +18,7 @@ type lifecycleLine struct {
 
 // stateLine is the state of the main agent.
 type stateLine struct {
-	Type     string `json:"type"`
-	Subtype  string `json:"subtype"`
+	head
 	State    string `json:"state"` // running, requires_action or idle
 	HostOnly bool   `json:"sdk_host_only"`
 	stamp
@@ -45,7 +44,7 @@ func (s *Stream) waiting() []string {
 func (s *Stream) changeMode(mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.line(statusLine{Type: "system", Subtype: "status", Mode: mode, stamp: s.stamp()})
+	s.line(statusLine{head: system("status"), Mode: mode, stamp: s.stamp()})
 }
 
 // changeState prints the state of the main agent, also without the option States.
@@ -56,7 +55,7 @@ func (s *Stream) changeState(now string) {
 }
 
 func (s *Stream) printState(now string) {
-	s.line(stateLine{Type: "system", Subtype: "session_state_changed", State: now, HostOnly: true, stamp: s.stamp()})
+	s.line(stateLine{head: system("session_state_changed"), State: now, HostOnly: true, stamp: s.stamp()})
 }
 
 // Hook is the begin or the end of a hook.
@@ -78,7 +77,7 @@ const maxHookOutput = 16 << 10
 func (s *Stream) Hook(h Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := hookLine{Type: "system", Subtype: "hook_started", ID: string(h.From) + "-" + h.ID, Name: h.Event,
+	l := hookLine{head: system("hook_started"), ID: string(h.From) + "-" + h.ID, Name: h.Event,
 		Event: h.Event, stamp: s.stamp()}
 	if h.About != "" {
 		l.Name += ":" + h.About

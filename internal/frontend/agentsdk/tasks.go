@@ -79,7 +79,7 @@ func (s *Stream) started(t *entry) {
 		s.background()
 	}
 	s.line(startedLine{
-		Type: "system", Subtype: "task_started", Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, Kind: r.Kind,
+		head: system("task_started"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, Kind: r.Kind,
 		SubagentType: r.AgentType, Description: describe(r), Backgrounded: r.Backgrounded, Depth: r.Depth,
 		Parent: s.parent(r), Prompt: r.Prompt, Workflow: workflowName(r), stamp: s.stamp(),
 	})
@@ -120,7 +120,7 @@ func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 	}
 	s.updated(r, patch{Status: patchStatus(r), EndTime: endTime(r), Error: r.Error})
 	n := notificationLine{
-		Type: "system", Subtype: "task_notification",
+		head: system("task_notification"),
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
 		Status: notificationStatus(r.Status), Reason: notificationReason(r.Cause), OutputFile: r.OutputFile,
 		Summary: describe(r) + ": " + outcome(r), ExitCode: r.ExitCode, Cause: r.Cause, stamp: s.stamp(),
@@ -152,7 +152,7 @@ func (s *Stream) report(ctx context.Context, r task.Record, summary string) (str
 }
 
 func (s *Stream) updated(r task.Record, p patch) {
-	s.line(updatedLine{Type: "system", Subtype: "task_updated", Task: r.ID, Run: r.Run, Patch: p, stamp: s.stamp()})
+	s.line(updatedLine{head: system("task_updated"), Task: r.ID, Run: r.Run, Patch: p, stamp: s.stamp()})
 }
 
 // background prints the whole list of live background tasks.
@@ -170,7 +170,7 @@ func (s *Stream) background() {
 		list[i] = backgroundTask{Task: r.ID, Run: r.Run, Kind: r.Kind, SubagentType: r.AgentType,
 			Description: describe(r), Parent: s.parent(r)}
 	}
-	s.line(backgroundLine{Type: "system", Subtype: "background_tasks_changed", Tasks: list, stamp: s.stamp()})
+	s.line(backgroundLine{head: system("background_tasks_changed"), Tasks: list, stamp: s.stamp()})
 }
 
 // progress prints a line for a tool call of an agent.
@@ -181,7 +181,7 @@ func (s *Stream) progress(t *entry, tool string) {
 		return
 	}
 	s.line(progressLine{
-		Type: "system", Subtype: "task_progress", Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
+		head: system("task_progress"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
 		SubagentType: r.AgentType, Description: describe(r),
 		Usage: taskUsage{Tokens: t.context + t.output, ToolUses: t.calls,
 			DurationMS: r.Duration(time.Now()).Milliseconds()},

@@ -121,7 +121,7 @@ func (s *Stream) Beside(r agent.TurnResult, err error) {
 }
 
 func (s *Stream) status(now *string) {
-	s.line(statusLine{Type: "system", Subtype: "status", Status: now, stamp: s.stamp()})
+	s.line(statusLine{head: system("status"), Status: now, stamp: s.stamp()})
 }
 
 // compacted prints that the conversation continues from a summary, or why not.
@@ -135,7 +135,7 @@ func (s *Stream) compacted(e agent.Event) {
 		return
 	}
 	s.line(compactLine{
-		Type: "system", Subtype: "compact_boundary",
+		head:    system("compact_boundary"),
 		Compact: compaction{Trigger: compactTrigger(e.Compaction.Trigger), Before: e.Compaction.Before}, stamp: s.stamp(),
 	})
 }
@@ -222,12 +222,12 @@ func (s *Stream) part(v *voice, p agent.Part) {
 		s.retry(v, p.Retry)
 	case p.Kind == agent.FallbackPart:
 		v.model = p.Fallback.To
-		s.line(informationalLine{Type: "system", Subtype: "informational", Level: "warning", Tag: "model_fallback",
+		s.line(informationalLine{head: system("informational"), Level: "warning", Tag: "model_fallback",
 			Content: p.Fallback.String(), From: p.Fallback.From, To: p.Fallback.To, origin: v.origin, stamp: s.stamp()})
 		s.warn("%s", excerpt.Line(p.Fallback.String(), 600))
 	case p.Kind == agent.VoidPart:
 		if v.reply.begun {
-			s.line(discardedLine{Type: "system", Subtype: "partial_message_discarded", origin: v.origin, stamp: s.stamp()})
+			s.line(discardedLine{head: system("partial_message_discarded"), origin: v.origin, stamp: s.stamp()})
 		}
 		v.reply = reply{}
 	case s.o.Partial:
@@ -238,7 +238,7 @@ func (s *Stream) part(v *voice, p agent.Part) {
 // retry prints that a call of a model is retried.
 func (s *Stream) retry(v *voice, r agent.Retry) {
 	l := retryLine{
-		Type: "system", Subtype: "api_retry", Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
+		head: system("api_retry"), Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
 		Error: retryWord(r.Why.Kind), Text: r.Why.Text, origin: v.origin, stamp: s.stamp(),
 	}
 	if r.Why.Status >= 400 {
@@ -292,7 +292,7 @@ func (s *Stream) spent(model string, used agent.Usage) {
 
 func (s *Stream) init() {
 	s.line(initLine{
-		Type: "system", Subtype: "init", Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: list(s.o.MCPServers),
+		head: system("init"), Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: list(s.o.MCPServers),
 		Model: s.o.Model, PermissionMode: s.o.PermissionMode, SlashCommands: list(s.o.Commands),
 		Agents: list(s.o.Agents), Skills: list(s.o.Skills), Plugins: []any{}, OutputStyle: "default",
 		WireVersion: s.o.Version, Version: s.o.Version, Capabilities: []string{},
@@ -313,7 +313,7 @@ func list[T any](of []T) []T {
 
 func (s *Stream) result(r agent.TurnResult, err error) {
 	l := &resultLine{
-		Type: "result", IsError: err != nil, answer: r.Text, Structured: r.Structured,
+		head: head{Type: "result"}, IsError: err != nil, answer: r.Text, Structured: r.Structured,
 		Turns: r.Turns, DurationMS: r.Duration.Milliseconds(), APIMS: s.turn.api.Milliseconds(),
 		Usage: usageOf(r.Usage), ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
 	}

@@ -14,6 +14,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// head is the type of a line of type system, and of a result.
+type head struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+}
+
+// system is the head of a line of type system.
+func system(subtype string) head { return head{"system", subtype} }
+
 // stamp is in every line.
 type stamp struct {
 	UUID    string  `json:"uuid"`
@@ -29,8 +38,7 @@ type origin struct {
 }
 
 type initLine struct {
-	Type           string      `json:"type"`
-	Subtype        string      `json:"subtype"`
+	head
 	Cwd            string      `json:"cwd"`
 	Tools          []string    `json:"tools"`
 	MCPServers     []MCPServer `json:"mcp_servers"`
@@ -142,8 +150,7 @@ type partLine struct {
 }
 
 type retryLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	Attempt int    `json:"attempt"` // 0: the call waits before it is made
 	Most    int    `json:"max_retries"`
 	DelayMS int64  `json:"retry_delay_ms"`
@@ -156,8 +163,7 @@ type retryLine struct {
 
 // informationalLine is a message for people; the tag is for programs.
 type informationalLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	Level   string `json:"level"`
 	Content string `json:"content"`
 	Tag     string `json:"tag"`
@@ -169,11 +175,10 @@ type informationalLine struct {
 
 // hookLine is the begin of a hook, and the head of its end.
 type hookLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
-	ID      string `json:"hook_id"`
-	Name    string `json:"hook_name"`
-	Event   string `json:"hook_event"`
+	head
+	ID    string `json:"hook_id"`
+	Name  string `json:"hook_name"`
+	Event string `json:"hook_event"`
 	stamp
 }
 
@@ -188,24 +193,21 @@ type hookDoneLine struct {
 
 // discardedLine revokes the stream_event lines of the current reply.
 type discardedLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	origin
 	stamp
 }
 
 // statusLine is the upkeep of the main agent's conversation, null for none, or a change of its permission mode.
 type statusLine struct {
-	Type    string  `json:"type"`
-	Subtype string  `json:"subtype"`
-	Status  *string `json:"status"`
-	Mode    string  `json:"permissionMode,omitempty"`
+	head
+	Status *string `json:"status"`
+	Mode   string  `json:"permissionMode,omitempty"`
 	stamp
 }
 
 type compactLine struct {
-	Type    string     `json:"type"`
-	Subtype string     `json:"subtype"`
+	head
 	Compact compaction `json:"compact_metadata"`
 	stamp
 }
@@ -216,8 +218,7 @@ type compaction struct {
 }
 
 type startedLine struct {
-	Type         string     `json:"type"`
-	Subtype      string     `json:"subtype"`
+	head
 	Task         task.ID    `json:"task_id"`
 	Run          task.RunID `json:"run_id"`
 	ToolUseID    string     `json:"tool_use_id,omitempty"`
@@ -233,8 +234,7 @@ type startedLine struct {
 }
 
 type progressLine struct {
-	Type         string     `json:"type"`
-	Subtype      string     `json:"subtype"`
+	head
 	Task         task.ID    `json:"task_id"`
 	Run          task.RunID `json:"run_id"`
 	ToolUseID    string     `json:"tool_use_id,omitempty"`
@@ -255,11 +255,10 @@ type taskUsage struct {
 }
 
 type updatedLine struct {
-	Type    string     `json:"type"`
-	Subtype string     `json:"subtype"`
-	Task    task.ID    `json:"task_id"`
-	Run     task.RunID `json:"run_id"`
-	Patch   patch      `json:"patch"`
+	head
+	Task  task.ID    `json:"task_id"`
+	Run   task.RunID `json:"run_id"`
+	Patch patch      `json:"patch"`
 	stamp
 }
 
@@ -271,8 +270,7 @@ type patch struct {
 }
 
 type notificationLine struct {
-	Type       string      `json:"type"`
-	Subtype    string      `json:"subtype"`
+	head
 	Task       task.ID     `json:"task_id"`
 	Run        task.RunID  `json:"run_id"`
 	ToolUseID  string      `json:"tool_use_id,omitempty"`
@@ -288,9 +286,8 @@ type notificationLine struct {
 }
 
 type backgroundLine struct {
-	Type    string           `json:"type"`
-	Subtype string           `json:"subtype"`
-	Tasks   []backgroundTask `json:"tasks"`
+	head
+	Tasks []backgroundTask `json:"tasks"`
 	stamp
 }
 
@@ -304,8 +301,7 @@ type backgroundTask struct {
 }
 
 type resultLine struct {
-	Type           string                 `json:"type"`
-	Subtype        string                 `json:"subtype"`
+	head
 	IsError        bool                   `json:"is_error"`
 	Result         *string                `json:"result,omitempty"`
 	EmptyAnswer    bool                   `json:"empty_answer,omitempty"`

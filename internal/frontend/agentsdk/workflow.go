@@ -35,7 +35,7 @@ func (s *Stream) steps(t *entry, was task.Record) {
 	if r.Progress != nil {
 		usage.Tokens, usage.ToolUses = r.Progress.TokenCount, r.Progress.ToolUseCount
 	}
-	s.line(progressLine{Type: "system", Subtype: "task_progress", Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
+	s.line(progressLine{head: system("task_progress"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
 		Description: describe(r), Usage: usage, Summary: summary(r), Workflow: now, stamp: s.stamp()})
 }
 

@@ -148,7 +148,7 @@ func (q *shownQuestion) message() string {
 	if who == "" {
 		who = "an agent"
 	}
-	text := fmt.Sprintf("%s (task %s) asks to use %s", field(excerpt.Exact(who)), q.Task, field(excerpt.Exact(q.Tool)))
+	text := fmt.Sprintf("%s\n%s (task %s) asks", field(excerpt.Exact(q.Title(""))), field(excerpt.Exact(who)), q.Task)
 	if q.Reason != "" {
 		text += ": " + field(excerpt.Exact(q.Reason))
 	}

@@ -163,6 +163,7 @@ type need struct {
 func (v views) need(i control.AttentionItem) string {
 	n := need{AttentionItem: i, Element: needID(i), Title: titles()[string(i.Kind)]}
 	if q := i.Request; q != nil {
+		n.Title = line(q.Title(""), 100)
 		n.Call = excerpt.Call(q.Input, q.Hidden)
 		n.Typed, n.Form = q.Kind == task.Choice, q.Kind == task.Form
 		n.Choices = choicesOf(*q)

@@ -240,3 +240,33 @@ func TestAsk(t *testing.T) {
 	}
 	c.Close()
 }
+
+// An answer counts although the connection ends right after it. One after a fault that ends the connection does not.
+func TestLastAnswer(t *testing.T) {
+	for range 100 {
+		for before, counts := range map[string]bool{"": true, "fault\n": false} {
+			in, peer := io.Pipe()
+			reader, out := io.Pipe()
+			ctx, cancel := context.WithCancel(t.Context())
+			o := options(echo, nil)
+			o.Fault = func(Fault) bool { cancel(); return false }
+			c := New(in, out, o)
+			served := make(chan error, 1)
+			go func() { served <- c.Serve(ctx) }()
+			go func() {
+				_, _ = io.CopyN(io.Discard, reader, 10)
+				_, _ = io.WriteString(peer, before+`{"id":1,"result":{}}`)
+				peer.Close()
+				_, _ = io.Copy(io.Discard, reader)
+			}()
+			if err := c.Ask(t.Context(), "last", nil, nil); (err == nil) != counts {
+				t.Fatalf("after %q: %v", before, err)
+			}
+			<-served
+			in.Close()
+			c.Close()
+			reader.Close()
+			cancel()
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -32,8 +33,8 @@ const (
 // Serve answers on l until ctx ends, and closes it. Then it calls end, cancels the contexts of open requests, and waits
 // for them for at most 5 s. An error means that the listener failed.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, end func()) error {
-	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: keepTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:    log.New(io.Discard, "", 0), // the answers have the errors
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, end func()) erro
 	case <-ctx.Done():
 	}
 	end()
-	cancel()
+	cancel(errors.New("the server is closing"))
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer done()
 	if srv.Shutdown(last) != nil {
@@ -82,9 +83,11 @@ func (w *timed) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-func (w *timed) Flush() {
+func (w *timed) Flush() { _ = w.FlushError() } // for callers that look for an http.Flusher
+
+func (w *timed) FlushError() error {
 	w.renew() // the flush may write the header of a connection that was used before
-	_ = w.control.Flush()
+	return w.control.Flush()
 }
 
 func (w *timed) renew() {
