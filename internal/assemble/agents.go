@@ -47,15 +47,13 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		AskWait:    c.AskWait,
 		FormWait:   c.FormWait,
 		Tools:      c.Tools,
+		Seam:       c.Seam,
 		Summaries:  set.Agents.SummaryEvery(),
 		StallAfter: set.Agents.Stall(),
 		Share:      set.Context.Share,
 		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
 	}
 	a.Foreign = set.Permissions.Foreign
-	if c.Tape != nil {
-		a.Wrap, a.Work, a.Told, a.Mail, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape.Mail, c.Tape
-	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
 		return withoutTokens(withProviders(withProject(env, set.Env), set), set.Remote)
@@ -123,7 +121,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
 	}
 	if a.Worktrees = worktree.Open(c.Root.Worktrees()); c.Played {
-		a.Worktrees, a.Catalog = nil, played(a.Catalog)
+		// Its worktrees are those of the recording: none is made here.
+		a.Worktrees, a.Catalog = worktree.Open(filepath.Join(s.Place.Dir(), "worktrees")), played(a.Catalog)
 	}
 	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	if a.MCP, err = s.servers(c, tell); err != nil {

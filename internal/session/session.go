@@ -184,16 +184,7 @@ type Agents struct {
 	// RuleSources says where the rules are from, for people.
 	RuleSources RuleSources
 
-	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
-	Wrap func(id task.ID, c *agent.Config)
-	// Work is Instead of [supervise.Config].
-	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
-	// Told is that of [supervise.Config].
-	Told func(task.Message)
-	// Mail is that of [supervise.Config].
-	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
-	// Tape stands between the agents and what is outside of the session; nil: nothing does.
-	Tape environment.Tape
+	Seam environment.Seam // nil: [environment.Unrecorded]
 
 	// Foreign are those of the rules that were written for another program. One
 	// that is not understood bans its whole tool, and stops nobody.
@@ -318,6 +309,9 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := environment.CheckTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
+	if cfg.Agents.Seam == nil {
+		cfg.Agents.Seam = environment.Unrecorded{}
+	}
 	s := &Session{
 		cfg:     cfg,
 		started: time.Now().UTC(),
@@ -395,7 +389,7 @@ func (s *Session) assemble() {
 	edits := &environment.Edits{}
 	s.checkouts = environment.NewCheckouts(
 		cfg.Agents.Worktrees,
-		cfg.Agents.Tape,
+		cfg.Agents.Seam,
 		edits,
 		func(about task.ID, text string) { s.report.Say(about, text) },
 	)
@@ -405,7 +399,7 @@ func (s *Session) assemble() {
 	s.kinds.UseMCPTasks(mcptask.Config{Open: s.servers.OpenTask, AskWait: max(cfg.Agents.AskWait, cfg.Agents.FormWait)})
 	s.sup = supervise.New(supervise.Config{
 		Session:    cfg.Info.Session,
-		Log:        s.log,
+		Log:        cfg.Agents.Seam.Log(s.log),
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
 		Recorded:   func(n lifecycle.Notification) { s.budgets.Ended(n.Task) },
@@ -418,9 +412,7 @@ func (s *Session) assemble() {
 		Held:    cfg.Limits.HeldTasks,
 		Grace:   cfg.Limits.HeldFor,
 		Recall:  s.log.Newest,
-		Instead: cfg.Agents.Work,
-		Told:    cfg.Agents.Told,
-		Mail:    cfg.Agents.Mail,
+		Prepare: cfg.Agents.Seam.Prepare,
 		Unsaved: s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: cfg.Limits.LiveAgents, Queue: 1000, Depth: cfg.Limits.Depth, PerRoot: cfg.Limits.PerRoot,
@@ -563,7 +555,7 @@ func (s *Session) openAgents(edits *environment.Edits) {
 		Hooks: a.Hooks, Skills: a.Skills, Todos: a.Todos, Memory: a.Memory.Store, Web: a.Web, Tools: a.Tools,
 		KeepParked: s.cfg.Info.Role == RoleBackground,
 		Remote:     a.Remote.Usual != "", Workers: s.cfg.Workers, Sees: a.Sees, Window: a.Window, Share: a.Share,
-		AskWait: a.AskWait, FormWait: a.FormWait, Wrap: a.Wrap, Tape: a.Tape,
+		AskWait: a.AskWait, FormWait: a.FormWait, Seam: a.Seam,
 		On: a.On, OnHook: a.OnHook,
 	}
 	if s.cfg.Keeper != nil {

@@ -14,12 +14,12 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/internal/replay"
 )
 
 // Replay is how a recording is played.
 type Replay struct {
-	Recording *recording.Recording
+	Recording *replay.Recording
 	Prompt    *Prompt   // as it was recorded
 	Speed     float64   // 1: as recorded; 0: as fast as it goes
 	Until     int       // the call of a tool behind which the run goes on live; 0: none does
@@ -109,7 +109,7 @@ func (a *app) replay() *cobra.Command {
 		}
 		play := Replay{Recording: r, Prompt: &Prompt{}}
 		if err := json.Unmarshal(r.Head.Prompt, play.Prompt); err != nil {
-			return fmt.Errorf("read recording %s: its prompt: %w", path, recording.ErrChanged)
+			return fmt.Errorf("read recording %s: its prompt: %w", path, replay.ErrChanged)
 		}
 		play.Prompt.Format = "text"
 		switch tools := r.Tools(); {
@@ -145,7 +145,7 @@ func speedOf(text string) (float64, error) {
 	return n, nil
 }
 
-func readRecording(path string) (*recording.Recording, error) {
+func readRecording(path string) (*replay.Recording, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("read recording %s: no such file", path),
@@ -155,7 +155,7 @@ func readRecording(path string) (*recording.Recording, error) {
 		return nil, fmt.Errorf("read recording: %w", err)
 	}
 	defer f.Close()
-	r, err := recording.Read(f)
+	r, err := replay.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("read recording %s: %w", path, err)
 	}
@@ -163,10 +163,10 @@ func readRecording(path string) (*recording.Recording, error) {
 }
 
 // listRecording prints the calls of tools, in the order in which they have ended.
-func (a *app) listRecording(r *recording.Recording) error {
+func (a *app) listRecording(r *replay.Recording) error {
 	n := 0
 	for _, e := range r.Entries {
-		if e.Kind != recording.Tool {
+		if !e.Ran() {
 			continue
 		}
 		n++

@@ -108,10 +108,7 @@ type Config struct {
 	FormWait time.Duration
 	On       func(from task.ID, e agent.Event)
 	OnHook   func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
-	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
-	Wrap func(id task.ID, c *agent.Config)
-	// Tape stands between the agents and what is outside of the session; nil: nothing does.
-	Tape environment.Tape
+	Seam     environment.Seam
 }
 
 // Parts are the parts of a session that its agents use.
