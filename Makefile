@@ -28,6 +28,7 @@ demo: ## build bin/drover and run the tour: no API key, nothing is left behind
 .PHONY: setup
 setup: $(LINT) $(TESTS) ## fetch the modules and build the tools that check needs
 	go mod download
+	@for dir in $(OWN); do (cd test/$$dir && go mod download); done
 
 $(LINT): tools/go.mod tools/go.sum
 	cd tools && go build -buildvcs=false -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -42,7 +43,7 @@ build: ## build the static binary bin/drover
 	CGO_ENABLED=0 go build $(STATIC) -o bin/drover ./cmd/drover
 
 .PHONY: check
-check: needs fmt rules lint darwin race binary repeat ## bring what the tests need, then run all of them, as CI does
+check: needs fmt size rules lint darwin race binary own repeat ## bring what the tests need, then run all of them, as CI does
 
 .PHONY: needs
 needs: ## install the programs that the tests call (on Debian as root), or name the missing packages
@@ -57,6 +58,12 @@ fmt: ## refuse files that gofmt would change
 rules: ## the rules of the code and the generated pages, which take a second
 	go test ./test/rules ./task
 
+.PHONY: size
+size: ## product lines of Go in each room, and the budget
+	@git ls-files -- '*.go' | grep -vE '_test\.go$$|^(test|tools)/' | xargs wc -l | awk '$$2 != "total" { \
+		n = split($$2, p, "/"); room = n == 1 ? "drover" : p[1] == "internal" ? p[1] "/" p[2] : p[1]; lines[room] += $$1; all += $$1 } \
+		END { for (r in lines) print lines[r], r | "sort -rn"; close("sort -rn"); print all, "of", budget }' budget="$$(cat test/rules/budget.txt)"
+
 .PHONY: vet
 vet: ## go vet
 	go vet ./...
@@ -64,6 +71,7 @@ vet: ## go vet
 .PHONY: lint
 lint: $(LINT) ## golangci-lint, as .golangci.yml says
 	$(LINT) run ./...
+	@for dir in $(OWN); do (cd test/$$dir && ../../$(LINT) run ./...); done
 
 .PHONY: test
 test: ## all tests, without the race detector
@@ -72,12 +80,19 @@ test: ## all tests, without the race detector
 # Three packages run at once, also on two processors: their tests often wait.
 #
 # The suites of BINARY only drive the built program, which has no race detector there.
-BINARY := rules|acp|agentsdk|attack|bench|browser|conformance|crash|faults|knownfailures|machines|soak|vendors
+BINARY := rules|acp|agentsdk|attack|bench|conformance|crash|faults|knownfailures|machines|soak|vendors
 
 .PHONY: binary
 binary: $(TESTS) ## the suites that drive the built program
 	@$(TESTS) --format standard-quiet --hide-summary skipped \
 		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -v /test/rules$$)" -- -p 3 -timeout 20m
+
+# Suites with a module of their own, for what Drover itself does not depend on.
+OWN := browser telemetry
+
+.PHONY: own
+own: ## the suites of the built program that have a module of their own
+	@for dir in $(OWN); do (cd test/$$dir && go test -count=1 -timeout 20m ./...); done
 
 .PHONY: race
 race: $(TESTS) ## all tests with the race detector, but for the suites that drive the built program
@@ -143,7 +158,7 @@ machines: ## break what tasks on other machines depend on: make machines [RUN=Te
 # The page in a real browser; see docs/web.md.
 .PHONY: browser
 browser: ## try the page of drover serve in Chromium; needs the program chromium: make browser [RUN=TestAnswers]
-	@BROWSER=1 go test ./test/browser -run '$(or $(RUN),.)' -count=1 -v -timeout 10m
+	@cd test/browser && BROWSER=1 go test . -run '$(or $(RUN),.)' -count=1 -v -timeout 10m
 
 # Failures of such tools, and what becomes of them here; see docs/reliability.md.
 .PHONY: known-failures

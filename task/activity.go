@@ -16,10 +16,10 @@ type Activity struct {
 const RecentActivities = 5
 
 // MaxActivityInput bounds the input of an activity: a record holds several, is written with each
-// event, and stays in memory after the end. Who needs all of it reads the transcript.
+// event, and stays in memory after the end. The transcript has the whole input.
 const (
 	MaxActivityInput = 2048
-	maxActivityText  = 256 // of a text in it that is too long
+	maxActivityText  = 256 // of a text in an input that is too long
 )
 
 // Add returns progress with one more activity, keeping the summary and the
@@ -36,7 +36,7 @@ func (p Progress) Add(a Activity) Progress {
 	return p
 }
 
-// Short is the activity without what is long in its input.
+// Short returns the activity with the long values of its input shortened or left out.
 func (a Activity) Short() Activity {
 	if len(a.Input) > MaxActivityInput {
 		a.Input = short(a.Input)
@@ -66,7 +66,7 @@ func short(input json.RawMessage) json.RawMessage {
 	return input
 }
 
-// cut is the beginning of a text, of whole characters.
+// cut returns the beginning of a text, in whole characters.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -2,7 +2,7 @@ package task
 
 import "time"
 
-// StepStatus is where a step of a workflow stands.
+// StepStatus is the state of a step of a workflow.
 type StepStatus string
 
 // The statuses of steps.
@@ -12,7 +12,7 @@ const (
 	StepCompleted StepStatus = "completed"
 	StepFailed    StepStatus = "failed"
 	StepKilled    StepStatus = "killed"
-	StepSkipped   StepStatus = "skipped" // its condition did not hold, or what it needs has failed
+	StepSkipped   StepStatus = "skipped" // its condition did not hold, or a step it needs failed
 )
 
 // Step is how far one step of a workflow has come.
@@ -20,19 +20,19 @@ type Step struct {
 	ID      string     `json:"id"`
 	Needs   []string   `json:"needs,omitempty"` // steps that it waits for
 	Status  StepStatus `json:"status"`
-	Task    ID         `json:"task_id,omitempty"` // that does the step, or did at last
+	Task    ID         `json:"task_id,omitempty"` // of the latest attempt
 	Attempt int        `json:"attempt,omitempty"` // from 1
 	Error   string     `json:"error,omitempty"`   // one line
 	Start   time.Time  `json:"start_time,omitzero"`
 	End     time.Time  `json:"end_time,omitzero"`
 }
 
-// MonitorCount is what a monitor has seen.
+// MonitorCount counts the work of a monitor.
 type MonitorCount struct {
 	Lines    int64 `json:"lines"`    // read
-	Events   int64 `json:"events"`   // of them, that matched
-	Notified int64 `json:"notified"` // of them, those that its owner was notified of
-	Dropped  int64 `json:"dropped"`  // of them, that came too fast
+	Events   int64 `json:"events"`   // lines that matched
+	Notified int64 `json:"notified"` // events sent to the owner
+	Dropped  int64 `json:"dropped"`  // events beyond the rate limit
 }
 
 // MCPState is a task of an MCP server as the server last reported it.
@@ -53,10 +53,10 @@ type MCPState struct {
 type RemoteSession struct {
 	ID   string `json:"session_id"`
 	Type string `json:"remote_task_type"`
-	Host string `json:"host,omitempty"` // where it is, without secrets
+	Host string `json:"host,omitempty"` // of the service, without secrets
 }
 
-// Team is who a teammate is.
+// Team identifies a teammate.
 type Team struct {
 	AgentID string `json:"agent_id"` // name@team
 	Name    string `json:"agent_name"`

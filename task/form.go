@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// field is a property of the schema of a form: what servers may ask for is flat.
+// field is a property of the schema of a form, which is flat.
 type field struct {
 	Type      string          `json:"type"`
 	Enum      []string        `json:"enum"`
@@ -31,25 +31,44 @@ type choiceOf struct {
 	Const string `json:"const"`
 }
 
+// ChoiceInput is the input of a question of the kind [Choice].
+type ChoiceInput struct {
+	Questions []ChoicePart `json:"questions"`
+}
+
+// ChoicePart is one of the questions that a [ChoiceInput] asks.
+type ChoicePart struct {
+	Question    string         `json:"question"`
+	Header      string         `json:"header"` // a short title
+	Options     []ChoiceOption `json:"options"`
+	MultiSelect bool           `json:"multiSelect"` // several options may be chosen
+}
+
+// ChoiceOption is an answer that a [ChoicePart] offers.
+type ChoiceOption struct {
+	Label       string `json:"label"`
+	Description string `json:"description"`
+}
+
 // FormInput is the input of a question of the kind [Form].
 type FormInput struct {
 	Message string          `json:"message"`
 	Schema  json.RawMessage `json:"schema"`           // of the values, a JSON schema of an object
 	Server  string          `json:"server,omitempty"` // the MCP server that asks
-	Visit   *FormVisit      `json:"visit,omitempty"`  // an address that is to be visited; nil: values are asked for
+	Visit   *FormVisit      `json:"visit,omitempty"`  // an address to visit; nil: the form asks for values
 }
 
-// FormVisit is an address that an MCP server wants visited. The message of the form names it.
+// FormVisit is an address that an MCP server asks the user to visit. The message of the form names it.
 type FormVisit struct {
 	Message string `json:"message"` // of the server alone
 	URL     string `json:"url"`
 	ID      string `json:"elicitation_id,omitempty"`
 }
 
-// checkForm refuses values that do not answer a question of kind [Form], whose
-// input is given: a JSON object that has what is required, with values of the
-// types, lengths and choices that the schema names. A word of the schema that is
-// not known here forbids nothing, nor does a schema that was cut.
+// checkForm refuses values that do not answer a question of kind [Form] with this
+// input. They are a JSON object with the required fields, of the
+// types, lengths and choices in the schema. Unknown words of the schema and a
+// schema that was shortened forbid nothing.
 func checkForm(input, values json.RawMessage) error {
 	var got map[string]json.RawMessage
 	if err := json.Unmarshal(values, &got); err != nil || got == nil {
@@ -68,7 +87,7 @@ func checkForm(input, values json.RawMessage) error {
 		var f struct {
 			Default any `json:"default"` // whoever asks fills it in
 		}
-		_ = json.Unmarshal(q.Schema.Properties[name], &f) // one that cannot be read has no default
+		_ = json.Unmarshal(q.Schema.Properties[name], &f) // an unreadable property has no default
 		if _, ok := got[name]; !ok && f.Default == nil {
 			return fmt.Errorf("%q is missing", name)
 		}
@@ -86,7 +105,7 @@ func checkForm(input, values json.RawMessage) error {
 	return nil
 }
 
-// wrong says what a value has to be that is not; empty: it fits.
+// wrong says how a value violates the field; empty: it fits.
 func (f field) wrong(raw json.RawMessage) string {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

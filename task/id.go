@@ -10,8 +10,8 @@ import (
 )
 
 // ID names a task: the letter of its kind and eight characters of [0-9a-z]
-// from a cryptographic source, so that nobody can create a file at the path
-// of a task that does not exist yet.
+// from a cryptographic source, so that the path of a future task cannot be
+// guessed and occupied.
 type ID string
 
 // RunID names one execution of a task.

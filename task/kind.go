@@ -2,8 +2,8 @@ package task
 
 import "strings"
 
-// Kind says what sort of work a task is. It is a word on the wire. Eight kinds are
-// built in; a program that embeds Drover may have kinds of its own, see [Traited].
+// Kind is the sort of work of a task, as a word on the wire. Eight kinds are
+// built in; a program that embeds Drover may add its own, see [Traited].
 type Kind string
 
 // The built-in kinds.
@@ -34,9 +34,9 @@ const (
 // OwnLetter begins the IDs of tasks of all kinds that are not built in.
 const OwnLetter = 'x'
 
-// Traits are what differs between kinds. Code outside this package, the drivers and
-// the edges of protocols decides by traits and never by a kind. The zero value is
-// right for work of which nothing is special.
+// Traits are the differences between kinds. Code outside this package, the drivers and
+// the edges of protocols decides by traits and never by a kind. The zero value fits
+// ordinary work.
 type Traits struct {
 	letter byte // begins task IDs; 0: [OwnLetter]
 
@@ -44,34 +44,34 @@ type Traits struct {
 	Subject string `json:"subject,omitempty"` // begins the summary of a notification: "Background command"
 	Pill    Pill   `json:"pill,omitzero"`     // names several in the summary of background work
 
-	Work      Work      `json:"work,omitempty"`      // what does the work
-	Report    bool      `json:"report,omitempty"`    // its answer is a text of its own; that of others is their output
+	Work      Work      `json:"work,omitempty"`      // by which the kind works
+	Report    bool      `json:"report,omitempty"`    // its answer is a text; for other kinds it is the output
 	NoUsage   bool      `json:"no_usage,omitempty"`  // it has no count of tokens and tools
 	Wait      Wait      `json:"wait,omitempty"`      // whether the end of a conversation waits for it
-	Elsewhere Elsewhere `json:"elsewhere,omitempty"` // whether its work goes on without its host
-	Resumable bool      `json:"resumable,omitempty"` // a further run can go on with what an ended one has done
-	Boundary  bool      `json:"boundary,omitempty"`  // the event stream marks start and end of its runs as those of an agent
+	Elsewhere Elsewhere `json:"elsewhere,omitempty"` // whether its work continues without its host
+	Resumable bool      `json:"resumable,omitempty"` // a further run can continue an ended one
+	Boundary  bool      `json:"boundary,omitempty"`  // the event stream marks start and end of its runs, as for an agent
 }
 
-// Pill is how the summary of background work names tasks of a kind.
+// Pill names tasks of a kind in the summary of background work.
 type Pill struct {
-	Noun     string `json:"noun,omitempty"`     // "shell"; an s makes it several
-	Mark     string `json:"mark,omitempty"`     // stands before the number
-	Label    string `json:"label,omitempty"`    // stands in place of number and noun
-	Separate bool   `json:"separate,omitempty"` // counted by itself beside other kinds of which this holds
-	Teams    bool   `json:"teams,omitempty"`    // teams are counted, not tasks
+	Noun     string `json:"noun,omitempty"`     // "shell"; an s makes the plural
+	Mark     string `json:"mark,omitempty"`     // precedes the number
+	Label    string `json:"label,omitempty"`    // replaces number and noun
+	Separate bool   `json:"separate,omitempty"` // has its own count next to other separate kinds
+	Teams    bool   `json:"teams,omitempty"`    // counts teams instead of tasks
 }
 
-// Work says what does the work of a kind.
+// Work is the means by which a kind works.
 type Work string
 
-// What does the work.
+// The means.
 const (
 	ByDriver  Work = ""        // the driver itself
 	ByCommand Work = "command" // one process, whose output is the answer and whose input is closed
 	ByAgent   Work = "agent"   // an agent in the host's process, with a transcript and a mailbox
-	BySteps   Work = "steps"   // tasks below it, for which it waits and whose usage is its own
-	ByEvents  Work = "events"  // nothing: it watches, and tells its owner what it sees
+	BySteps   Work = "steps"   // child tasks, for which it waits and whose usage it sums up
+	ByEvents  Work = "events"  // none: it watches, and sends events to its owner
 )
 
 // Wait says whether the end of a conversation waits for a task.
@@ -84,13 +84,13 @@ const (
 	WaitNever      Wait = "never"
 )
 
-// Elsewhere says whether work goes on where its host is not.
+// Elsewhere says whether work continues without its host.
 type Elsewhere string
 
-// Where work goes on.
+// The rules of work without its host.
 const (
 	InHost     Elsewhere = ""       // it ends with its host, or its process is adopted
-	IfKept     Elsewhere = "kept"   // it goes on elsewhere if the task is kept
+	IfKept     Elsewhere = "kept"   // it continues elsewhere if the task is kept
 	AlwaysAway Elsewhere = "always" // it is a session of a remote service
 )
 
@@ -101,8 +101,8 @@ type Traited interface {
 	Traits() Traits
 }
 
-// Traits returns the traits of a built-in kind. Those of another kind are in the
-// record of its tasks; see [Record.Traits].
+// Traits returns the traits of a built-in kind. The records of tasks have the traits
+// of other kinds; see [Record.Traits].
 func (k Kind) Traits() Traits {
 	switch k {
 	case LocalBash:
@@ -133,7 +133,7 @@ func (k Kind) Traits() Traits {
 	return Traits{}
 }
 
-// Traits returns what is special about the work of the task.
+// Traits returns the traits of the task's kind.
 func (r Record) Traits() Traits {
 	t := r.Kind.Traits()
 	if r.OwnTraits != nil {
@@ -152,8 +152,8 @@ func (r Record) WaitedFor() bool {
 	}
 }
 
-// Away reports whether the work of a live task goes on elsewhere without its host, so
-// that the next host can take it up.
+// Away reports whether the work of a live task continues elsewhere without its host, so
+// that the next host can resume it.
 func (r Record) Away() bool {
 	where := r.Traits().Elsewhere
 	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep || r.Worker != "" && r.Keep)

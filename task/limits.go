@@ -4,13 +4,13 @@ import (
 	"fmt"
 )
 
-// Bounds of what a task is started with, in bytes.
+// Bounds of the fields of a [Spec], in bytes.
 const (
 	MaxName        = 128
 	MaxDescription = 4 << 10
 	MaxCommand     = 1 << 20 // with its arguments
 	MaxSpecPrompt  = 16 << 20
-	MaxInput       = 24 << 20 // of a driver; a prompt stands in it again
+	MaxInput       = 24 << 20 // of a driver; it repeats the prompt
 	MaxCheckpoint  = 4 << 20
 	MaxWord        = 1 << 10 // of a model, a type, a mode, a key and the like
 	MaxPath        = 4096    // the longest path that Linux takes
@@ -28,7 +28,7 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("the %s has %d bytes, more than the limit of %d (%s)", e.What, e.Bytes, e.Limit, e.Fix)
 }
 
-// Check refuses what is too long, with a [*SizeError].
+// Check refuses a field that is too long, with a [*SizeError].
 func (s Spec) Check() error {
 	for _, f := range [...]SizeError{
 		{"name", len(s.Name), MaxName, "shorten it; a description may be longer"},

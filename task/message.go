@@ -12,33 +12,33 @@ const (
 	MaxMessageBytes = 64 << 10 // of one text
 	MaxPromptBytes  = 4 << 20  // of one of kind [Prompt]
 	MaxUnread       = 100      // messages of one owner that are not acknowledged
-	MaxUnreadEvents = 50       // at which none of kind [MonitorEvent] is added: the rest is for others
-	MaxUnreadUser   = 200      // at which none of kind [Prompt] is added: messages of others do not keep the user's out
+	MaxUnreadEvents = 50       // after which a [MonitorEvent] is refused: the rest is for other kinds
+	MaxUnreadUser   = 200      // after which a [Prompt] is refused: other messages never shut out the user
 	maxMessageName  = 200      // bytes of From
 	maxMessageKind  = 40       // bytes of Kind
 )
 
-// MessageKind says what a [Message] is for. Others may be added by whoever sends.
+// MessageKind is the purpose of a [Message]. Senders may use further kinds.
 type MessageKind string
 
-// The kinds that are known here.
+// The kinds of the runtime.
 const (
 	PlainMessage   MessageKind = "message"
-	Prompt         MessageKind = "prompt" // what the user wants of a main agent; each has a turn of its own
+	Prompt         MessageKind = "prompt" // from the user to a main agent; each has its own turn
 	TaskAssignment MessageKind = "task_assignment"
-	AgentIdle      MessageKind = "agent_idle"    // an agent has answered, and waits for a message
-	AgentHalted    MessageKind = "agent_halted"  // the user has broken off the turn of an agent, which waits for a message
-	MonitorEvent   MessageKind = "monitor_event" // a running task has seen something; From is its ID
-	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From: its ID
+	AgentIdle      MessageKind = "agent_idle"    // an agent has answered and waits for a message
+	AgentHalted    MessageKind = "agent_halted"  // the user interrupted the turn of an agent, which waits for a message
+	MonitorEvent   MessageKind = "monitor_event" // an event of a running task; From is its ID
+	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From is its ID
 
 	TeammateEnd     MessageKind = "teammate_end"          // a run of a teammate has ended
-	ShutdownRequest MessageKind = "shutdown_request"      // a teammate is to finish: it ends with the turn that reads this
-	PlanRequest     MessageKind = "plan_approval_request" // a teammate wants a plan approved
-	PlanApproved    MessageKind = "plan_approved"         // it has been, and the teammate may carry it out from here on
+	ShutdownRequest MessageKind = "shutdown_request"      // a teammate ends after the turn that reads this
+	PlanRequest     MessageKind = "plan_approval_request" // a teammate asks for the approval of a plan
+	PlanApproved    MessageKind = "plan_approved"         // the teammate may carry out its plan
 	PlanRejected    MessageKind = "plan_rejected"
 )
 
-// Message is mail to an agent that is not the end of a task.
+// Message is mail to an agent, other than the notification of an end.
 type Message struct {
 	Seq      Seq         `json:"seq"` // set by the log; events, notifications and messages are numbered together
 	To       ID          `json:"to"`  // an agent's task, or the session for its main agent
@@ -47,11 +47,10 @@ type Message struct {
 	Text     string      `json:"text"`
 	Priority Priority    `json:"priority,omitempty"`
 	At       time.Time   `json:"at"`
-	Hops     int         `json:"hops,omitempty"` // of an agent: 1, and one more for each message before it that it answers with nothing else done; 0: of somebody else
+	Hops     int         `json:"hops,omitempty"` // length of a chain of messages by which agents only answer each other; 0: not from an agent
 }
 
-// MaxUnread is how many messages a receiver may have unread before one of the kind
-// is refused.
+// MaxUnread is the number of unread messages after which a message of the kind is refused.
 func (k MessageKind) MaxUnread() int {
 	switch k {
 	case MonitorEvent:
@@ -62,7 +61,7 @@ func (k MessageKind) MaxUnread() int {
 	return MaxUnread
 }
 
-// maxBytes is how long a message of the kind may be.
+// maxBytes is the longest text of a message of the kind.
 func (k MessageKind) maxBytes() int {
 	if k == Prompt {
 		return MaxPromptBytes
@@ -70,7 +69,7 @@ func (k MessageKind) maxBytes() int {
 	return MaxMessageBytes
 }
 
-// ErrMailFull is returned for a message to somebody who has too many unread.
+// ErrMailFull is returned for a message to a receiver with too many unread ones.
 var ErrMailFull = errors.New("mailbox is full")
 
 // Check refuses a message that cannot be sent.

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// PillLabel is what runs in the background, in a few words; empty: nothing. Tasks of one
-// kind are counted by its name, kinds that are counted apart each by its own, and any
-// other mixture together. A remote plan that is the only one says what it waits for.
+// PillLabel sums up the background work in a few words; empty: nothing runs. Tasks of one
+// kind are counted under its name, separate kinds each under its own, and any
+// other mixture together. A single remote plan shows its phase.
 func PillLabel(records []Record) string {
 	if phase, waits := onlyPlan(records); waits && phase == planReady {
 		return "◆ ultraplan ready"
@@ -98,8 +98,7 @@ func onlyPlan(records []Record) (phase string, waits bool) {
 	return phase, n == 1 && (phase == planNeedsInput || phase == planReady)
 }
 
-// CloudSessions counts the tasks whose work is done by a remote service, or is empty
-// if there are none.
+// CloudSessions counts the live sessions at remote services in words, or is empty without any.
 func CloudSessions(tasks []Record) string {
 	c := pillCount{}
 	for _, r := range tasks {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Status is where a run stands. The last three are final.
+// Status is the state of a run. The last three are final.
 type Status string
 
 // The five statuses.
@@ -25,7 +25,7 @@ func Statuses() []Status { return []Status{Pending, Running, Completed, Failed, 
 // Terminal reports whether no further change is possible.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Killed }
 
-// Actor is who brought an end about.
+// Actor is the party that ended a run.
 type Actor string
 
 // The actors.
@@ -38,13 +38,13 @@ const (
 	ByMCP     Actor = "mcp"     // the user of an MCP client, who answers a question there
 	ByRuntime Actor = "runtime" // Drover: a limit, a deadline, closing
 	ByKeeper  Actor = "keeper"  // the process that outlives the host
-	ByUnknown Actor = "unknown" // nobody can say
+	ByUnknown Actor = "unknown"
 )
 
 // Reason is a short stable word for why a run ended.
 type Reason string
 
-// The reasons that this package knows. Others may be added by drivers.
+// The reasons of the runtime. Drivers may add others.
 const (
 	ReasonDone         Reason = "done"
 	ReasonExit         Reason = "exit"   // a command ended with a code other than 0
@@ -52,28 +52,28 @@ const (
 	ReasonError        Reason = "error"
 	ReasonPanic        Reason = "panic"
 	ReasonTimeout      Reason = "timeout"      // its own deadline
-	ReasonStopped      Reason = "stopped"      // somebody asked
-	ReasonInterrupt    Reason = "interrupt"    // somebody pressed Ctrl-C: a command is asked by INT first
+	ReasonStopped      Reason = "stopped"      // on request
+	ReasonInterrupt    Reason = "interrupt"    // Ctrl-C: a command gets INT first
 	ReasonClosing      Reason = "closing"      // its host closed
 	ReasonHostLost     Reason = "host_lost"    // its host died
 	ReasonKeeperLost   Reason = "keeper_lost"  // its keeper died
 	ReasonStateLost    Reason = "state_lost"   // the folder of its session was removed
-	ReasonLost         Reason = "lost"         // given old work, cannot say
+	ReasonLost         Reason = "lost"         // the driver cannot find the work of an earlier host
 	ReasonReboot       Reason = "reboot"       // the machine was restarted
-	ReasonParentEnded  Reason = "parent_ended" // the owner ended first
+	ReasonParentEnded  Reason = "parent_ended" // its parent ended first
 	ReasonOutputLimit  Reason = "output_limit"
 	ReasonOutputQuota  Reason = "output_quota" // the outputs of all sessions were too much
-	ReasonOutputLoop   Reason = "output_loop"  // it read what it wrote, and wrote that
+	ReasonOutputLoop   Reason = "output_loop"  // it read its own output file and printed it
 	ReasonProcessLimit Reason = "process_limit"
 	ReasonOutOfMemory  Reason = "out_of_memory" // the kernel ended a command for want of memory
 	ReasonMaxTurns     Reason = "max_turns"
-	ReasonTerminalLost Reason = "terminal_lost" // what held its terminal died
+	ReasonTerminalLost Reason = "terminal_lost" // the process that held its terminal died
 	ReasonStart        Reason = "start"         // it could not be started
 
 	// Of answers to questions.
-	ReasonAnswered   Reason = "answered"   // somebody did
-	ReasonUnanswered Reason = "unanswered" // nobody did in time
-	ReasonWithdrawn  Reason = "withdrawn"  // whoever asked does not wait any more
+	ReasonAnswered   Reason = "answered"
+	ReasonUnanswered Reason = "unanswered" // its time passed without an answer
+	ReasonWithdrawn  Reason = "withdrawn"  // the task that asked waits no longer
 )
 
 // Cause says why a run ended. Every terminal status carries one.
@@ -102,7 +102,7 @@ type Progress struct {
 	ParkedUntil      *time.Time `json:"parked_until,omitempty"` // a limit of the provider holds it until then
 	CostUSD          *float64   `json:"cost_usd,omitempty"`     // of this run so far; nil: not known
 
-	// What only one kind of task has.
+	// Fields of one kind of task each.
 	Phase   string         `json:"phase,omitempty"`   // of a dream or a remote agent
 	Steps   []Step         `json:"steps,omitempty"`   // of a workflow, in the order of its file
 	Monitor *MonitorCount  `json:"monitor,omitempty"` // of a monitor
@@ -113,19 +113,19 @@ type Progress struct {
 // Parked says what holds an agent that waits for the reset of a usage limit.
 type Parked struct {
 	Until    time.Time `json:"until"`    // when it is woken at the earliest
-	Reset    time.Time `json:"reset"`    // of the limit, as the provider told
+	Reset    time.Time `json:"reset"`    // of the limit, as the provider said
 	Provider string    `json:"provider"` // such as anthropic
 	Why      string    `json:"why"`      // one line for people
 }
 
-// Quote is what a run will likely use, by runs of the same agent type and model in the project.
+// Quote estimates the use of a run from runs of the same agent type and model in the project.
 type Quote struct {
 	LikeRuns int    `json:"like_runs"`
 	Tokens   *Range `json:"tokens"`   // read, written and from the cache; nil: not known
 	USD      *Range `json:"cost_usd"` // nil: not known
 }
 
-// Range is a likely figure: a tenth of the like runs stayed below it, and a tenth went above.
+// Range is an estimate: a tenth of the like runs stayed below Low, and a tenth exceeded High.
 type Range struct {
 	Low    float64 `json:"low"`
 	Likely float64 `json:"likely"`
@@ -138,21 +138,21 @@ const MaxRetries = 20
 // Attempt is a command that has failed and was started again.
 type Attempt struct {
 	EndTime     time.Time `json:"end_time"`
-	ExitCode    *int      `json:"exit_code"` // nil: it could not be known
+	ExitCode    *int      `json:"exit_code"` // nil: unknown
 	Signal      string    `json:"signal,omitempty"`
-	OutputBytes int64     `json:"output_bytes"` // of the task at its end: the next attempt prints behind them
+	OutputBytes int64     `json:"output_bytes"` // of the task at its end: the next attempt appends to them
 	Next        time.Time `json:"next_time"`    // of the next attempt
 }
 
-// GoesOnParked reports whether the host of a background session that follows this one takes a
-// parked agent up. Agents below others end with those.
+// GoesOnParked reports whether the next host of a background session resumes a parked agent.
+// An agent below another one ends with its parent.
 func (r Record) GoesOnParked() bool {
 	return r.Parked != nil && r.Status == Running && !r.Stopping && r.Kind == LocalAgent && r.ID != r.Session &&
 		r.AgentType != MainSession && r.Depth <= 1
 }
 
-// ParkedUntil is until when a limit of the provider holds a task, and why. ok is false for one
-// that is not held, or was until a moment before now.
+// ParkedUntil returns until when a limit of the provider holds a task, and why. ok is false for
+// a task without a limit, or with one that ended before now.
 func (r Record) ParkedUntil(now time.Time) (until time.Time, why string, ok bool) {
 	switch p := r.Progress; {
 	case r.Status != Running:
@@ -164,8 +164,7 @@ func (r Record) ParkedUntil(now time.Time) (until time.Time, why string, ok bool
 	return time.Time{}, "", false
 }
 
-// Clock is a moment that is to come as people read it: the time, and the day where that is not
-// clear.
+// Clock formats a moment in the future for people: the time, with the day if it is not today.
 func Clock(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch d := t.Sub(now); {
@@ -177,7 +176,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// Usage is what a run has cost.
+// Usage counts the tokens, turns and cost of a run.
 type Usage struct {
 	TotalTokens  int64 `json:"total_tokens"` // latest input plus summed output
 	InputTokens  int64 `json:"input_tokens"`
@@ -188,15 +187,15 @@ type Usage struct {
 	Turns        int   `json:"turns"`
 	DurationMS   int64 `json:"duration_ms"`
 
-	CostUSD *float64 `json:"cost_usd,omitempty"` // nil: the price of some of it is not known
+	CostUSD *float64 `json:"cost_usd,omitempty"` // nil: a model without a known price took part
 
-	// TokensUnknown says that nobody has told the tokens of the run: those given are not all.
+	// TokensUnknown says that a provider sent no usage: the tokens of the run are more than given.
 	TokensUnknown bool `json:"tokens_unknown,omitempty"`
 }
 
-// Record is a task as everybody sees it: in listings, in the control API, in
-// events and in the journal. A Record is a value: whoever holds one may read
-// it without a lock, and nobody changes what its pointers lead to.
+// Record is the public state of a task, the same in listings, in the control API, in
+// events and in the journal. A Record is a value: it may be read without a lock, and
+// the data behind its pointers never changes.
 type Record struct {
 	ID               ID         `json:"task_id"`
 	Run              RunID      `json:"run_id"`
@@ -204,29 +203,29 @@ type Record struct {
 	OwnTraits        *Traits    `json:"task_traits,omitempty"` // of a kind that is not built in
 	Status           Status     `json:"status"`
 	Idle             bool       `json:"idle"`
-	WaitsFor         string     `json:"waits_for,omitempty"` // of an idle agent: its tasks that it waits for; empty: it waits for a message
+	WaitsFor         string     `json:"waits_for,omitempty"` // of an idle agent: the tasks it waits for; empty: it waits for a message
 	AwaitingApproval bool       `json:"awaiting_approval"`
 	Paused           bool       `json:"paused"`
 	Backgrounded     bool       `json:"backgrounded"`
 	Stopping         bool       `json:"stopping,omitempty"`
 	Keep             bool       `json:"keep,omitempty"` // outlives its host
-	TTY              bool       `json:"tty,omitempty"`  // a command with a terminal, into which can be typed
+	TTY              bool       `json:"tty,omitempty"`  // a command with a terminal that takes input
 	Notified         bool       `json:"notified"`       // its notification is recorded
 	Seen             bool       `json:"seen,omitempty"` // the user knows how the run ended
 	Name             string     `json:"name"`
-	AskedName        string     `json:"asked_name,omitempty"` // that was wanted instead; a task that lived went by it
+	AskedName        string     `json:"asked_name,omitempty"` // the requested name, if a live task had it already
 	Description      string     `json:"description"`
 	Session          ID         `json:"session_id"`
 	Parent           ID         `json:"parent_id,omitempty"`
-	Owner            ID         `json:"owner_id,omitempty"` // who is told of the end; empty: nobody
-	Depth            int        `json:"depth"`              // 1 for tasks of the main agent or of nobody, 1 more for each parent
+	Owner            ID         `json:"owner_id,omitempty"` // gets the notification of the end; empty: no task does
+	Depth            int        `json:"depth"`              // 1 at the top and below the main agent, 1 more for each parent
 	ToolUseID        string     `json:"tool_use_id,omitempty"`
 	AgentType        string     `json:"agent_type,omitempty"`
-	Mode             string     `json:"permission_mode,omitempty"` // that the agent works in; a later run is no wider
+	Mode             string     `json:"permission_mode,omitempty"` // of the agent; a later run never gets a wider one
 	Model            string     `json:"model,omitempty"`
 	Prompt           string     `json:"prompt,omitempty"`
 	Command          string     `json:"command,omitempty"`
-	CommandBytes     int        `json:"command_bytes,omitempty"` // of the whole, where Command is only its beginning; see [Record.Short]
+	CommandBytes     int        `json:"command_bytes,omitempty"` // of the whole command, if Command was shortened; see [Record.Short]
 	Cwd              string     `json:"cwd,omitempty"`
 	CreateTime       time.Time  `json:"create_time"`
 	StartTime        *time.Time `json:"start_time"` // nil until it has begun
@@ -240,52 +239,52 @@ type Record struct {
 	Usage            *Usage     `json:"usage,omitempty"`
 	Error            string     `json:"error,omitempty"`
 	Process          *Process   `json:"process,omitempty"`
-	Checkpoint       []byte     `json:"checkpoint,omitempty"` // the driver's own; nobody else looks in
-	Questions        []Question `json:"questions,omitempty"`  // open ones, oldest first: those it is awaiting approval for
+	Checkpoint       []byte     `json:"checkpoint,omitempty"` // private to the driver
+	Questions        []Question `json:"questions,omitempty"`  // that await an answer, oldest first
 	LastAnswer       *Answered  `json:"last_answer,omitempty"`
-	Quote            *Quote     `json:"quote,omitempty"`     // of its first run; nil: nobody asked
+	Quote            *Quote     `json:"quote,omitempty"`     // of its first run, if one was requested
 	Parked           *Parked    `json:"parked,omitempty"`    // a usage limit holds it
 	Retries          int        `json:"retries,omitempty"`   // how many times a command that fails is started again
-	Attempts         []Attempt  `json:"attempts,omitempty"`  // of a run with retries: those that failed before the last one
+	Attempts         []Attempt  `json:"attempts,omitempty"`  // that failed, of a run with retries
 	Priority         Priority   `json:"priority,omitempty"`  // of its notification
-	Pool             string     `json:"pool,omitempty"`      // whose places it takes
+	Pool             string     `json:"pool,omitempty"`      // limits how many such tasks run at once
 	Sandbox          *Sandbox   `json:"sandbox,omitempty"`   // of a command that started in one
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
-	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: what could not be ended then
-	Notes            []string   `json:"notes,omitempty"`     // of an ended run: what else its owner must know, one line each
-	Schedule         string     `json:"schedule,omitempty"`  // that has started it
-	On               string     `json:"on,omitempty"`        // the worker or label that it is for; empty: this machine
+	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: processes that could not be ended
+	Notes            []string   `json:"notes,omitempty"`     // of an ended run: remarks for its owner, one line each
+	Schedule         string     `json:"schedule,omitempty"`  // that started it
+	On               string     `json:"on,omitempty"`        // the requested worker or label; empty: this machine
 	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet
-	Key              string     `json:"key,omitempty"`       // that its parent knows it by
+	Key              string     `json:"key,omitempty"`       // unique among the children of its parent
 	Silent           bool       `json:"silent,omitempty"`    // its owner gets no notification of its end
 	Team             *Team      `json:"team,omitempty"`      // of a teammate
-	// LastHeard is when something was last heard of an agent at work. Only its host
-	// knows: it stands in answers of the host, and never in the log.
+	// LastHeard is the time of the last sign of life of a running agent. The host sets it
+	// in its answers; the log never has it.
 	LastHeard *time.Time `json:"last_heard,omitempty"`
-	// HostStopped says that the host of a live task stands still, as after Ctrl-Z, and that
-	// this is what the log says. It stands in answers only, and never in the log.
+	// HostStopped says that the host of a live task is suspended, as after Ctrl-Z, so that
+	// the record may be out of date. Answers have it; the log never does.
 	HostStopped bool `json:"host_stopped,omitempty"`
-	// TeleportedFrom is the session in which the task ended, of one that was carried here.
+	// TeleportedFrom is the session in which a teleported task ended.
 	TeleportedFrom ID `json:"teleported_from,omitempty"`
 
-	Budget  Budget `json:"budget,omitzero"`         // of the task and all below it
-	OnEnd   string `json:"on_end,omitempty"`        // what becomes of what it leaves running: [Reparents], or as its driver says
-	Earlier *Usage `json:"earlier_usage,omitempty"` // of the runs before this one, together
-	Resumes int    `json:"resumes,omitempty"`       // how many those are
+	Budget  Budget `json:"budget,omitzero"`         // of the task and its descendants
+	OnEnd   string `json:"on_end,omitempty"`        // decides about running children at its end: [Reparents], or else its driver
+	Earlier *Usage `json:"earlier_usage,omitempty"` // of all earlier runs together
+	Resumes int    `json:"resumes,omitempty"`       // the number of earlier runs
 
-	LeftTasks []LeftTask `json:"left_tasks,omitempty"` // of an ended run: its tasks whose ends it has not seen
+	LeftTasks []LeftTask `json:"left_tasks,omitempty"` // of an ended run: its tasks whose notifications it has not read
 }
 
-// LeftTask is a task of an agent that was at work when the agent ended.
+// LeftTask is a task of an agent that was running when the agent ended.
 type LeftTask struct {
 	ID         ID     `json:"task_id"`
 	Noun       string `json:"noun"`  // as of [Record.Noun]
 	About      string `json:"about"` // its description or its command
 	OutputFile string `json:"output_file,omitempty"`
-	Status     Status `json:"status"` // running: it belongs to the owner of the agent now; else how it ended
+	Status     Status `json:"status"` // running: it now belongs to the owner of the agent; else how it ended
 }
 
-// Left returns r as the agent that has started it leaves it.
+// Left describes r in the record of the agent that started it.
 func (r Record) Left(s Status) LeftTask {
 	return LeftTask{ID: r.ID, Noun: r.Noun(), About: r.about(), OutputFile: r.OutputFile, Status: s}
 }
@@ -293,27 +292,23 @@ func (r Record) Left(s Status) LeftTask {
 // Label names a task in a list: "command b12345678 (make test)".
 func (r Record) Label() string { return fmt.Sprintf("%s %s (%s)", r.Noun(), r.ID, r.about()) }
 
-// about says in one short line what a task does.
+// about describes the work of a task in one short line.
 func (r Record) about() string {
-	text := strings.Join(strings.Fields(cmp.Or(r.Description, r.Command, r.Name)), " ")
-	if runes := []rune(text); len(runes) > 60 {
-		text = string(runes[:59]) + "…"
-	}
-	return text
+	return subject(cmp.Or(r.Description, r.Command, r.Name))
 }
 
-// Resting reports whether an agent has done its work and waits for a message.
+// Resting reports whether an agent is done and waits for a message.
 func (r Record) Resting() bool { return r.Idle && r.WaitsFor == "" }
 
-// Sandbox says by which mechanism of the system each bound of a command holds. An empty text is a
-// bound that does not hold.
+// Sandbox names the mechanism of the system that enforces each bound of a command. An empty text
+// means that the bound does not hold.
 type Sandbox struct {
-	Write     string `json:"write"`     // where it writes: landlock, mounts or landlock+mounts
-	Protected string `json:"protected"` // files that it only reads where it may write: mounts
-	Read      string `json:"read"`      // secrets that it cannot read: mounts
-	Network   string `json:"network"`   // namespace, or tcp-ports where only ports are bounded
-	Signals   string `json:"signals"`   // to whom it sends signals: landlock
-	Calls     string `json:"calls"`     // system calls that are refused: seccomp
+	Write     string `json:"write"`     // folders it can write: landlock, mounts or landlock+mounts
+	Protected string `json:"protected"` // read-only files in these folders: mounts
+	Read      string `json:"read"`      // hidden secrets: mounts
+	Network   string `json:"network"`   // namespace, or tcp-ports if only ports are bounded
+	Signals   string `json:"signals"`   // processes it can signal: landlock
+	Calls     string `json:"calls"`     // refused system calls: seccomp
 }
 
 // Names of mechanisms in [Sandbox].
@@ -325,7 +320,7 @@ const (
 	BySeccomp   = "seccomp"
 )
 
-// Missing returns the names of the bounds that do not hold, or hold in part, in the order of
+// Missing returns the names of the bounds that hold not at all or only in part, in the order of
 // the fields.
 func (s Sandbox) Missing() []string {
 	var out []string
@@ -340,36 +335,34 @@ func (s Sandbox) Missing() []string {
 	return out
 }
 
-// Worktree is what became of the checkout that an isolated agent had of its own.
+// Worktree reports on the worktree of an isolated agent after its run.
 type Worktree struct {
-	Path    string `json:"path,omitempty"`   // absolute; of one that was kept
-	Branch  string `json:"branch,omitempty"` // that has its commits
-	Rescue  string `json:"rescue,omitempty"` // ref of a commit with what was not committed
+	Path    string `json:"path,omitempty"`   // absolute; empty if it was removed
+	Branch  string `json:"branch,omitempty"` // with the commits of the agent
+	Rescue  string `json:"rescue,omitempty"` // ref of a commit with its uncommitted changes
 	Text    string `json:"text,omitempty"`   // one line for people and models
 	Removed bool   `json:"removed,omitempty"`
 }
 
-// IsConversation reports whether the task is the conversation of its session with the main
-// agent. A turn of it that was moved to the background has the same type and an owner.
+// IsConversation reports whether the task is the session's conversation with the main agent. A
+// turn that was moved to the background has the same agent type, and an owner.
 func (r Record) IsConversation() bool { return r.AgentType == MainSession && r.Owner == "" }
 
-// Background reports whether the task counts as background work: alive, and
-// nobody waiting for it in the foreground.
+// Background reports whether the task is live and no caller waits for it in the foreground.
 func (r Record) Background() bool { return !r.Status.Terminal() && r.Backgrounded }
 
-// WorksIn reports whether the task is, or was, the work of this session at a remote
-// service.
+// WorksIn reports whether the task is or was this session at a remote service.
 func (r Record) WorksIn(session string) bool {
 	return r.Progress != nil && r.Progress.Remote != nil && session != "" && r.Progress.Remote.ID == session
 }
 
-// StoppedByUser reports whether a person has ended the run.
+// StoppedByUser reports whether a person ended the run.
 func (r Record) StoppedByUser() bool {
 	return r.Cause != nil && r.Cause.Actor == ByUser &&
 		(r.Cause.Reason == ReasonStopped || r.Cause.Reason == ReasonInterrupt)
 }
 
-// Duration is how long the run has worked, up to now for one that still does.
+// Duration is the time from the start of the run to its end, or to now.
 func (r Record) Duration(now time.Time) time.Duration {
 	if r.StartTime == nil {
 		return 0
@@ -380,10 +373,10 @@ func (r Record) Duration(now time.Time) time.Duration {
 	return max(0, now.Sub(*r.StartTime))
 }
 
-// Seq is a place in the event log of a session. The first event has 1.
+// Seq is a position in the event log of a session. The first event has 1.
 type Seq int64
 
-// Event is one durable change: what happened, and the task as it was after it.
+// Event is one durable change: its verb, and the task after it.
 type Event struct {
 	Seq  Seq       `json:"seq"`
 	Verb Verb      `json:"verb"`
@@ -398,19 +391,19 @@ type Survivor struct {
 	Command string `json:"command"`
 	Why     string `json:"why"`
 
-	// Start and Boot identify the process beyond reuse of its number, as those of
-	// [Process] do. They are empty for what is no process of this machine.
+	// Start and Boot identify the process beyond reuse of its number, as in [Process].
+	// They are empty for a process on another machine.
 	Start uint64 `json:"start,omitempty"`
 	Boot  string `json:"boot,omitempty"`
 }
 
-// SignalSent is one signal of a stop, for its receipt.
+// SignalSent is a signal that a stop sent, for its receipt.
 type SignalSent struct {
 	Signal  string `json:"signal"`
 	AfterMS int64  `json:"after_ms"` // since the stop was asked for
 }
 
-// Stopped is what became of one task of a stopped tree.
+// Stopped reports how one task of a stopped tree ended.
 type Stopped struct {
 	ID           ID           `json:"task_id"`
 	Status       Status       `json:"status"`
@@ -419,15 +412,15 @@ type Stopped struct {
 	EndedAfterMS int64        `json:"ended_after_ms"`
 }
 
-// Receipt tells what a stop did: every task of the subtree, leaves first, and
-// every process that is still there.
+// Receipt lists the effects of a stop: every task of the subtree, leaves first, and
+// every process that survived.
 type Receipt struct {
 	Stopped   []Stopped  `json:"stopped"`
 	Survivors []Survivor `json:"survivors"`
 }
 
-// Renamed says, for people and models, that a task has not got the name that was asked
-// for; empty: it has.
+// Renamed tells people and models why a task has another name than requested. It is empty if
+// the task has the requested one.
 func (r Record) Renamed() string {
 	if r.AskedName == "" {
 		return ""
@@ -439,7 +432,8 @@ func (r Record) Renamed() string {
 	return fmt.Sprintf(why+": this one is called %q", r.AskedName, r.Name)
 }
 
-// Why says in words, for people, why a run went wrong; empty: nothing did, or its exit code says it.
+// Why explains to people why a run failed or was killed. It is empty for other runs, and where
+// the exit code says enough.
 func (r Record) Why() string {
 	if r.Status != Failed && r.Status != Killed || r.Cause == nil {
 		return ""
@@ -468,8 +462,8 @@ func (r Record) Why() string {
 	return cmp.Or(r.Error, c.Detail, words, strings.ReplaceAll(string(c.Reason), "_", " "))
 }
 
-// Activity says in a few words what an agent is about: idle, what it says that it
-// does, the tool that it called last, or working.
+// Activity describes the present work of an agent in a few words: idle, its own message, the
+// tool that it called last, or working.
 func (r Record) Activity() string {
 	p := r.Progress
 	switch {

@@ -1,18 +1,18 @@
 package task
 
-// Budget is what a task and all below it may use. Zero fields mean any.
+// Budget limits the use of a task and its descendants. A zero field sets no limit.
 type Budget struct {
 	USD         float64 `json:"usd,omitempty"`
-	Tokens      int64   `json:"tokens,omitempty"`       // read and written by models, those of the cache included
+	Tokens      int64   `json:"tokens,omitempty"`       // read and written by models, cached ones included
 	WallMS      int64   `json:"wall_ms,omitempty"`      // of one run, while it is neither paused nor waiting for a place
 	OutputBytes int64   `json:"output_bytes,omitempty"` // in output files
 }
 
-// Spend is what tasks have used, all their runs together.
+// Spend is the use of tasks in all their runs.
 type Spend struct {
 	Tasks       int      `json:"tasks"`
 	Tokens      int64    `json:"total_tokens"`
-	CostUSD     *float64 `json:"cost_usd,omitempty"` // of what is known; nil: nothing is
+	CostUSD     *float64 `json:"cost_usd,omitempty"` // of the models with a known price; nil: none has one
 	OutputBytes int64    `json:"output_bytes"`
 }
 
@@ -26,8 +26,8 @@ func (s Spend) Add(o Spend) Spend {
 	}
 }
 
-// Spent is what the task itself has used, without those below it. The usage of
-// work that is done by steps is the sum of theirs.
+// Spent is the use of the task without its descendants. The usage of a workflow
+// is the sum of its steps, and is left out.
 func (r Record) Spent() Spend {
 	s := Spend{Tasks: 1, OutputBytes: r.OutputBytes}
 	if r.Traits().Work == BySteps {
@@ -41,8 +41,8 @@ func (r Record) Spent() Spend {
 	return s
 }
 
-// Used is what the present run has used: also one that has not ended, or that
-// died with its host and could not say it.
+// Used is the use of the present run. For a run that has not ended, or that died with
+// its host, it comes from the progress.
 func (r Record) Used() *Usage {
 	if r.Usage != nil || r.Progress == nil {
 		return r.Usage
@@ -50,7 +50,7 @@ func (r Record) Used() *Usage {
 	return &Usage{TotalTokens: r.Progress.TokenCount, CostUSD: r.Progress.CostUSD, ToolUses: r.Progress.ToolUseCount}
 }
 
-// And is the sum of two runs. nil is a run that has used nothing.
+// And is the sum of two runs. nil is a run without use.
 func (u *Usage) And(o *Usage) *Usage {
 	if u == nil || o == nil {
 		if u == nil {

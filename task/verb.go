@@ -2,7 +2,7 @@ package task
 
 import "fmt"
 
-// Verb is what happens to a run. Verbs that end a run are bare; the statuses
+// Verb names a change of a run. Verbs that end a run are bare; the statuses
 // they lead to are participles.
 type Verb string
 

@@ -12,11 +12,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/a2aserver"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 )
 
 // ServeA2A offers agents to whoever has the token. They work in the background session of the folder.
-func (b *backend) ServeA2A(ctx context.Context, o cli.A2A) error {
+func (b servers) ServeA2A(ctx context.Context, o watch.A2A) error {
 	hosts, err := publicHosts(o.Listen, o.URL, o.Hosts)
 	if err != nil {
 		return err

@@ -161,7 +161,7 @@ func (p *place) scripted(all []calling) string {
 // everyday are the commands of a list.
 func everyday(t *testing.T, list string) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "internal", "agentenv", "permission", "testdata", list))
+	data, err := os.ReadFile(filepath.Join("..", "..", "internal", "policy", "testdata", list))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/fleet/worker"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/machines"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -29,7 +29,7 @@ import (
 const hubTime = 10 * time.Second
 
 // ServeHub is the user's hub until ctx ends.
-func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
+func (b hubs) ServeHub(ctx context.Context, o machines.Hub) error {
 	name, _ := os.Hostname()
 	h, err := hub.Open(
 		ctx,
@@ -59,12 +59,12 @@ func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
 }
 
 // logger tells the user on stderr.
-func (b *backend) logger() *slog.Logger {
+func (b hubs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // Invite makes a line by which others join the user's hub.
-func (b *backend) Invite(ctx context.Context, o cli.Invitation) (string, error) {
+func (b hubs) Invite(ctx context.Context, o machines.Invitation) (string, error) {
 	role := link.RoleWorker
 	if o.Session {
 		role = link.RoleSession
@@ -79,7 +79,7 @@ func (b *backend) Invite(ctx context.Context, o cli.Invitation) (string, error) 
 }
 
 // atHub connects to the hub that sessions of the folder use.
-func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link, link.Options) error) error {
+func (b *folder) atHub(ctx context.Context, do func(context.Context, *link.Link, link.Options) error) error {
 	set, err := b.Settings("")
 	if err != nil {
 		return err
@@ -99,9 +99,9 @@ func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link
 }
 
 // HubStatus is how the hub is.
-func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
+func (b hubs) HubStatus(ctx context.Context) (s machines.HubStatus, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) (err error) {
-		s = cli.HubStatus{
+		s = machines.HubStatus{
 			Address: l.Conn.ConnectedAddr(),
 			Project: o.Join.Project,
 			TLS:     o.Join.Pin != "",
@@ -111,7 +111,8 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 			s.Problems = append(s.Problems, why)
 			defer func() { err = nil }()
 		}
-		for name, n := range map[string]*uint64{fleetwire.Offers: &s.Waiting, fleetwire.Events: &s.Untaken, fleetwire.Commands: nil} {
+		for name, n := range map[string]*uint64{fleetwire.Offers: &s.Waiting, fleetwire.Events: &s.Untaken,
+			fleetwire.Commands: nil} {
 			stream, err := l.JS.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				s.Problems = append(s.Problems, "the stream "+name+" is missing: the next session makes it")
@@ -133,7 +134,7 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 }
 
 // Workers are those that the hub knows.
-func (b *backend) Workers(ctx context.Context) (all []fleetwire.Worker, err error) {
+func (b *folder) Workers(ctx context.Context) (all []fleetwire.Worker, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) (err error) {
 		all, err = placement.List(ctx, l.JS)
 		return err
@@ -142,7 +143,7 @@ func (b *backend) Workers(ctx context.Context) (all []fleetwire.Worker, err erro
 }
 
 // Drain tells a worker to take nothing new.
-func (b *backend) Drain(ctx context.Context, name string) error {
+func (b hubs) Drain(ctx context.Context, name string) error {
 	return b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) error {
 		all, err := placement.List(ctx, l.JS)
 		if err != nil {
@@ -168,7 +169,7 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 }
 
 // Work takes tasks of sessions elsewhere until ctx ends, here or over ssh.
-func (b *backend) Work(ctx context.Context, o cli.Worker) error {
+func (b hubs) Work(ctx context.Context, o machines.Worker) error {
 	if err := checkWorker(o); err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) error {
 	})
 }
 
-func checkWorker(o cli.Worker) error {
+func checkWorker(o machines.Worker) error {
 	if err := fleetwire.CheckName("worker", o.Name); err != nil {
 		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
 	}
@@ -204,7 +205,7 @@ func checkWorker(o cli.Worker) error {
 }
 
 // work is a worker in this process until ctx ends. It joins as to says, and calls ready when it takes tasks.
-func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready func(*link.Link) error) (err error) {
+func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, ready func(*link.Link) error) (err error) {
 	to.Role, to.Name, to.Log = link.RoleWorker, o.Name, b.logger()
 	if err := b.root.Ensure(); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 		return err
 	}
 	cfg := b.opening(session.RoleRun, "worker "+o.Name, set)
-	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.Wait()
+	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.AskTimeout
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -264,7 +265,7 @@ const clusterProject = "cluster"
 
 // hubOf is the hub or the cluster that a worker joins. Without any it is that of the settings if that is a cluster, and
 // else the user's own.
-func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error) {
+func (b hubs) hubOf(ctx context.Context, o machines.Worker) (link.Options, error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return link.Options{}, err
@@ -295,10 +296,10 @@ func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error)
 }
 
 // joinOf is how a worker joins: by a line, by a file that has one, or the user's own hub.
-func (b *backend) joinOf(ctx context.Context, given string) (link.Join, error) {
+func (b hubs) joinOf(ctx context.Context, given string) (link.Join, error) {
 	switch {
 	case given == "":
-		line, err := b.Invite(ctx, cli.Invitation{Project: hub.DefaultProject})
+		line, err := b.Invite(ctx, machines.Invitation{Project: hub.DefaultProject})
 		if err != nil {
 			return link.Join{}, err
 		}

@@ -23,6 +23,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -30,9 +32,9 @@ import (
 // the commit that the program was built from; see [versionOf].
 var version = "" //rules:constant the linker can set variables only
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runWords()) }
 
-func run() int {
+func runWords() int {
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "keeper" {
 		return keep(args[1:])
@@ -43,7 +45,7 @@ func run() int {
 	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
 	ctx, stop := signals(context.Background())
 	defer stop()
-	b, err := newBackend()
+	b, err := workingFolder()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		return 1
@@ -53,9 +55,9 @@ func run() int {
 	}
 	var cmd *cobra.Command
 	if len(args) > 0 && args[0] == "host" {
-		cmd, args = b.hostCommand(), args[1:]
+		cmd, args = prompts{b}.hostCommand(), args[1:]
 	} else {
-		args = cli.KnownFlags(args, os.Stderr)
+		args = prompt.KnownFlags(args, os.Stderr)
 		cmd = cli.Command(b.deps(), args)
 	}
 	cmd.SetArgs(args)
@@ -129,7 +131,7 @@ func signals(parent context.Context) (context.Context, func()) {
 				f()
 				continue
 			}
-			cancel(&cli.ExitError{Code: 128 + int(s.(syscall.Signal))})
+			cancel(&console.ExitError{Code: 128 + int(s.(syscall.Signal))})
 		}
 	}()
 	return ctx, func() {
@@ -140,8 +142,9 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// backend is what this process has around it: the backend of the command line.
-type backend struct {
+// folder is a folder in which this process works, with its environment. The types in ports.go
+// implement what the command line and other frontends need, each for one of them.
+type folder struct {
 	exe       string // this program
 	version   string
 	env       []string
@@ -153,9 +156,8 @@ type backend struct {
 	trustNoted bool // the user has been told that files wait for trust
 }
 
-var _ cli.Backend = (*backend)(nil)
-
-func newBackend() (*backend, error) {
+// workingFolder is the folder of this process.
+func workingFolder() (*folder, error) {
 	exe, err := program()
 	if err != nil {
 		return nil, err
@@ -168,16 +170,18 @@ func newBackend() (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &folder{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
-func (b *backend) deps() cli.Deps {
-	return cli.Deps{
+func (b *folder) deps() cli.Deps {
+	c := console.Console{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Backend: b,
+		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Folder: b,
 		OnInterrupt: onInterrupt, IsTerminal: isTerminal, OpenTerminal: openTerminal,
 		Columns: func() int { return columns(os.Stdout) },
 	}
+	return cli.Deps{Console: c, Root: screens{b}, Prompt: prompts{b}, Run: runner{b}, Watch: servers{b},
+		Attention: attending{b}, Agents: surroundings{b}, Machines: hubs{b}, Project: storage{b}, Setup: doctor{b}}
 }
 
 func isTerminal(w io.Writer) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/attention"
 	"github.com/drover-dev/drover/internal/frontend/notify"
 	"github.com/drover-dev/drover/internal/frontend/telemetry"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -50,7 +50,7 @@ func (o observers) Close() {
 }
 
 // observer is whoever follows sessions as the user wants it; nil: nobody.
-func (b *backend) observer(set settings.Settings) assemble.Observer {
+func (b *folder) observer(set settings.Settings) assemble.Observer {
 	var all observers
 	t := set.Telemetry
 	x := telemetry.New(telemetry.Config{Mode: t.Mode, Endpoint: t.Endpoint, Content: t.Content, Env: home.Lookup(b.env),
@@ -78,7 +78,7 @@ func (notifier) Agent(task.ID, agent.Event) {}
 func (n notifier) Open(s *assemble.Session) { n.Notifier.Open(s) }
 
 // notifying is how the user is told of what needs them.
-func (b *backend) notifying(set settings.Settings) notify.Config {
+func (b *folder) notifying(set settings.Settings) notify.Config {
 	c, env := set.Notify, home.Lookup(b.env)
 	key := func(name string) string {
 		if name == "" {
@@ -87,20 +87,20 @@ func (b *backend) notifying(set settings.Settings) notify.Config {
 		return env(name)
 	}
 	return notify.Config{Desktop: c.Desktop, Command: c.Command, Webhook: c.Webhook, WebhookKey: key(c.WebhookKeyEnv),
-		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.Wait(), Blocking: c.When == "blocking", Quiet: c.Quiet,
+		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.After, Blocking: c.When == "blocking", Quiet: c.Quiet,
 		Version: b.version, Run: b.runQuietly, Tell: b.note}
 }
 
 // TryNotify sends a message by all ways that the settings name.
-func (b *backend) TryNotify(ctx context.Context) ([]cli.Sent, error) {
+func (b attending) TryNotify(ctx context.Context) ([]attention.Sent, error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return nil, err
 	}
 	sent := notify.Try(ctx, b.notifying(set))
-	out := make([]cli.Sent, len(sent))
+	out := make([]attention.Sent, len(sent))
 	for i, s := range sent {
-		out[i] = cli.Sent(s)
+		out[i] = attention.Sent(s)
 	}
 	return out, nil
 }
@@ -110,7 +110,7 @@ const lastWords = time.Second
 
 // runQuietly runs a program without a terminal until it ends or ctx does, and leaves nothing of its group.
 // The error has the last line of what it said.
-func (b *backend) runQuietly(ctx context.Context, args []string, stdin []byte) error {
+func (b *folder) runQuietly(ctx context.Context, args []string, stdin []byte) error {
 	childIn, in, err := os.Pipe()
 	if err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 	"github.com/drover-dev/drover/internal/frontend/web"
 )
 
 // ServePage serves the page to browsers that are paired.
-func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
+func (b servers) ServePage(ctx context.Context, o watch.Page) error {
 	hosts, err := publicHosts(o.Listen, o.URL, o.Hosts)
 	if err != nil {
 		return err
@@ -30,7 +30,8 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 	if err != nil {
 		return fmt.Errorf("serve the page: %w (another port: --listen 127.0.0.1:0)", err)
 	}
-	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Used: b.pageUsed, Todos: b.pageTodos,
+	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: attending(b).MarkSeen, Used: b.pageUsed,
+		Todos:  b.pageTodos,
 		Checks: b.pageChecks, Workers: b.pageWorkers, Now: time.Now, Token: token, Hosts: hosts, Version: b.version}
 	p, err := web.New(cfg, l)
 	if err != nil {
@@ -82,7 +83,7 @@ func publicHosts(listen, address string, hosts []string) ([]string, error) {
 }
 
 // tokenFile is the token of a file, and its path; without one that of a file of the user.
-func (b *backend) tokenFile(file, usual string) (token, path string, err error) {
+func (b *folder) tokenFile(file, usual string) (token, path string, err error) {
 	if file == "" {
 		if err := b.root.Ensure(); err != nil {
 			return "", "", err
@@ -96,14 +97,14 @@ func (b *backend) tokenFile(file, usual string) (token, path string, err error) 
 }
 
 // pageSessions are the sessions of all projects.
-func (b *backend) pageSessions(ctx context.Context, live bool) ([]web.Session, error) {
+func (b servers) pageSessions(ctx context.Context, live bool) ([]web.Session, error) {
 	entries, err := b.directory().Sessions(ctx, live, true)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]web.Session, len(entries))
 	for i, e := range entries {
-		out[i] = known{e, b}
+		out[i] = known{e}
 	}
 	return out, nil
 }

@@ -17,15 +17,16 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
@@ -37,14 +38,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// For returns the same for the sessions of another folder.
+func (b prompts) For(path string) prompt.Outside { return prompts{b.in(path)} }
+
 // Fork makes a new session with the conversation of another one so far, or before a prompt.
-func (b *backend) Fork(from task.ID, req control.ForkRequest) (control.Forked, error) {
+func (b *folder) Fork(from task.ID, req control.ForkRequest) (control.Forked, error) {
 	place := b.root.Project(b.cwd).Session(from)
 	return archive.Fork(place, req, agent.Meta{Version: b.version, Cwd: b.cwd})
 }
 
 // promptSettings are those for a prompt, and trusts the folder if that is asked.
-func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Settings, error) {
+func (b prompts) promptSettings(ctx context.Context, p *prompt.Prompt) (settings.Settings, error) {
 	if p.Trust {
 		if err := b.root.Ensure(); err != nil { // the first session of this user
 			return settings.Settings{}, err
@@ -66,19 +70,19 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 }
 
 // config is how the session of a prompt is opened.
-func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
+func (b prompts) config(p *prompt.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	set.Plugins = slices.Concat(set.Plugins, p.Plugins, p.QuietPlugins)
-	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
+	cfg := b.opening(session.RolePrompt, console.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
 	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
-	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, permission.Mode(p.Mode), cli.SplitRules(p.Allowed),
-		cli.SplitRules(p.Disallowed)
+	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, policy.Mode(p.Mode), console.SplitRules(p.Allowed),
+		console.SplitRules(p.Disallowed)
 	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
 	return cfg
 }
 
 // mainOf is what the main agent of a prompt is made of.
-func mainOf(p *cli.Prompt) (session.MainConfig, error) {
+func mainOf(p *prompt.Prompt) (session.MainConfig, error) {
 	cfg := session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
 		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot, Tools: p.Tools,
 		Thinking: agent.Thinking{Effort: p.Effort, Tokens: p.ThinkingTokens}}
@@ -94,23 +98,23 @@ func mainOf(p *cli.Prompt) (session.MainConfig, error) {
 }
 
 // ceiling is how long commands are waited for.
-func ceiling(p *cli.Prompt, set settings.Settings) time.Duration {
+func ceiling(p *prompt.Prompt, set settings.Settings) time.Duration {
 	switch {
 	case p.NoWait:
 		return 0
 	case p.WaitCeiling > 0:
 		return p.WaitCeiling
 	}
-	return set.Tasks.Ceiling()
+	return set.Tasks.WaitCeiling
 }
 
 // Answer answers a prompt in this process.
-func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
+func (b prompts) Answer(ctx context.Context, p *prompt.Prompt, id task.ID) error {
 	return b.answerOn(ctx, p, id, nil)
 }
 
 // answerOn is Answer for a prompt that is recorded or played; around nil: it is neither.
-func (b *backend) answerOn(ctx context.Context, p *cli.Prompt, id task.ID, around *taped) error {
+func (b prompts) answerOn(ctx context.Context, p *prompt.Prompt, id task.ID, around *taped) error {
 	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (b *backend) answerOn(ctx context.Context, p *cli.Prompt, id task.ID, aroun
 	return b.answer(ctx, d, p, set, s, m, out, around)
 }
 
-func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
+func (b prompts) streamOptions(ctx context.Context, p *prompt.Prompt, set settings.Settings, s *assemble.Session,
 	m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session,
@@ -204,10 +208,10 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
-func (b *backend) answer(
+func (b prompts) answer(
 	ctx context.Context,
 	d *driver,
-	p *cli.Prompt,
+	p *prompt.Prompt,
 	set settings.Settings,
 	s *assemble.Session,
 	m *session.Main,
@@ -265,7 +269,7 @@ func (b *backend) answer(
 	case printed != nil:
 		return printed
 	case interrupted.Load():
-		return &cli.ExitError{Code: 130}
+		return &console.ExitError{Code: 130}
 	case errors.Is(err, conversation.ErrCeiling):
 		for _, t := range receipt.Stopped {
 			fmt.Fprintf(b.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
@@ -273,7 +277,7 @@ func (b *backend) answer(
 		if last.Err != nil {
 			return last.Err
 		}
-		return &cli.ExitError{Code: 124, Err: err}
+		return &console.ExitError{Code: 124, Err: err}
 	case err != nil:
 		return err
 	case last.Err != nil:
@@ -285,13 +289,13 @@ func (b *backend) answer(
 }
 
 // goesOn tells that a failed turn does not end what runs in the background.
-func (b *backend) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
+func (b prompts) goesOn(p *prompt.Prompt, m *session.Main, t conversation.Turn) {
 	if t.Err == nil || !conversation.ModelFailed(t.Err) || p.NoWait {
 		return
 	}
 	if n := len(m.Waited()); n > 0 {
 		fmt.Fprintf(b.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n",
-			excerpt.Line(t.Err.Error(), 600), cli.Plural(n, "task"))
+			excerpt.Line(t.Err.Error(), 600), console.Plural(n, "task"))
 	}
 }
 
@@ -313,7 +317,7 @@ func mcpServers(m *session.Main) []agentsdk.MCPServer {
 }
 
 // endMonitors stops the monitors of a conversation that is over, and says so.
-func (b *backend) endMonitors(ctx context.Context, s *assemble.Session) {
+func (b prompts) endMonitors(ctx context.Context, s *assemble.Session) {
 	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
 		return
 	}
@@ -328,7 +332,7 @@ func (b *backend) endMonitors(ctx context.Context, s *assemble.Session) {
 
 // part leaves an agent behind that brings what a conversation has taught to the
 // board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (b *backend) part(m *session.Main, settings string) {
+func (b prompts) part(m *session.Main, settings string) {
 	p, ok := m.Parting(home.Lookup(b.env))
 	if !ok {
 		return
@@ -340,7 +344,7 @@ func (b *backend) part(m *session.Main, settings string) {
 
 // leave starts a process that runs the agent and outlives this one. The conversation
 // is on its stdin, where nobody can read it from a list of processes.
-func (b *backend) leave(p dreams.Parting, settings string) error {
+func (b prompts) leave(p dreams.Parting, settings string) error {
 	project := b.root.Project(b.cwd)
 	dir, err := b.root.Below().Folder(project.Dir())
 	if err != nil {
@@ -390,7 +394,7 @@ const partingFailure = "rem.failed"
 
 // keepFailure writes down why a process has failed that was left behind. There is
 // nobody to whom it could say it.
-func (b *backend) keepFailure(err error) {
+func (b *folder) keepFailure(err error) {
 	if err == nil || home.Lookup(b.env)(dreams.ParentVariable) == "" {
 		return
 	}
@@ -411,7 +415,7 @@ func (b *backend) keepFailure(err error) {
 }
 
 // sayFailure says once why what an earlier conversation has taught is not consolidated.
-func (b *backend) sayFailure() {
+func (b prompts) sayFailure() {
 	project := b.root.Project(b.cwd).Dir()
 	text, err := b.root.ReadFile(filepath.Join(project, partingFailure), 4096)
 	if err != nil {

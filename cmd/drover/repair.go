@@ -10,13 +10,13 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/api/repair"
 	"github.com/drover-dev/drover/internal/engine/journal"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
 // ended finds a session that no host has, by its folder.
-func (b *backend) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
+func (b *folder) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
 	entries, err := b.directory().Sessions(ctx, false, true)
 	if err != nil {
 		return e, err
@@ -42,7 +42,7 @@ func isOpen(id task.ID) error {
 }
 
 // remove removes what an ended session left, in the given way.
-func (b *backend) remove(ctx context.Context, of control.Info,
+func (b storage) remove(ctx context.Context, of control.Info,
 	how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {
@@ -66,13 +66,13 @@ func byForce(id task.ID, err error) error {
 
 // Discard removes a session whose log may be damaged, and returns what could not be
 // looked at.
-func (b *backend) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
+func (b storage) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
 	r, err := b.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
 	return r.Unseen, err
 }
 
 // Repair makes the damaged log of a session anew.
-func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
+func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out project.Repair, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {
 		return out, err
@@ -87,7 +87,8 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 	case err != nil:
 		return out, err
 	}
-	out = cli.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
+	out = project.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks,
+		Events:        r.Kept.Events,
 		Notifications: r.Kept.Notifications,
 		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
 		NotificationsLost: r.Kept.Untold,
@@ -96,7 +97,7 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 		out.Missing = append(out.Missing, s)
 	}
 	for _, made := range r.Rebuilt {
-		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Running: made.Lives})
+		out.Rebuilt = append(out.Rebuilt, project.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Running: made.Lives})
 	}
 	if !e.Info.Damaged {
 		return out, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/teleport"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/replay"
@@ -58,7 +59,7 @@ func (unasked) Reply(context.Context, *agent.Request, func(agent.Part)) (*agent.
 }
 
 // head is that of a recording of a new session.
-func (b *backend) head(p *cli.Prompt, id task.ID) (replay.Head, error) {
+func (b prompts) head(p *prompt.Prompt, id task.ID) (replay.Head, error) {
 	kept := *p
 	kept.Settings, kept.MCP = "", nil // they may hold keys
 	kept.Agents = withoutServers(kept.Agents)
@@ -68,14 +69,14 @@ func (b *backend) head(p *cli.Prompt, id task.ID) (replay.Head, error) {
 }
 
 // Record answers a prompt and records the run.
-func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error {
+func (b prompts) Record(ctx context.Context, p *prompt.Prompt, w io.Writer) error {
 	id := task.ID(p.Session)
 	if id == "" {
 		id = task.NewSessionID()
 	}
 	h, err := b.head(p, id)
 	if err != nil {
-		return &cli.RecordError{Err: err}
+		return &prompt.RecordError{Err: err}
 	}
 	t := &taped{session: id, hidden: &hidden{}}
 	t.hidden.add(teleport.Secrets(b.env)...)
@@ -83,7 +84,7 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 	t.seam = rec
 	answer := b.answerOn(ctx, p, id, t)
 	if err := rec.Close(); err != nil {
-		return &cli.RecordError{Err: errors.Join(err, answer)}
+		return &prompt.RecordError{Err: errors.Join(err, answer)}
 	}
 	return answer
 }
@@ -92,7 +93,7 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 const replayPatience = 60 * time.Second
 
 // Replay plays a recording in a new session.
-func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
+func (b prompts) Replay(ctx context.Context, r prompt.Replay) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	p, id := r.Prompt, task.NewSessionID()
@@ -140,7 +141,7 @@ func report(w io.Writer, was, has *replay.Recording) error {
 	all := replay.Compare(was, has)
 	for i, d := range all {
 		if i == most {
-			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(all)-most, "difference"))
+			fmt.Fprintf(w, "… and %s more\n", console.Plural(len(all)-most, "difference"))
 			break
 		}
 		fmt.Fprintf(w, "%s\n", d.Where)
@@ -156,12 +157,12 @@ func report(w io.Writer, was, has *replay.Recording) error {
 			count[e.Kind]++
 		}
 	}
-	summary := fmt.Sprintf("%s, %s, %s", cli.Plural(count[replay.CallEntry], "model call"),
-		cli.Plural(count[replay.ToolEntry], "tool call"), cli.Plural(count[replay.EventEntry], "event"))
+	summary := fmt.Sprintf("%s, %s, %s", console.Plural(count[replay.CallEntry], "model call"),
+		console.Plural(count[replay.ToolEntry], "tool call"), console.Plural(count[replay.EventEntry], "event"))
 	if len(all) == 0 {
 		_, err := fmt.Fprintf(w, "no difference: %s\n", summary)
 		return err
 	}
-	return &cli.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
-		cli.Plural(len(all), "place"), summary)}
+	return &console.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
+		console.Plural(len(all), "place"), summary)}
 }

@@ -16,8 +16,10 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/tui"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/daypart"
@@ -27,7 +29,12 @@ import (
 )
 
 // Screen shows the terminal UI.
-func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+	if s.Lines {
+		left, err := tui.Lines{In: os.Stdin, Out: os.Stdout, Typed: isTerminal(os.Stdin), Now: time.Now,
+			Connect: connection(s.Connect), OnInterrupt: onInterrupt}.Run(ctx)
+		return cli.Left(left), err
+	}
 	stops, continued, resized := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
@@ -45,7 +52,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			return out, err
 		},
 		Switch: func(ctx context.Context, id task.ID) (tui.Connection, error) {
-			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
+			return connection(func(ctx context.Context) (console.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
 		Image: b.image, Clipboard: b.clipboard, Sees: choose.Sees,
@@ -57,7 +64,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			},
 			Follow: s.Follow,
 			Reach: func(ctx context.Context, id task.ID) (tui.Connection, error) {
-				return connection(func(ctx context.Context) (cli.Session, error) { return s.Reach(ctx, id) })(ctx)
+				return connection(func(ctx context.Context) (console.Session, error) { return s.Reach(ctx, id) })(ctx)
 			},
 			MarkSeen: s.Seen,
 		},
@@ -80,13 +87,13 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 		set.Terminal.Notify = "bell" // the desktop is told once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
-	o.HintAfter = set.Terminal.Hint()
+	o.HintAfter = set.Terminal.HintAfter
 	left, err := tui.Run(ctx, o)
 	return cli.Left(left), err
 }
 
 // connection connects the terminal UI to the session that find finds.
-func connection(find func(context.Context) (cli.Session, error)) func(context.Context) (tui.Connection, error) {
+func connection(find func(context.Context) (console.Session, error)) func(context.Context) (tui.Connection, error) {
 	return func(ctx context.Context) (tui.Connection, error) {
 		s, err := find(ctx)
 		if err != nil {
@@ -96,12 +103,7 @@ func connection(find func(context.Context) (cli.Session, error)) func(context.Co
 		if err != nil {
 			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
 		}
-		info, err := api.Info(ctx)
-		if err != nil {
-			release()
-			return tui.Connection{}, err
-		}
-		return tui.Connection{API: api, Info: info, Release: release}, nil
+		return tui.Connection{API: api, Info: s.Info(), Release: release}, nil
 	}
 }
 
@@ -112,12 +114,12 @@ const (
 	mostHistory     = 8 << 20  // bytes of the file that are read
 )
 
-func (b *backend) promptsFile() string {
+func (b screens) promptsFile() string {
 	return filepath.Join(b.root.Project(b.cwd).Dir(), "prompts.jsonl")
 }
 
 // prompts are those of before, oldest first. What cannot be read is passed over.
-func (b *backend) prompts() []string {
+func (b screens) prompts() []string {
 	data, err := b.root.ReadFile(b.promptsFile(), mostHistory)
 	if err != nil {
 		return nil
@@ -133,7 +135,7 @@ func (b *backend) prompts() []string {
 }
 
 // keepPrompt adds a prompt to the history. A long file is cut to what is read of it.
-func (b *backend) keepPrompt(text string) error {
+func (b screens) keepPrompt(text string) error {
 	if len(text) > mostPromptBytes {
 		return nil
 	}
@@ -167,7 +169,7 @@ const (
 
 // projectFiles lists the files of the folder: those that git knows or would, else those
 // that are there.
-func (b *backend) projectFiles(ctx context.Context) ([]string, error) {
+func (b screens) projectFiles(ctx context.Context) ([]string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z")
@@ -220,7 +222,7 @@ func splitNUL(data []byte, atEOF bool) (int, []byte, error) {
 }
 
 // todos reads the to-dos of a session.
-func (b *backend) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
+func (b *folder) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
 	name, err := todo.ListName(home.Lookup(b.env), string(id))
 	if err != nil || name == "" {
 		return nil, err
@@ -245,7 +247,7 @@ const mostDiffBytes = 8 << 20
 
 // diff is what has changed in a folder since the last commit: the diff of files that git
 // knows, and the names of those that it does not.
-func (b *backend) diff(ctx context.Context, folder string) (string, error) {
+func (b screens) diff(ctx context.Context, folder string) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	git := func(args ...string) (string, error) {

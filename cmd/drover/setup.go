@@ -16,7 +16,7 @@ import (
 )
 
 // setUp is what the set-up page of the terminal UI does.
-func (b *backend) setUp() *tui.SetUp {
+func (b screens) setUp() *tui.SetUp {
 	file := b.root.CredentialsFile()
 	if rest, ok := strings.CutPrefix(file, home.Lookup(b.env)("HOME")+"/"); ok {
 		file = "~/" + rest
@@ -45,7 +45,7 @@ func (b *backend) setUp() *tui.SetUp {
 }
 
 // saveAccess keeps how models are reached.
-func (b *backend) saveAccess(a tui.Access) error {
+func (b screens) saveAccess(a tui.Access) error {
 	data, err := json.MarshalIndent(settings.Saved(a), "", "\t")
 	if err == nil {
 		err = b.root.Ensure()

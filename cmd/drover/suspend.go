@@ -13,7 +13,7 @@ import (
 // suspends makes Ctrl-Z hold the commands of a session before this process stands
 // still, and lets them go on with it, until done is called: they have groups of their
 // own, which the terminal does not know.
-func (b *backend) suspends(s *assemble.Session) (done func()) {
+func (b *folder) suspends(s *assemble.Session) (done func()) {
 	if signal.Ignored(syscall.SIGTSTP) { // nobody would continue it
 		return func() {}
 	}
@@ -34,7 +34,7 @@ func (b *backend) suspends(s *assemble.Session) (done func()) {
 	}
 }
 
-func (b *backend) suspend(s *assemble.Session) {
+func (b *folder) suspend(s *assemble.Session) {
 	ctx := context.Background()
 	goOn, err := s.Suspend(ctx)
 	if err != nil { // what cannot be held goes on

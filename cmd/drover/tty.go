@@ -10,7 +10,7 @@ import (
 )
 
 // copier is the program that holds the terminals of commands.
-func (b *backend) copier() []string { return []string{b.exe, "keeper", "--tty"} }
+func (b *folder) copier() []string { return []string{b.exe, "keeper", "--tty"} }
 
 // lookAt puts a person's terminal, if there is one, before that of a command: its
 // keys are handed through as they are until restore is called, and its size is

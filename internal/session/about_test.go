@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -20,8 +21,8 @@ func TestEnvironment(t *testing.T) {
     - {text: done}
 `, func(c *Config) {
 		c.Agents.AskWait = patience
-		c.Agents.Rules = permission.Rules{Mode: permission.Default, Deny: []string{"Read(./.env)"}, Allow: []string{"Glob"}}
-		c.Agents.RuleSources = RuleSources{}
+		c.Agents.Rules = policy.Rules{Mode: policy.Default, Deny: []string{"Read(./.env)"}, Allow: []string{"Glob"}}
+		c.Agents.RuleSources = agents.RuleSources{}
 		c.Agents.RuleSources.Add("deny", "/p/.drover/settings.json", "Read(./.env)")
 		c.Agents.RuleSources.Add("allow", "--allowed-tools", "Glob")
 		c.Agents.RuleSources.Add("allow", "another", "Glob")

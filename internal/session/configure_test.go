@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // scriptOf writes a script and returns the name of its model.
@@ -26,7 +26,7 @@ func TestConfigure(t *testing.T) {
 	c := converse(open(t, `
   main:
     - {text: from the first}
-`, func(c *Config) { c.Agents.Rules.Mode = permission.Plan }))
+`, func(c *Config) { c.Agents.Rules.Mode = policy.Plan }))
 	before, err := c.State(c.ctx, control.StateRequest{})
 	if err != nil || before.Settings == nil || before.Settings.Mode != "plan" || before.Settings.Model != c.main.Model() {
 		t.Fatalf("%+v, %v", before.Settings, err)
@@ -41,7 +41,7 @@ func TestConfigure(t *testing.T) {
     - tools: [{name: Bash, input: {command: "touch made", description: make}}]
     - {text: from the second}
 `)
-	mode := string(permission.Bypass)
+	mode := string(policy.Bypass)
 	now, err := c.Configure(c.ctx, control.ConfigureRequest{Model: &second, Mode: &mode})
 	if err != nil || now.Mode != mode || now.Model == before.Settings.Model {
 		t.Fatalf("%+v, %v", now, err)
@@ -57,7 +57,7 @@ func TestConfigure(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(c.folder, "made")); err != nil {
 		t.Errorf("the mode of the main agent is still plan: %v", err)
 	}
-	if got := c.main.environment().Me.Mode(); got != permission.Bypass {
+	if got := c.main.environment().Me.Mode(); got != policy.Bypass {
 		t.Errorf("a subagent would begin in mode %s", got)
 	}
 }

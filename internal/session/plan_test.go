@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -34,7 +34,7 @@ func planned(t *testing.T, change ...func(*Config)) (c *converser, file string, 
 	return converse(r), file, server
 }
 
-func (c *converser) mode(mode permission.Mode) {
+func (c *converser) mode(mode policy.Mode) {
 	c.t.Helper()
 	text := string(mode)
 	if _, err := c.Configure(c.ctx, control.ConfigureRequest{Mode: &text}); err != nil {
@@ -82,8 +82,8 @@ func read(t *testing.T, s *modeltest.Server) string {
 // approved one gives the mode again that plan mode has replaced, and clients see the change.
 func TestPlanMode(t *testing.T) {
 	c, file, server := planned(t, func(cfg *Config) { cfg.Agents.AskWait = patience })
-	c.mode(permission.AcceptEdits)
-	c.mode(permission.Plan)
+	c.mode(policy.AcceptEdits)
+	c.mode(policy.Plan)
 	c.say("plan this")
 	q := c.question("first plan")
 	if !q.IsPlan() || q.Tool != "ExitPlanMode" || q.ToolUseID == "" || q.Task != c.cfg.Info.Session {
@@ -119,7 +119,7 @@ func TestPlanMode(t *testing.T) {
 // An answer can accept edits with the plan, also while another mode is chosen; that is no answer
 // to another call.
 func TestPlanModeEdits(t *testing.T) {
-	c, file, _ := planned(t, func(cfg *Config) { cfg.Agents.AskWait, cfg.Agents.Rules.Mode = patience, permission.Plan })
+	c, file, _ := planned(t, func(cfg *Config) { cfg.Agents.AskWait, cfg.Agents.Rules.Mode = patience, policy.Plan })
 	c.say("plan this")
 	q := c.question("first plan")
 	other := q
@@ -129,7 +129,7 @@ func TestPlanModeEdits(t *testing.T) {
 	}
 	c.decide(q, task.Reply{Allow: true, AcceptEdits: true})
 	c.next()
-	if _, err := os.Stat(file); err != nil || c.main.environment().Me.Mode() != permission.AcceptEdits {
+	if _, err := os.Stat(file); err != nil || c.main.environment().Me.Mode() != policy.AcceptEdits {
 		t.Errorf("mode %s, %v", c.main.environment().Me.Mode(), err)
 	}
 }
@@ -138,23 +138,23 @@ func TestPlanModeEdits(t *testing.T) {
 // plan is told to the model.
 func TestPlanModeLeft(t *testing.T) {
 	c, file, server := planned(t, func(cfg *Config) {
-		cfg.Agents.AskWait, cfg.Agents.Rules.Mode = patience, permission.Plan
+		cfg.Agents.AskWait, cfg.Agents.Rules.Mode = patience, policy.Plan
 	})
 	c.say("plan this")
 	q := c.question("first plan")
-	c.mode(permission.Bypass)
+	c.mode(policy.Bypass)
 	c.decide(q, task.Reply{Allow: true})
 	c.next()
-	if _, err := os.Stat(file); err != nil || c.main.environment().Me.Mode() != permission.Bypass {
+	if _, err := os.Stat(file); err != nil || c.main.environment().Me.Mode() != policy.Bypass {
 		t.Errorf("mode %s, %v", c.main.environment().Me.Mode(), err)
 	}
-	c.mode(permission.Plan)
+	c.mode(policy.Plan)
 	c.say("one")
 	c.next()
 	if got := read(t, server); strings.Count(got, "Plan mode is on.") != 2 || strings.Contains(got, "Plan mode is off.") {
 		t.Errorf("the model has read %s", got)
 	}
-	c.mode(permission.Default)
+	c.mode(policy.Default)
 	c.say("two")
 	c.next()
 	if got := read(t, server); strings.Count(got, "Plan mode is off.") != 1 {
@@ -165,9 +165,9 @@ func TestPlanModeLeft(t *testing.T) {
 // Where nobody can approve a plan, and outside plan mode, the tool says so; it is offered in
 // every mode.
 func TestPlanModeRefused(t *testing.T) {
-	for want, mode := range map[string]permission.Mode{
-		"nobody is here who could approve a plan": permission.Plan,
-		"you are not in plan mode":                permission.Default,
+	for want, mode := range map[string]policy.Mode{
+		"nobody is here who could approve a plan": policy.Plan,
+		"you are not in plan mode":                policy.Default,
 	} {
 		c, _, server := planned(t, func(cfg *Config) { cfg.Agents.Rules.Mode = mode })
 		c.say("plan this")

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 )
 
 // What is said of a call without a session is what a session decides.
 func TestUsualTools(t *testing.T) {
-	for _, mode := range []permission.Mode{permission.Default, permission.AcceptEdits, permission.Plan, permission.DontAsk, permission.Bypass} {
-		rules := permission.Rules{Mode: mode, Allow: []string{"Bash(make:*)", "Agent", "TaskOutput"}, Ask: []string{"Bash(git push:*)"},
+	for _, mode := range []policy.Mode{policy.Default, policy.AcceptEdits, policy.Plan, policy.DontAsk, policy.Bypass} {
+		rules := policy.Rules{Mode: mode, Allow: []string{"Bash(make:*)", "Agent", "TaskOutput"}, Ask: []string{"Bash(git push:*)"},
 			Deny: []string{"Bash(rm:*)", "Read(./.env)", "FileEdit(./lock)"}, ReadOnlyAuto: true, Filtered: true, Path: "/usr/bin:/bin"}
 		r := open(t, "\n  main:\n    - {text: ok}\n", func(c *Config) {
 			c.Agents.Rules, c.Agents.Web = rules, webtool.NewFetcher(webtool.Config{})
@@ -22,7 +22,8 @@ func TestUsualTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gate, notes, err := environment.NewGate(environment.Bind(rules, r.folder, environment.UsualTools(r.folder), func() bool { return false }), nil)
+		rules.Cwd, rules.Tools = r.folder, environment.UsualTools(r.folder)
+		gate, notes, err := environment.NewGate(rules, nil)
 		if err != nil || len(notes) > 0 {
 			t.Fatal(err, notes)
 		}
@@ -37,7 +38,7 @@ func TestUsualTools(t *testing.T) {
 			{"mcp__a__b", `{}`}, {"Monitor", `{"command":"make"}`}, {"nothing", `{}`},
 		} {
 			call := agent.Call{Name: c.tool, Input: json.RawMessage(c.input)}
-			real, said := m.environment().Gate().Decide(call), gate.Decide(call)
+			real, said := m.environment().GateOf(call).Decide(call), gate.Decide(call)
 			if real != said {
 				t.Errorf("%s: %s %s: a session says %+v, the check %+v", mode, c.tool, c.input, real, said)
 			}

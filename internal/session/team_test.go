@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/agents"
@@ -178,7 +178,7 @@ func TestTeammateRefusals(t *testing.T) {
 	if _, err := r.asMain().Send(r.ctx, tasktools.SendRequest{To: "ada", Text: "x"}); err == nil || !strings.Contains(err.Error(), "fits 2 tasks") {
 		t.Errorf("a name that two teams have: %v", err)
 	}
-	foreground, _ := served(t, echo, func(c *Config) { c.Limits.NoBackground = true })
+	foreground, _ := served(t, echo, func(c *Config) { c.Options.Tasks.DisableBackground = true })
 	if _, err := foreground.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "plan", Name: "eve", Team: "crew"}); err == nil || !strings.Contains(err.Error(), "background work is turned off") {
 		t.Errorf("without background work: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestTeammateLeader(t *testing.T) {
 			}
 			said <- q.LastText()
 			return text("done")
-		}, func(c *Config) { c.Limits.NestedBackground = nested })
+		}, func(c *Config) { c.Options.Agents.NestedBackground = nested })
 		if nested {
 			r.enlist("ada", "crew", "look")
 		}
@@ -314,7 +314,7 @@ func TestTeammateDismissed(t *testing.T) {
 	if err != nil || !strings.HasPrefix(said, `<agent-message from="ada@crew" kind="teammate_end">`) || !strings.Contains(said, "handed back") || strings.Contains(said, "task-notification") {
 		t.Errorf("the leader reads %s, %v", said, err)
 	}
-	r.cfg.Limits.TeammateGrace = time.Millisecond
+	r.cfg.Options.Agents.TeammateGrace = time.Millisecond
 	r.reopen()
 	rt = r.asMain()
 	bob := r.enlist("bob", "crew", "this never ends")
@@ -334,7 +334,7 @@ func TestTeammateEndsWithLeader(t *testing.T) {
 			return blocks(delegate("plan", "p", "name", "eve", "team_name", "crew"), modeltest.ToolUse("", "Bash", map[string]any{"command": "exec sleep 100"}))
 		}
 		return text("seen")
-	}, func(c *Config) { c.Limits.NestedBackground = true })
+	}, func(c *Config) { c.Options.Agents.NestedBackground = true })
 	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "have a team", Type: "general-purpose", Background: true})
 	if err != nil {
 		t.Fatal(err)
@@ -390,14 +390,14 @@ func TestTeammateGoesOn(t *testing.T) {
 func TestPlanApproval(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		leader  permission.Mode
+		leader  policy.Mode
 		answer  *tasktools.PlanAnswer // of the first plan; the second is approved
 		mode    string
 		written bool
 	}{
-		{"approved", permission.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
-		{"rejected", permission.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
-		{"narrow", permission.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
+		{"approved", policy.Bypass, &tasktools.PlanAnswer{Approve: true, Feedback: "mind the tests"}, "acceptEdits", true},
+		{"rejected", policy.AcceptEdits, &tasktools.PlanAnswer{Feedback: "too much"}, "acceptEdits", true},
+		{"narrow", policy.DontAsk, &tasktools.PlanAnswer{Approve: true}, "dontAsk", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := ""
@@ -486,7 +486,7 @@ func TestPlanForbidden(t *testing.T) {
 			return blocks(modeltest.ToolUse("", "submit_plan", map[string]any{"plan": "write"}))
 		}
 		return text("told: " + q.LastText())
-	}, func(c *Config) { c.Agents.Rules.Mode = permission.Plan })
+	}, func(c *Config) { c.Agents.Rules.Mode = policy.Plan })
 	ada := r.enlist("ada", "crew", "look around")
 	r.answered(ada.ID, 1)
 	if got := r.mailed(task.AgentIdle); len(got) != 1 || !strings.Contains(got[0].Text, "nobody here can let you leave plan mode") || len(r.mailed(task.PlanRequest)) != 0 {

@@ -1,6 +1,6 @@
 // Package tasktest is what every [task.Driver] must pass: the parts of its
 // contract that can be seen from outside, run against a [Host] that records
-// what a driver tells it.
+// the reports of a driver.
 //
 // It promises that a driver which passes can be stopped, closed and shared. It
 // does not check what the work itself does.

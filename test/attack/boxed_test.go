@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 )
 
@@ -76,7 +76,7 @@ func loopback() error {
 // bound is what of a workspace no line in the sandbox may change: what is beside it, and its protected
 // files.
 func (w *world) bound() (map[string]string, error) {
-	protected := slices.Concat(permission.Protected(w.dir), permission.ProtectedGit(filepath.Join(w.dir, ".git")))
+	protected := slices.Concat(policy.Protected(w.dir), policy.ProtectedGit(filepath.Join(w.dir, ".git")))
 	all := map[string]string{}
 	err := filepath.WalkDir(w.base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

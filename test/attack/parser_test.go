@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // functions stand for the programs of the table: they say what they were called
@@ -30,11 +30,11 @@ func TestParserDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate, errs := permission.New(permission.Rules{Cwd: t.TempDir(), ReadOnlyAuto: true, Path: "/usr/bin:/bin"})
+	gate, errs := policy.New(policy.Rules{Cwd: t.TempDir(), ReadOnlyAuto: true, Path: "/usr/bin:/bin"})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	bypass, errs := permission.New(permission.Rules{Cwd: t.TempDir(), Mode: permission.Bypass, Deny: []string{"Bash(touch:*)"}, Path: "/usr/bin:/bin"})
+	bypass, errs := policy.New(policy.Rules{Cwd: t.TempDir(), Mode: policy.Bypass, Deny: []string{"Bash(touch:*)"}, Path: "/usr/bin:/bin"})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -55,10 +55,10 @@ func TestParserDifferences(t *testing.T) {
 			t.Errorf("row %d: %q: %s; the table says %s\n  ours %q\n  bash %q", i+2, line, got, f[0], ours, theirs)
 		}
 		input, touches := call(line), slices.ContainsFunc(theirs, func(argv []string) bool { return argv[0] == "touch" })
-		if v := gate.Decide(input); v.Decision == permission.Allow && (got == "differs" || touches) {
+		if v := gate.Decide(input); v.Decision == policy.Allow && (got == "differs" || touches) {
 			t.Errorf("row %d: %q is approved: %s", i+2, line, v.Reason)
 		}
-		if v := bypass.Decide(input); v.Decision == permission.Allow && touches {
+		if v := bypass.Decide(input); v.Decision == policy.Allow && touches {
 			t.Errorf("row %d: %q is approved past a ban: %s", i+2, line, v.Reason)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // ruleset is what a line is judged by.
@@ -23,8 +23,8 @@ type ruleset struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-func (s ruleset) rules(w *world) permission.Rules {
-	return permission.Rules{Mode: permission.Mode(s.Mode), Allow: s.Allow, Ask: s.Ask, Deny: s.Deny, ReadOnlyAuto: s.RO,
+func (s ruleset) rules(w *world) policy.Rules {
+	return policy.Rules{Mode: policy.Mode(s.Mode), Allow: s.Allow, Ask: s.Ask, Deny: s.Deny, ReadOnlyAuto: s.RO,
 		Cwd: w.dir, Home: w.home, Path: binaries}
 }
 
@@ -99,7 +99,7 @@ type corpus struct {
 // missing.
 func readCorpora(t testing.TB) corpus {
 	t.Helper()
-	script, err := os.ReadFile("../../internal/agentenv/permission/testdata/fixture.sh")
+	script, err := os.ReadFile("../../internal/policy/testdata/fixture.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func readCorpora(t testing.TB) corpus {
 	}
 	c.More = len(c.Sets)
 	seen := map[string]bool{}
-	own := "../../internal/agentenv/permission/testdata/"
+	own := "../../internal/policy/testdata/"
 	for _, file := range []string{own + "bash.tsv", own + "doubt.tsv", own + "everyday.tsv", own + "protected.tsv", own + "readonly.tsv", "../../../shared/corpus/permissions/bash.tsv"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -154,7 +154,7 @@ func readCorpora(t testing.TB) corpus {
 // tables reads what permit knows of programs. Those that need a rule are not of
 // interest.
 func (c *corpus) tables(t testing.TB) {
-	for file, git := range map[string]string{"../../internal/agentenv/permission/programs.txt": "", "../../internal/agentenv/permission/git.txt": "git "} {
+	for file, git := range map[string]string{"../../internal/policy/programs.txt": "", "../../internal/policy/git.txt": "git "} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

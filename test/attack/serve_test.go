@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // place is a set of rules in a workspace.
 type place struct {
 	*world
 	set  ruleset
-	gate *permission.Gate
+	gate *policy.Gate
 }
 
 // cell judges lines and has them run.
@@ -27,7 +27,7 @@ type cell struct {
 	outside outside
 	oracle  oracle
 	run     *runner
-	memory  *permission.Memory
+	memory  *policy.Memory
 	worlds  map[string]*world
 	places  map[string]*place
 	seen    map[uint64]bool
@@ -36,7 +36,7 @@ type cell struct {
 // serveCell is the main program of a cell.
 func serveCell() error {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	c := &cell{memory: permission.NewMemory(), worlds: map[string]*world{}, places: map[string]*place{}, seen: map[uint64]bool{}}
+	c := &cell{memory: policy.NewMemory(), worlds: map[string]*world{}, places: map[string]*place{}, seen: map[uint64]bool{}}
 	if err := in.Decode(&c.order); err != nil {
 		return err
 	}
@@ -143,8 +143,8 @@ func (c *cell) place(o one, set ruleset) (*place, error) {
 		c.worlds[o.Fixture] = w
 	}
 	r := set.rules(w)
-	r.Memory, r.Sandboxed = c.memory, func() bool { return c.Boxed }
-	g, _ := permission.New(r) // a wrong allow rule allows nothing, and a wrong ban bans more
+	r.Memory, r.Bounds = c.memory, policy.Bounds{Whole: c.Boxed}
+	g, _ := policy.New(r) // a wrong allow rule allows nothing, and a wrong ban bans more
 	p := &place{w, set, g}
 	c.places[key] = p
 	return p, nil
@@ -164,7 +164,7 @@ func (c *cell) line(t *tally, o one, set ruleset, aloud bool) error {
 	if aloud {
 		t.Said = append(t.Said, fmt.Sprintf("%q by %q: %s: %s", o.Line, set.Text, v.Decision, v.Reason))
 	}
-	if v.Decision == permission.Allow {
+	if v.Decision == policy.Allow {
 		t.Approved++
 	} else if !c.Boxed {
 		return nil

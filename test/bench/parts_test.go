@@ -21,12 +21,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -373,7 +373,7 @@ func (never) Reply(context.Context, *agent.Request, func(agent.Part)) (*agent.Re
 }
 
 func (t *bench) permission() {
-	gate, errs := permission.New(permission.Rules{Mode: permission.Default, Allow: []string{"Bash(go test:*)", "Bash(git log:*)", "Bash(make:*)", "Read", "Edit(./src/**)"},
+	gate, errs := policy.New(policy.Rules{Mode: policy.Default, Allow: []string{"Bash(go test:*)", "Bash(git log:*)", "Bash(make:*)", "Read", "Edit(./src/**)"},
 		Deny: []string{"Bash(rm:*)", "Read(./.env)"}, Cwd: t.dir, Home: t.dir, Path: os.Getenv("PATH"), ReadOnlyAuto: true, Headless: true})
 	t.must(errors.Join(errs...))
 	lines := []string{"go test ./... -run TestX", "git log --oneline | head -20", "cd sub && make check 2>&1 | tail -5", `for f in *.go; do grep -n "x$f" "$f"; done`,

@@ -24,11 +24,11 @@ import (
 // Patience bounds every wait. On an idle machine none comes near it.
 const Patience = 60 * time.Second
 
-// Build builds the program of a module into a file; flags are those of go build. It runs
-// in a folder two below the root of the module, where tests that build it are.
+// Build builds the program into the file bin; flags are flags of go build. It runs in a folder two below the root of
+// Drover's module, where the tests of the built program are; some of them are modules of their own.
 func Build(bin string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", bin,
-		"../../cmd/drover"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-C", "../..", "-trimpath"}, flags,
+		[]string{"-o", bin, "./cmd/drover"})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)

@@ -429,7 +429,7 @@ func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, err
 	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
 }
 
-// State returns that of an idle session.
+// State returns the state of an idle session.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
@@ -498,7 +498,7 @@ func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) 
 	return task.Record{}, a.refuse("interrupt " + ref)
 }
 
-// Watch is refused: there is no host to attach to.
+// Watch is refused: the session has no host to attach to.
 func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }

@@ -19,7 +19,7 @@ import (
 // promptBytes is how much of a prompt is listed.
 const promptBytes = 16 << 10
 
-// Prompts are what the user has written in a conversation, as it stands now.
+// Prompts returns the prompts of the user in a conversation.
 func Prompts(place home.Session) (control.Prompts, error) {
 	out := control.Prompts{Prompts: []control.PromptEntry{}}
 	all, err := agent.Prompts(place.Transcript())
@@ -39,8 +39,8 @@ func Prompts(place home.Session) (control.Prompts, error) {
 	return out, nil
 }
 
-// Fork makes a new session of the same project that goes on with the conversation of a
-// session, as it stands now or stood before a prompt. It copies neither mail nor tasks.
+// Fork makes a new session of the same project with the conversation of a
+// session, whole or up to a prompt. It copies neither mail nor tasks.
 func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control.Forked, error) {
 	out := control.Forked{}
 	var at agent.UserPrompt
@@ -102,7 +102,7 @@ func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control
 	return out, nil
 }
 
-// images are those of a prompt.
+// images returns the images of a prompt.
 func images(place home.Session, prompt string) (list []control.Image, err error) {
 	blocks, err := agent.PromptImages(place.Transcript(), prompt)
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 // Kinds returns the kinds in the order of a list: those that block most come first.
 func Kinds() []Kind { return []Kind{Blocked, Question, Plan, Stalled, Parked, Failure} }
 
-// Item is one thing that needs the user. ID is that of the question; else of the task, which
+// Item is one thing that needs the user. ID names the question, or else the task, which
 // has at most one such item; else of the session.
 type Item struct {
 	ID      string         `json:"id"`
@@ -47,7 +47,7 @@ type Item struct {
 	Run     task.RunID     `json:"run_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
 	What    string         `json:"what"` // the task, in a line
-	Why     string         `json:"why"`  // what it needs, in a line
+	Why     string         `json:"why"`  // the need, in a line
 	Since   time.Time      `json:"since,omitzero"`
 	Until   time.Time      `json:"until,omitzero"`     // a question is denied, or a limit ends
 	Blocks  int            `json:"blocks"`             // tasks that wait for it, itself included
@@ -60,9 +60,9 @@ type Facts struct {
 	Session   task.ID
 	Tasks     []task.Record
 	Questions []task.Question // all open ones, also of a main agent that is not a task
-	Problem   string          // of the session; empty: there is none
+	Problem   string          // of the session; empty: it has none
 	Since     time.Time       // of the problem
-	// Waits returns what a command waits for; false: it does not wait. Nil: no command waits.
+	// Waits describes the wait of a command; false: it does not wait. Nil: no command waits.
 	Waits func(task.Record) (line string, since time.Time, ok bool)
 }
 

@@ -1,4 +1,4 @@
-// Package change is what a task has changed in its worktree, as clients see it: files
+// Package change shows clients the changes of a task in its worktree: files
 // with hunks, within bounds, and the text of comments on their lines. It reads what
 // package worktree finds, and starts nothing.
 package change
@@ -20,7 +20,7 @@ import (
 // maxPaths limits the paths of a request.
 const maxPaths = 1000
 
-// Read returns what a task has changed. Store is nil if no task of the session can have a
+// Read returns the changes of a task. Store is nil if no task of the session can have a
 // worktree.
 func Read(ctx context.Context, store *worktree.Store, rec task.Record, req control.DiffRequest) (control.Diff, error) {
 	for _, p := range req.Paths {
@@ -70,7 +70,7 @@ func Read(ctx context.Context, store *worktree.Store, rec task.Record, req contr
 	return d, nil
 }
 
-// find looks for the change, and says what to do if there is none.
+// find looks for the change; without one its error says what to do.
 func find(ctx context.Context, store *worktree.Store, rec task.Record) (worktree.Change, error) {
 	gone := &control.Error{Code: control.NotFound,
 		Message: fmt.Sprintf("task %s has no change of its own: it had no worktree", rec.ID),
@@ -111,7 +111,7 @@ func limited(patch []byte) ([]byte, bool) {
 
 const fileMark = "diff --git "
 
-// split cuts a patch into those of its files: no line of their content begins as a header does.
+// split cuts a patch into the patches of its files: no line of their content begins as a header does.
 func split(patch string) []string {
 	var out []string
 	for patch != "" {
@@ -142,7 +142,7 @@ func hunks(d *control.Diff, patch []byte) {
 }
 
 // parse reads the hunks of one file. It leaves out a hunk that has more than most lines, and
-// all behind it.
+// all after it.
 func parse(patch string, most int) (list []control.DiffHunk, cut bool) {
 	var at *control.DiffHunk
 	oldLine, newLine, lines := 0, 0, 0

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// API is a session as its frontends see it. A task is named by its ID, by a prefix of an ID
+// API is a session for its frontends. A task is named by its ID, by a prefix of an ID
 // that is unique in the session, or by its name; such text is called a ref. All methods may be
 // called by several goroutines.
 //
@@ -45,8 +45,8 @@ type API interface {
 	// Output reads the output file.
 	Output(ctx context.Context, req OutputRequest) (Chunk, error)
 
-	// Messages returns the newest messages of an agent, oldest first. For the ID of the session
-	// they are those of its main agent.
+	// Messages returns the newest messages of an agent, oldest first. The ID of the session
+	// names its main agent.
 	Messages(ctx context.Context, req MessagesRequest) (Messages, error)
 
 	// Result returns a part of the final answer of an ended task; [WholeResult] returns all of
@@ -71,7 +71,7 @@ type API interface {
 	// repeated, or to a request with another digest is a [Conflict] and changes nothing.
 	Decide(ctx context.Context, req DecideRequest) error
 
-	// Attention returns what needs the user, the most blocking first. With Wait it returns when
+	// Attention returns the things that need the user, the most blocking first. With Wait it returns when
 	// the version of the list differs from After, or after the timeout.
 	Attention(ctx context.Context, req AttentionRequest) (Attention, error)
 
@@ -80,7 +80,7 @@ type API interface {
 	Schedules(ctx context.Context, req ScheduleRequest) (Schedules, error)
 
 	// Forward forwards a port of the network that the sandboxed commands of the session share to the
-	// loopback address of this machine, or ends that, and returns what is forwarded. A session whose
+	// loopback address of this machine, or ends that, and returns the forwarded ports. A session whose
 	// commands use the network of the machine is [Unavailable].
 	Forward(ctx context.Context, req ForwardRequest) (Forwards, error)
 
@@ -104,24 +104,22 @@ type API interface {
 	// Commands returns the commands with which a prompt to the main agent may begin.
 	Commands(ctx context.Context) (Commands, error)
 
-	// Prompts are what the user has written to the main agent so far.
+	// Prompts returns the prompts of the user to the main agent so far.
 	Prompts(ctx context.Context) (Prompts, error)
 
-	// Fork makes another session of the project that goes on with a copy of the
-	// conversation, as it stands or stood before a prompt. This session stays as it is,
-	// and its mail and tasks are not copied.
+	// Fork makes another session of the project with a copy of the conversation, whole or up
+	// to a prompt. This session stays as it is, and its mail and tasks are not copied.
 	Fork(ctx context.Context, req ForkRequest) (Forked, error)
 
-	// Diff returns what a task has changed in a worktree of its own, while it runs and after.
+	// Diff returns the changes of a task in a worktree of its own, while it runs and after.
 	Diff(ctx context.Context, req DiffRequest) (Diff, error)
 
 	// Comment sends comments on lines of a diff to the agent of a task, as one message with the
-	// lines, in the way of Send. If Digest is set and the change is another by now, it is a
+	// lines, in the way of Send. If Digest is set and the change differs by now, it is a
 	// [Conflict] and sends nothing.
 	Comment(ctx context.Context, req CommentRequest) (task.Record, error)
 
-	// Prompt gives the main agent something to do. It returns when the prompt
-	// is queued.
+	// Prompt sends the main agent a prompt. It returns when the prompt is queued.
 	Prompt(ctx context.Context, req PromptRequest) error
 
 	// Send sends a message to an agent: a live one reads it before its next step, an ended one
@@ -205,7 +203,7 @@ type StartRequest struct {
 	Workflow *WorkflowRequest `json:"workflow,omitempty"`
 	Remote   *RemoteRequest   `json:"remote,omitempty"`
 
-	// Guarded means that a model chose the command, so that the user's deny rules apply.
+	// ByModel means that a model chose the command, so that the user's deny rules apply.
 	ByModel bool `json:"by_model,omitempty"`
 	// Env is the environment of the client. It is used and not stored.
 	Env []string `json:"env,omitempty"`
@@ -215,12 +213,12 @@ type StartRequest struct {
 	// this machine. EnvNames are the variables of Env that travel there: no others do.
 	On       string   `json:"on,omitempty"`
 	EnvNames []string `json:"env_names,omitempty"`
-	// NoFolder leaves the folder here. Otherwise a checkout of git travels with the task: its commit, what is
-	// not committed, and those untracked files that match Untracked; what is changed there comes back as
+	// NoFolder leaves the folder here. Otherwise a checkout of git travels with the task: its commit, its
+	// uncommitted changes, and the untracked files that match Untracked; changes made there come back as
 	// the ref refs/drover/tasks/ID.
 	NoFolder  bool     `json:"no_folder,omitempty"`
 	Untracked []string `json:"untracked,omitempty"`
-	// Sync makes the files of the folder travel, which is not in a checkout of git. What is changed there comes back
+	// Sync sends the files of a folder outside of git. Changes made there come back
 	// into a folder of the session, which the worktree of the record names.
 	Sync bool `json:"sync,omitempty"`
 
@@ -294,11 +292,11 @@ type ShellRequest struct {
 	Line string   `json:"line,omitempty"`
 	TTY  bool     `json:"tty,omitempty"` // with a terminal, into which Send types
 
-	// Sandbox starts the command within bounds, by what the machine has; its record says which
-	// hold.
+	// Sandbox starts the command within the bounds that the machine can enforce; its record says
+	// which hold.
 	Sandbox bool `json:"sandbox,omitempty"`
-	// Folders are those that the command may write in the sandbox, absolute; none: the one in which it begins. What a
-	// model starts has no other.
+	// Folders are the folders that the command may write in the sandbox, absolute; none: its working folder. A
+	// command of a model can write no other.
 	Folders []string `json:"folders,omitempty"`
 
 	// Retries is how many times the command is started again when it fails, after 1 s, 2 s, 4 s and
@@ -315,8 +313,8 @@ type AgentRequest struct {
 	PermissionMode string   `json:"permission_mode,omitempty"`
 	AllowedTools   []string `json:"allowed_tools,omitempty"`
 	Isolation      string   `json:"isolation,omitempty"` // worktree; empty: as its definition says
-	Quote          bool     `json:"quote,omitempty"`     // its record says what it will likely use
-	Team           string   `json:"team_name,omitempty"` // of a teammate, whose name is that of the request; empty: not a teammate
+	Quote          bool     `json:"quote,omitempty"`     // its record gets an estimate of its use
+	Team           string   `json:"team_name,omitempty"` // of a teammate, which is called as the request; empty: not a teammate
 }
 
 // Started is the result of one [StartRequest].
@@ -347,8 +345,8 @@ type WaitRequest struct {
 	Any     bool          `json:"any,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: no limit
 
-	// Told is the problem that the client knows of, see [Info]. When the problem changes, the
-	// wait returns early. Nil: it does not.
+	// KnownProblem is the problem that the client knows of, see [Info]. When the problem changes,
+	// the wait returns early. Nil: it does not.
 	KnownProblem *string `json:"known_problem,omitempty"`
 }
 
@@ -359,7 +357,7 @@ type WaitReply struct {
 	TimedOut bool          `json:"timed_out,omitempty"`
 
 	// Problem means that the wait is not over and that the session's problem has changed;
-	// empty: there is none any more.
+	// empty: it is solved.
 	Problem *string `json:"problem,omitempty"`
 }
 
@@ -456,8 +454,8 @@ type Approvals struct {
 	Version   int64           `json:"version"`
 }
 
-// DecideRequest answers one question. Digest is that of the question as it was shown; it is
-// required.
+// DecideRequest answers one question. Digest is the digest of the question as it was shown, and
+// is required.
 type DecideRequest struct {
 	ID     string     `json:"id"`
 	Digest string     `json:"digest"`
@@ -479,14 +477,14 @@ type State struct {
 	// Idle means that no prompt is unanswered, the main agent has no mail, and no agent is
 	// running. Commands and monitors may be running, and agents may be idle.
 	Idle bool `json:"idle"`
-	// Rests counts how often the session was seen to become idle.
+	// IdleCount counts how often the session became idle.
 	IdleCount int64 `json:"idle_count"`
-	// Completed is the last statement of the main agent whether all is done; only with
-	// autopilot.
+	// Completed is the last statement of the main agent on whether the work is complete; only
+	// with autopilot.
 	Completed *Completion `json:"completed,omitempty"`
 	Version   int64       `json:"version"`
 	Seq       task.Seq    `json:"seq"` // of the newest event that it includes
-	// Settings are those of the main agent; nil: there is none.
+	// Settings are the settings of the main agent; nil: the session has none.
 	Settings *Settings `json:"settings,omitempty"`
 }
 
@@ -591,6 +589,11 @@ func (e *Error) Error() string {
 		return e.Message + " (" + e.Fix + ")"
 	}
 	return e.Message
+}
+
+// Refuse returns the error of a refused request. fix says what to do instead; it may be empty.
+func Refuse(code Code, message, fix string) *Error {
+	return &Error{Code: code, Message: message, Fix: fix}
 }
 
 // NotFoundError means that ref names no task.

@@ -25,7 +25,7 @@ import (
 // not answer, an [*Error] with [Unavailable].
 type Client struct {
 	at      atomic.Pointer[target]
-	next    func(context.Context) (string, error) // nil: there is no other host
+	next    func(context.Context) (string, error) // finds the next host; nil: the session has one only
 	turning chan struct{}                         // capacity 1: held while next is called
 }
 
@@ -461,7 +461,7 @@ func Refused(err error) bool {
 	return errors.As(err, &e) && e.NotAccepted
 }
 
-// broken describes why there is no answer.
+// broken describes why an answer is missing.
 func (c *Client) broken(ctx context.Context, err error) error {
 	socket := c.at.Load().socket
 	switch {

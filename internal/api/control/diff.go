@@ -11,7 +11,7 @@ const (
 	MaxPatch     = 8 << 20
 )
 
-// DiffRequest asks what a task has changed in its worktree.
+// DiffRequest asks for the changes of a task in its worktree.
 type DiffRequest struct {
 	Ref   string   `json:"ref"`
 	Paths []string `json:"paths,omitempty"` // of files and folders from the top of the repository; none: all
@@ -77,7 +77,7 @@ type DiffHunk struct {
 	OldLines int        `json:"old_lines"`
 	NewStart int        `json:"new_start"`
 	NewLines int        `json:"new_lines"`
-	Section  string     `json:"section,omitempty"` // the line that git shows beside the numbers
+	Section  string     `json:"section,omitempty"` // the line that git shows after the numbers
 	Lines    []DiffLine `json:"lines"`
 }
 

@@ -17,7 +17,7 @@ type Environment struct {
 	Servers      []MCPServer  `json:"mcp_servers"`
 	AgentTypes   []AgentType  `json:"agent_types"`
 	Models       []string     `json:"models"`            // names that can be requested; others may be possible
-	Offered      []ModelOffer `json:"offered,omitempty"` // what is known of each of Models
+	Offered      []ModelOffer `json:"offered,omitempty"` // details of each of Models
 	Instructions string       `json:"instructions,omitempty"`
 	Memory       []MemoryFile `json:"memory"`
 	Spent        []Spending   `json:"spent"` // by model, earlier hosts included

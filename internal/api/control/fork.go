@@ -25,12 +25,12 @@ type PromptEntry struct {
 
 // ForkRequest asks for a copy of the conversation as a session of its own.
 type ForkRequest struct {
-	At      int     `json:"at,omitempty"`         // before the prompt with this number; 0: as it stands now
+	At      int     `json:"at,omitempty"`         // before the prompt with this number; 0: the whole conversation
 	Session task.ID `json:"session_id,omitempty"` // of the copy; empty: a new one
 	Images  bool    `json:"images,omitempty"`     // the answer has the images of the prompt
 }
 
-// Forked is the session that goes on with a copy of the conversation.
+// Forked is the new session with a copy of the conversation.
 type Forked struct {
 	Session task.ID `json:"session_id"`
 	Prompt  string  `json:"prompt,omitempty"` // before which it was forked

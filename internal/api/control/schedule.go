@@ -14,7 +14,7 @@ type Schedule struct {
 	ID      string        `json:"schedule_id"`
 	Name    string        `json:"name,omitempty"`
 	Cron    string        `json:"cron"`              // such as 0 6 * * *
-	Zone    string        `json:"zone,omitempty"`    // such as Europe/Berlin; empty: that of the host
+	Zone    string        `json:"zone,omitempty"`    // such as Europe/Berlin; empty: the zone of the host
 	Late    time.Duration `json:"late_ns,omitempty"` // by which a run may be late; 0: an hour
 	Cwd     string        `json:"cwd"`               // absolute
 	Timeout time.Duration `json:"timeout_ns,omitempty"`

@@ -87,7 +87,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		if srv.Shutdown(last) != nil {
 			_ = srv.Close()
 		}
-		<-served //nolint:errcheck // the first error is the one that counts
+		<-served //nolint:errcheck // the first error counts
 	case err = <-served:
 		cancel(errClosing)
 		_ = srv.Close()
@@ -97,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler routes requests, and applies what is common to all.
+// handler routes requests, and applies the checks that are common to all.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	route := func(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
@@ -267,7 +267,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	case *PromptRequest: // with images
 		limit = 2 * s.largest
 	}
-	if r.ContentLength > limit { // nobody need send it
+	if r.ContentLength > limit { // refuse it before it is sent
 		return tooLong(limit)
 	}
 	rc := http.NewResponseController(w)

@@ -65,7 +65,7 @@ const (
 	ResultPiece   PieceKind = "result" // result of the tool: Tool, Call, Text; Error, if it was denied or failed
 	NotePiece     PieceKind = "note"   // about the conversation, such as a compaction
 	EndPiece      PieceKind = "end"    // the turn has ended: Error if it failed; Running
-	TaskPiece     PieceKind = "task"   // what has happened to a task, for people: Event
+	TaskPiece     PieceKind = "task"   // a change of a task, for people: Event
 )
 
 // Piece is a part of a conversation. The text of the newest piece may grow: then it is sent

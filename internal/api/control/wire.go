@@ -187,7 +187,7 @@ func decodePage(r io.Reader) (Page, error) {
 	first, line, err := decodeLines(in)
 	head, rest := pageStart, io.Reader(in)
 	if len(first) > 0 {
-		head += "{}" // stands for them
+		head += "{}" // in their place
 	}
 	if err != nil {
 		rest = ended{err}

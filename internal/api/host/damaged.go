@@ -6,7 +6,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// undescribed returns what is known of a session without a readable session.json, as a power
+// undescribed describes a session without a readable session.json, as a power
 // cut may leave it. It is an error if the session is being created at this moment, or was never
 // used.
 func undescribed(place home.Session) (info control.Info, err error) {

@@ -242,7 +242,7 @@ func (d *Directory) BackgroundSession() (home.Session, error) {
 	return d.NewBackgroundSession()
 }
 
-// NewBackgroundSession creates another session, in place of one that can no longer be opened.
+// NewBackgroundSession creates another session, in place of a session that can no longer be opened.
 // The caller is as for [Directory.BackgroundSession].
 func (d *Directory) NewBackgroundSession() (home.Session, error) {
 	id := task.NewSessionID()
@@ -418,7 +418,7 @@ func (d *Directory) openLog() (log *os.File, size int64, err error) {
 // keeper does not pass it on.
 const keeperMark = "DROVER_KEEPER=detached"
 
-// Ready is what a host prints when it listens.
+// Ready is the line that a host prints when it listens.
 const Ready = "ready\n"
 
 // HostEnv returns the environment of a host that a client starts, without the marks of a task

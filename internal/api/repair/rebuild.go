@@ -17,11 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -197,14 +197,14 @@ func (r *repair) entry(l left) lifecycle.Entry {
 	case l.id == r.place.ID():
 		rec.AgentType = task.MainSession
 	case kind.IsAgent():
-		rec.Mode = string(permission.Plan) // its mode is unknown: a further run has the narrowest
+		rec.Mode = string(policy.Plan) // its mode is unknown: a further run has the narrowest
 	}
 	if name, began := r.firstLine(l.talk); name != "" && rec.AgentType == "" {
 		rec.AgentType, start = name, began
 	}
 	if l.away {
-		if s, err := remoteapi.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
-			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: string(s.Type)}}
+		if s, err := remote.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
+			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: s.Type}}
 			rec.Cause.Detail += "; session " + s.Session + ", in which it worked elsewhere, may go on"
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Source is what is exported.
+// Source is the session to export.
 type Source struct {
 	Place home.Session
 	Info  control.Info
@@ -200,7 +200,7 @@ func (e *exporter) todos() error {
 	return nil
 }
 
-// definitions includes those of the agents that were used.
+// definitions includes the definitions of the agents that were used.
 func (e *exporter) definitions(tasks []task.Record) error {
 	if e.src.Definition == nil {
 		return nil

@@ -94,7 +94,7 @@ func (i *importer) undo() error {
 	return err
 }
 
-// all creates the parts of the session. Its description comes last: without it there is no
+// all creates the parts of the session. Its description comes last: without it no
 // session.
 func (i *importer) all(ctx context.Context) error {
 	lines, err := i.lines()
@@ -261,7 +261,7 @@ func verb(s task.Status) task.Verb {
 	return map[task.Status]task.Verb{task.Completed: task.Complete, task.Failed: task.Fail, task.Killed: task.Stop}[s]
 }
 
-// list puts the to-dos where those of the new session are.
+// list writes the to-dos to the list of the new session.
 func (i *importer) list() error {
 	from := filepath.Join(i.dir, "todos")
 	if _, err := i.place.Below().Lstat(from); errors.Is(err, fs.ErrNotExist) || i.to.Todos == "" {

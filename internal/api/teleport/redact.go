@@ -32,7 +32,7 @@ func IsSecret(name string) bool {
 	return false
 }
 
-// Secrets returns those of an environment, and the variables with the given names.
+// Secrets returns the secrets of an environment, and the variables with the given names.
 func Secrets(env []string, more ...string) []Secret {
 	var out []Secret
 	for _, kv := range env {

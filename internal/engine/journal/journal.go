@@ -3,7 +3,7 @@
 // An event is one change of a task with the whole record after the change, so the
 // newest event of a task is its state and recovery replays nothing. The notification
 // of a terminal event, and the answer of the run, are written in the same
-// transaction. Messages between agents are stored beside the events, in the same
+// transaction. Messages between agents are stored with the events, in the same
 // numbering.
 //
 // After [Journal.Append] or [Journal.Post] has returned, the data survives kill -9
@@ -12,7 +12,7 @@
 // number misses none and sees none twice, however slow it is.
 //
 // Writes are group-committed: the first caller becomes the writer. It commits its
-// own entry and all that queued behind it, then passes the role to the next in the
+// own entry and all entries queued after it, then passes the role to the next in the
 // queue.
 //
 // The package does not interpret events. Only one process at a time may write a
@@ -99,7 +99,7 @@ type request struct {
 	turn   chan bool // capacity 1: true makes the caller the writer, false means that the request is done
 }
 
-// Open opens the journal at path, and creates it if there is none.
+// Open opens the journal at path, and creates it if necessary.
 func Open(path string, opts Options) (*Journal, error) {
 	j := &Journal{
 		path:   path,
@@ -247,7 +247,7 @@ func makePrivate(path string) error {
 	return f.Close()
 }
 
-// load reads what a reader of a dead session needs.
+// load reads the numbers that a reader of a dead session needs.
 func (j *Journal) load() error {
 	db, err := j.reader()
 	if err != nil {

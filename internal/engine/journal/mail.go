@@ -184,7 +184,7 @@ func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (
 	return out, rows.Err()
 }
 
-// unread limits what it reads, whatever the log has.
+// unread bounds its read, however long the log is.
 const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END),
 	priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq`

@@ -17,7 +17,7 @@ var ErrNoHost = errors.New("this command is started by a host, not by hand")
 
 // RunHelper runs a helper: it reads messages of the host that started it, and returns after the
 // host's goodbye, or when everything that a dead host left is gone. From then on HUP, INT and
-// TERM are ignored; the end of ctx only shortens the grace of what is being ended.
+// TERM are ignored; the end of ctx only shortens the grace of processes that are being ended.
 func RunHelper(ctx context.Context) error {
 	link, err := inherited()
 	if err != nil {
@@ -34,7 +34,7 @@ func RunHelper(ctx context.Context) error {
 	var eyes sync.WaitGroup // joined below
 	greeted := sync.Once{}
 	var pulse *time.Timer
-	var still sync.Mutex // held while the processes of a host that stands still are ended
+	var still sync.Mutex // held while the processes of a suspended host are ended
 	decode(link, func(m message) {
 		w.hear(m)
 		if m.Op == opPulse {

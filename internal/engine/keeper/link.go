@@ -40,7 +40,7 @@ type Link struct {
 	group  *process.Group                // of a helper; guarded by mu
 	closed bool                          // guarded by mu
 	ends   []process.Identity            // ended leaders not yet sent to a helper; guarded by mu
-	later  *time.Timer                   // sends them; nil while there are none; guarded by mu
+	later  *time.Timer                   // sends them; nil while none waits; guarded by mu
 	spared map[process.Identity]struct{} // sent to a parent; guarded by mu
 	reader sync.WaitGroup                // waits for the keeper's end; Close waits for it
 }

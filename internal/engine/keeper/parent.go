@@ -31,14 +31,14 @@ const (
 type Config struct {
 	Args   []string
 	Dir    string
-	Env    []string // empty: that of this process
+	Env    []string // empty: the environment of this process
 	Stdout *os.File // nil: the null device
 	Stderr *os.File
 }
 
 // RunParent starts the host as its child and returns when the host and everything that it left
 // are gone, which with kept tasks, or with another detached host that was started inside a
-// task, may be days later. When ctx ends, the host gets TERM. Exit is that of the host.
+// task, may be days later. When ctx ends, the host gets TERM. Exit is the exit of the host.
 //
 // The caller turns INT and TERM into the end of ctx; HUP is ignored. RunParent makes the whole
 // calling process the reaper of orphans and reaps every child, so nothing else may start
@@ -140,7 +140,7 @@ func (p *parent) run(ctx context.Context) (process.Exit, error) {
 	return hostExit, errors.Join(p.errs...)
 }
 
-// remember stores an exit that may turn out to be that of a kept task.
+// remember stores an exit that may turn out to belong to a kept task.
 func (p *parent) remember(e ended) {
 	old := 0
 	for old < len(p.recent) && (len(p.recent)-old >= recentExits || e.at.Sub(p.recent[old].at) > recentWait) {

@@ -13,7 +13,7 @@ import (
 // grace is the time between TERM and KILL after the host's end.
 const grace = time.Second
 
-// ward is what a keeper knows of its host.
+// ward holds a keeper's knowledge of its host.
 type ward struct {
 	table process.Table
 
@@ -86,14 +86,14 @@ func (w *ward) find() {
 	clear(w.coming)
 }
 
-// sweep ends what the host left behind. It may be called again when less is to be kept.
+// sweep ends the processes that the host left. It may be called again when fewer are to be kept.
 func (w *ward) sweep(ctx context.Context) process.Report {
 	return process.EndAll(ctx, w.choice(), process.Ending{Grace: grace, Table: &w.table})
 }
 
 // choice selects the host's processes without those to be kept.
 //
-// The mark of the session is not sufficient: another host of the session may live, one that
+// The mark of the session is not sufficient: another host of the session may live, such as one that
 // held the session when this host tried to open it, or the next one; and a kept command of an
 // earlier host carries it too. Processes that this host started carry its own mark, and those
 // that it adopted were reported.

@@ -47,7 +47,7 @@ type message struct {
 	Within  time.Duration     `json:"within_ns,omitempty"` // of a pulse
 }
 
-// watch is what a keeper must know of one task's group.
+// watch describes one task's group to a keeper.
 type watch struct {
 	Process  process.Identity `json:"process"` // leader of the group; not set in "expect" and in "forget"
 	Task     string           `json:"task"`

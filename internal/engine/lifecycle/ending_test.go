@@ -25,7 +25,7 @@ var (
 	panicked   = &task.PanicError{Value: "index out of range"}
 )
 
-// endings are the rows of the table in ARCHITECTURE.md, "The contract", and
+// endings are the rows of the contract of drivers, and
 // what lies between them. docs/states.md shows them.
 var endings = []struct {
 	name   string

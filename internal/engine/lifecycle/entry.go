@@ -26,7 +26,7 @@ type Notification struct {
 	Seq      task.Seq // of the terminal event; set by the log
 	Run      task.RunID
 	Task     task.ID
-	Owner    task.ID // empty: nobody is told
+	Owner    task.ID // empty: no task is notified
 	Priority task.Priority
 	Acked    bool // the owner has it, or had the answer already
 	ByUser   bool // the user has ended the run; the log does not keep it, since the record says so

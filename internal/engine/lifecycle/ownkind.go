@@ -13,7 +13,7 @@ const maxKind = 40
 // ErrBadKind is returned for text that cannot name a kind.
 var ErrBadKind = errors.New("a kind is named by 2 to 40 of a-z, 0-9 and _, a letter first")
 
-// CheckOwn says what is wrong with a kind that a driver of a program brings along. Such work
+// CheckOwn refuses an invalid kind of a driver that a program adds. Such work
 // ends with its host, since no other host has its driver.
 func CheckOwn(k task.Kind, t task.Traits) error {
 	if err := checkKind(k); err != nil {

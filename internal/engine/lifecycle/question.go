@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-const maxQuestionText = 4 << 10 // bytes of each text of a question beside its input
+const maxQuestionText = 4 << 10 // bytes of each text of a question, its input aside
 
 // NewQuestionID makes an ID for a question: q and eight characters like those
 // of an [ID].

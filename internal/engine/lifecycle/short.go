@@ -82,7 +82,7 @@ func Weight(r *task.Record) int {
 	return n
 }
 
-// stepWeight is about what a [Step] takes beside its texts.
+// stepWeight is the approximate size of a [Step] without its texts.
 const stepWeight = 128
 
 // shortProgress is the progress with texts of bounded length.

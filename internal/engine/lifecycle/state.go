@@ -24,7 +24,7 @@ type Change struct {
 	Summary     string // Report: by the summary service; empty leaves it alone
 	Usage       *task.Usage
 	Worktree    *task.Worktree  // Complete, Fail, Stop; nil leaves it alone
-	Survivors   []task.Survivor // Complete, Fail, Stop: what could not be ended
+	Survivors   []task.Survivor // Complete, Fail, Stop: processes that could not be ended
 	LeftTasks   []task.LeftTask // Complete, Fail, Stop
 	WaitsFor    string          // Rest
 	Notes       []string        // Complete, Fail, Stop
@@ -33,18 +33,18 @@ type Change struct {
 	Question    *task.Question // Ask
 	Answered    *task.Answered // Answer
 	Run         task.RunID     // Resume: the new run
-	Background  bool           // Resume: nobody waits for it in the foreground
+	Background  bool           // Resume: no caller waits for it in the foreground
 	ToolUseID   string         // Resume: the call that asked for it
-	Owner       task.ID        // Resume, Reparent: who is told of the end; empty: nobody
-	Parent      task.ID        // Reparent: empty: nobody's, or the main agent's
+	Owner       task.ID        // Resume, Reparent: gets the notification of the end; empty: no task does
+	Parent      task.ID        // Reparent: empty: the main agent, or none
 	Depth       int            // Reparent
 	Budget      task.Budget    // Resume
-	Prompt      string         // Resume: what it goes on with
+	Prompt      string         // Resume: of the new run
 	Priority    task.Priority  // Resume: of its notification
-	Pool        string         // Resume: whose places it takes
-	Parked      *task.Parked   // Park: what holds it
-	Attempt     *task.Attempt  // Retry: the one that has failed
-	Worker      string         // Begin: who does the work on another machine; its Checkpoint then begins with it
+	Pool        string         // Resume: limits how many such tasks run at once
+	Parked      *task.Parked   // Park: the limit that holds it
+	Attempt     *task.Attempt  // Retry: the failed one
+	Worker      string         // Begin: does the work on another machine; the Checkpoint then begins with it
 }
 
 // ErrNoChange is returned by [Apply] for a change that would alter nothing, and
@@ -167,7 +167,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 			next.Backgrounded == r.Backgrounded && next.Stopping == r.Stopping && len(next.Questions) == len(r.Questions) {
 			return r, ErrNoChange
 		}
-	case task.Report: // what is told again as it was
+	case task.Report: // the same report again
 		if next.OutputBytes == r.OutputBytes && reflect.DeepEqual(next.Progress, r.Progress) {
 			return r, ErrNoChange
 		}
@@ -175,8 +175,8 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 	return next, nil
 }
 
-// reparent gives a run to another parent. Whoever waited for it in the foreground
-// has gone, so its end is told. One that stands deeper in the tree keeps its
+// reparent gives a run to another parent. The caller that waited for it in the foreground
+// has gone, so the new owner is notified of its end. A run deeper in the tree keeps its
 // parent and its owner, and only its depth changes.
 func reparent(r task.Record, c Change) task.Record {
 	if r.Parent != c.Parent {
@@ -242,8 +242,8 @@ func Unfinished() task.Cause {
 }
 
 // Ending decides how a run is recorded, from two things only: the cause of its
-// context and what Run returned. ok is false for work that goes on without
-// this host: nothing is recorded then.
+// context and the result of Run. ok is false for work that continues without
+// this host: its end is not recorded.
 func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
 	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Notes: res.Notes, Usage: res.Usage}
 	closing := errors.Is(cause, task.ErrClosing)
@@ -261,7 +261,7 @@ func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
 		c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonLost, Detail: strings.ReplaceAll(err.Error(),
 			"\n", ": ")}
 		errors.As(err, &stop)
-		if stop != nil { // the driver knows what was lost: host, keeper, reboot
+		if stop != nil { // the driver knows the loss: host, keeper, reboot
 			c.Cause = &stop.Cause
 		}
 	case errors.As(err, &broken):
@@ -273,7 +273,7 @@ func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
 		why := stop.Cause
 		why.Signal = res.Signal
 		c.Cause = &why
-	case errors.Is(cause, task.ErrStopRequested): // nobody said who
+	case errors.Is(cause, task.ErrStopRequested): // by an unknown actor
 		c.Verb = task.Stop
 		c.Cause = &task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Signal: res.Signal}
 	case closing:

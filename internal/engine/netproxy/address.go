@@ -22,7 +22,7 @@ type Request struct {
 // String is the narrowest pattern of [Rules] that allows the request: host:port.
 func (r Request) String() string { return net.JoinHostPort(r.Host, strconv.Itoa(r.Port)) }
 
-// newRequest checks and normalises what a client wrote.
+// newRequest checks and normalises the address that a client sent.
 func newRequest(user, host, port string) (Request, error) {
 	h, err := parseHost(host)
 	if err != nil {
@@ -89,7 +89,7 @@ func numeric(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// isLocalhost reports whether a name stands for this machine, whatever a resolver says.
+// isLocalhost reports whether a name means this machine, whatever a resolver says.
 func isLocalhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }

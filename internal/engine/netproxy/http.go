@@ -61,7 +61,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	s.forward(w, hr, r, up, via)
 }
 
-// proxyCredentials returns "" if there are none that can be read.
+// proxyCredentials returns "" without readable credentials.
 func proxyCredentials(h http.Header) (user, password string) {
 	scheme, value, _ := strings.Cut(h.Get("Proxy-Authorization"), " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -102,7 +102,7 @@ func (s *service) logFailure(r Request, err error) {
 	s.cfg.Log(r, Outcome{Err: err, Refused: errors.As(err, &refused)})
 }
 
-// sayFailure answers why there is no connection.
+// sayFailure answers why the connection failed.
 func sayFailure(w http.ResponseWriter, err error) {
 	text := excerpt.Line(err.Error(), 500)
 	code := http.StatusBadGateway
@@ -117,7 +117,7 @@ func sayFailure(w http.ResponseWriter, err error) {
 	http.Error(w, text, code)
 }
 
-// tunnel passes bytes on behind CONNECT.
+// tunnel passes bytes on after CONNECT.
 func (s *service) tunnel(w http.ResponseWriter, r Request, up net.Conn) {
 	var out Outcome
 	defer func() { s.cfg.Log(r, out) }()

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Config is who may use the proxy, and for what. Known is needed; the zero value of
-// every other field is good. The functions are called by several goroutines.
+// Config says who may use the proxy, and for which requests. Known is required; every other
+// field has a useful zero value. The functions are called by several goroutines.
 type Config struct {
-	// Known reports whether credentials are those of a running task. The user is never empty.
+	// Known reports whether credentials belong to a running task. The user is never empty.
 	Known func(user, password string) bool
 
-	// Match says at once what rules allow; [Rules.Match] is one. nil: they allow nothing.
+	// Match applies the rules at once; [Rules.Match] is one. nil allows nothing.
 	Match func(Request) (allowed, private bool)
 
 	// Allow decides about a request that Match does not allow. It may wait for the answer of
@@ -39,11 +39,11 @@ type Config struct {
 	// nil: as Match says.
 	Private func(Request) bool
 
-	// Log is told of every request of a known user once, at its end.
+	// Log gets every request of a known user once, at its end.
 	Log func(Request, Outcome)
 
-	// Upstream returns the proxy through which a connection to an address of http or https is made; nil:
-	// none. Another proxy than one of HTTP is an error. nil func: there is none.
+	// Upstream returns the proxy for a connection to an address of http or https; nil: none is
+	// used. It returns an error for a proxy of another protocol than HTTP. A nil func uses none.
 	Upstream func(to *url.URL) (*url.URL, error)
 
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer

@@ -93,8 +93,8 @@ func (s *service) watch(c *conn) (context.Context, func() []byte) {
 	}
 }
 
-// socksHandshake reads from behind the first byte to the request. It reads 800 bytes at
-// most, and never a byte behind the request.
+// socksHandshake reads from the second byte to the end of the request. It reads 800 bytes at
+// most, and never a byte after the request.
 func socksHandshake(rw io.ReadWriter, claim func(user, password string) error) (Request, error) {
 	methods, err := readString(rw)
 	if err != nil {
@@ -188,7 +188,7 @@ func readSOCKSRequest(r io.Reader, user string) (Request, error) {
 	return out, nil
 }
 
-// readString reads a length of one byte and what it counts.
+// readString reads a length of one byte and that many bytes.
 func readString(r io.Reader) (string, error) {
 	var n [1]byte
 	if _, err := io.ReadFull(r, n[:]); err != nil {

@@ -19,7 +19,7 @@ import (
 // request of HTTP without TLS.
 func (s *service) upstream(r Request, plain bool) (*url.URL, error) {
 	if s.cfg.Upstream == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // no proxy is used
 	}
 	to := &url.URL{Scheme: "https", Host: net.JoinHostPort(r.Host, strconv.Itoa(r.Port))}
 	if plain {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Beside reports whether a process has the network of this one, as all have but those in a sandbox
+// Beside reports whether a process has the network of this one, as all have except those in a sandbox
 // or a container. It is false for a process that has ended, or at which this user may not look.
 func Beside(pid int) bool {
 	theirs, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")

@@ -35,7 +35,7 @@ func (p Proc) detached() bool {
 	if err != nil || !isDrover(info) {
 		return false
 	}
-	now, err := readProc(p.PID) // otherwise the data may be that of another process with the same PID
+	now, err := readProc(p.PID) // the PID may belong to another process by now
 	return err == nil && now.Start == p.Start
 }
 

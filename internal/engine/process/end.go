@@ -34,7 +34,7 @@ type Ending struct {
 	// the leader has ended, at the latest after another Grace. 0: TERM is first.
 	First syscall.Signal
 	// ByItself says that the command has ended by itself: its helpers, such as those of process
-	// substitutions, get up to 2 s to do the same, and the report names what is ended.
+	// substitutions, get up to 2 s to do the same, and the report names the ended ones.
 	ByItself bool
 	// Hangup sends HUP in addition to TERM to processes that ignore TERM, as a shell at a
 	// terminal does.
@@ -107,7 +107,7 @@ func EndAll(ctx context.Context, c Choice, e Ending) Report {
 type work struct {
 	table  *Table
 	choice Choice
-	names  bool   // the report names what is ended
+	names  bool   // the report names the ended processes
 	group  *Group // nil: none
 	self   int
 	begun  time.Time
@@ -304,7 +304,7 @@ func (w *work) begin(ctx context.Context, e Ending) {
 	w.sent(syscall.SIGCONT)
 	patient, done := context.WithTimeout(ctx, e.Grace)
 	defer done()
-	_ = w.group.h.wait(patient) // look finds what is left
+	_ = w.group.h.wait(patient) // look finds the rest
 }
 
 // ask sends TERM to new processes, and CONT, since a stopped process would not receive it. The
@@ -389,7 +389,7 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
-// name adds to the report what is about to be ended.
+// name adds to the report the processes that are about to be ended.
 func (w *work) name() {
 	if !w.names {
 		return

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// providerKeys are the credentials of model providers. A command that needs one
-// must be given it by its own means: a model could otherwise print it.
+// providerKeys are the credentials of model providers. Commands do not inherit them: a
+// model could print one.
 //
 //rules:constant never changed after this line
 var providerKeys = []string{
@@ -17,17 +17,17 @@ var providerKeys = []string{
 	"FIREWORKS_API_KEY", "PERPLEXITY_API_KEY", "CEREBRAS_API_KEY", "AWS_BEARER_TOKEN_BEDROCK",
 }
 
-// What begins with DROVER_ and is passed on: the depth of hooks, or a chain through a
-// command would begin to count again, and where the state is, or a drover in a command
-// would look elsewhere.
+// The variables of ours that a command gets: the depth of hooks, so that a chain through a
+// command keeps its count, and the state folder, so that a drover in a command finds the
+// same one.
 const (
 	hookDepth = "DROVER_HOOK_DEPTH"
 	stateHome = "DROVER_HOME"
 )
 
-// ChildEnv is what a command gets of a client's environment: all but the keys
-// of model providers and what begins with DROVER_, apart from those two. It leaves
-// env as it is.
+// ChildEnv returns the environment of a command: the client's without the keys
+// of model providers and without variables that begin with DROVER_, except these two.
+// It does not change env.
 func ChildEnv(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, kv := range env {

@@ -85,7 +85,7 @@ func readNote(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxNote))
 }
 
-// ReadDeparture reads how a process ended. It returns [os.ErrNotExist] if there is no file, or
+// ReadDeparture reads how a process ended. It returns [os.ErrNotExist] without a file, or
 // only one about another process. The zero identity accepts any process.
 func ReadDeparture(path string, id Identity) (Departure, error) {
 	b, err := readNote(path)

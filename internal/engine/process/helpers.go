@@ -17,7 +17,7 @@ const (
 	settleTick = 20 * time.Millisecond
 )
 
-// finish ends what is left of a command that has ended by itself. A helper of the command reads
+// finish ends the remaining processes of a command that has ended by itself. A helper of the command reads
 // from a pipe, as in a process substitution, and ends when nothing writes there any more. So all
 // others are ended first, and then the helpers get [helperWait].
 func (w *work) finish(ctx context.Context, e Ending, g *Group) Report {
@@ -68,7 +68,7 @@ const (
 	nameChars = 60
 )
 
-// Note says in one line, for the owner of the command, what was ended with it; empty: nothing.
+// Note lists in one line, for the owner of the command, the processes that were ended with it; empty: none.
 func (r Report) Note() string {
 	if len(r.Ended) == 0 {
 		return ""

@@ -42,7 +42,7 @@ func helps(pid int, stdin pipeID) bool {
 		if pipe == (pipeID{}) || pipe == stdin {
 			continue
 		}
-		var link unix.Stat_t // its permissions are those of the descriptor
+		var link unix.Stat_t // with the permissions of the descriptor
 		if unix.Lstat(dir+fd.Name(), &link) != nil {
 			continue
 		}

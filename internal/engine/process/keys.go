@@ -18,7 +18,7 @@ const (
 	epollCall       // descriptor, events, their number, milliseconds
 )
 
-// waiting is what a thread waits for, according to its system call.
+// waiting is the sort of wait of a thread, according to its system call.
 type waiting struct {
 	kind   call
 	fd     int    // of readCall and epollCall

@@ -1,4 +1,4 @@
 package process
 
-// AwaitsKeys returns false: the kernel does not report what a process waits for.
+// AwaitsKeys returns false: the kernel does not report the waits of a process.
 func AwaitsKeys(*Table, Identity) bool { return false }

@@ -47,7 +47,7 @@ func (k Kills) Since(before Kills, inside bool) Evidence {
 type KillCounter struct {
 	root string // of all files
 	own  membership
-	file string // has the counts of the own control group; empty: there is none
+	file string // with the counts of the own control group; empty: it has none
 }
 
 // OpenKillCounter determines the control group of this process. Without control groups, or on
@@ -105,7 +105,7 @@ func memberOf(file string) membership {
 }
 
 // parseMembership parses /proc/PID/cgroup. If a hierarchy of version 1 counts memory, it is
-// used: version 2 may be mounted beside it without that controller.
+// used: version 2 may be mounted as well, without that controller.
 func parseMembership(data []byte) (m membership) {
 	for line := range bytes.Lines(data) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
@@ -121,7 +121,7 @@ func parseMembership(data []byte) (m membership) {
 	return m
 }
 
-// count returns -1 if there is no counter.
+// count returns -1 without a counter.
 func count(file string) int64 {
 	data, err := readCounts(file)
 	if err != nil {

@@ -1,4 +1,4 @@
 package process
 
-// SetName does nothing: on macOS the name of a process is that of its program.
+// SetName does nothing: macOS names a process after its program.
 func SetName(string) error { return nil }

@@ -60,7 +60,7 @@ func Boot() string {
 var bootID = sync.OnceValue(readBootID)
 
 // Identify reads the identity of a process. A zombie child still has one. It returns [ErrGone]
-// if there is no such process.
+// if the process does not exist.
 func Identify(pid int) (Identity, error) {
 	p, err := readProc(pid)
 	if err != nil {
@@ -229,11 +229,11 @@ func (g *Group) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// stopWait bounds how long [FreezeGroup] waits for the leader to stand still. One that is in a
+// stopWait bounds how long [FreezeGroup] waits for the leader to stop. A leader in a
 // call of the kernel that cannot be interrupted stops when that returns.
 const stopWait = time.Second
 
-// FreezeGroup stops the group of a live leader, and returns when the leader stands still: until
+// FreezeGroup stops the group of a live leader, and returns when the leader is stopped: until
 // Linux 6.18 at least, a child whose fork is under way while SIGSTOP and then SIGCONT come stays
 // stopped for ever (SIGCONT takes SIGSTOP only from processes that exist). It does nothing when the
 // leader has ended.
@@ -242,7 +242,7 @@ func FreezeGroup(id Identity) error {
 		return err
 	}
 	for begun := time.Now(); Alive(id) && !Stopped(id) && time.Since(begun) < stopWait; {
-		time.Sleep(100 * time.Microsecond) // a stop of another's child is no event
+		time.Sleep(100 * time.Microsecond) // the stop of another process's child has no event
 	}
 	return nil
 }

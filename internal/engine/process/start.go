@@ -17,7 +17,7 @@ import (
 // Command is a program to start.
 type Command struct {
 	Args   []string // Args[0] is searched in the PATH of Env
-	Dir    string   // empty: that of this process
+	Dir    string   // empty: the folder of this process
 	Env    []string // complete; nothing is inherited
 	Stdin  *os.File // nil: the null device, as for the other two
 	Stdout *os.File

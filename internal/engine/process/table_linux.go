@@ -157,7 +157,7 @@ func readMarks(pid int) []string {
 			return nil
 		}
 		if settled = !p.loading; !settled {
-			time.Sleep(loadTick) // there is no event for the end of an exec
+			time.Sleep(loadTick) // the end of an exec has no event
 		}
 	}
 	return nil

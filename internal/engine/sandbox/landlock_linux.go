@@ -41,7 +41,7 @@ type ruleset struct {
 	fs, net, scoped uint64
 }
 
-// size is what the kernel of an ABI knows of a ruleset.
+// size returns how many bytes of a ruleset the kernel of an ABI knows.
 func (r ruleset) size(abi int) uintptr {
 	switch {
 	case abi >= abiScope:
@@ -52,7 +52,7 @@ func (r ruleset) size(abi int) uintptr {
 	return 8
 }
 
-// governed is what a domain of this package governs.
+// governed lists the accesses that a domain of this package governs.
 func governed(abi int, tcp bool) ruleset {
 	r := ruleset{fs: writeFirst}
 	if abi >= abiRefer {
@@ -73,7 +73,7 @@ func governed(abi int, tcp bool) ruleset {
 	return r
 }
 
-// landlockABI is 0 where there is no Landlock.
+// landlockABI is 0 without Landlock.
 func landlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {

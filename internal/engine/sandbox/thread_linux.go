@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits are what a thread takes on before it forks.
+// limits are the bounds that a thread takes on before it forks.
 type limits struct {
 	domain int                  // of Landlock; -1: none
 	filter []bpf.RawInstruction // of seccomp; nil: none
@@ -33,7 +33,7 @@ func (l limits) fork(path string, args []string, attr *syscall.ProcAttr) (pid in
 	return pid, err
 }
 
-// onThread calls f on a thread of its own, which ends behind it. It is never the first thread of
+// onThread calls f on a thread of its own, which ends after it. It is never the first thread of
 // the process: that one cannot end, and what others may do to the process depends on it.
 func onThread(f func()) {
 	done := make(chan struct{})
@@ -107,7 +107,7 @@ func drop(caps []uintptr, dropped bool) error {
 		if dropped {
 			continue
 		}
-		// A thread without CAP_SETPCAP has nothing that it could pass on, but for what is cleared below.
+		// A thread without CAP_SETPCAP has no capability to pass on, except the ones cleared below.
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("drop capability %d: %w", c, err)

@@ -133,7 +133,7 @@ func check(f *os.File) (int64, error) {
 }
 
 // Write appends p as a whole: chunks of several writers never mix. Beyond the limit it drops
-// data and reports success, because a task should not fail for text that nobody reads.
+// data and reports success, because a task should not fail for excess output.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

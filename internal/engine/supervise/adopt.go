@@ -15,7 +15,7 @@ import (
 // events. Ended tasks are remembered. A running task whose driver can adopt it (see
 // [task.Adopter]) continues under that driver, and is stopped if a stop was requested. Any
 // other live task died with its host, and its end is recorded here. driver may return nil for
-// kinds that nobody can run.
+// kinds without a driver.
 func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Kind) task.Driver) error {
 	for _, old := range tasks {
 		s.remember(old)

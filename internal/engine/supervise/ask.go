@@ -171,7 +171,7 @@ func (d *desk) deadline(o *question) (time.Time, <-chan struct{}) {
 	return o.Until, d.turned
 }
 
-// expire closes a question that nobody has answered as a denial.
+// expire closes an unanswered question as a denial.
 func (s *Supervisor) expire(ctx context.Context, o *question, until time.Time) (task.Reply, error) {
 	waited := cmp.Or(o.Wait, until.Sub(o.At).Round(time.Millisecond))
 	r := task.Reply{Dismissed: o.Kind == task.Form, Reason: fmt.Sprintf("nobody answered within %s", waited)}
@@ -182,7 +182,7 @@ func (s *Supervisor) expire(ctx context.Context, o *question, until time.Time) (
 		task.Cause{Actor: task.ByRuntime, Reason: task.ReasonUnanswered, Detail: r.Reason},
 	)
 	select {
-	case r := <-o.reply: // this reply, or one that was recorded a moment earlier
+	case r := <-o.reply: // this reply, or another one from a moment earlier
 		return r, nil
 	default:
 	}

@@ -47,7 +47,7 @@ func (s *Supervisor) queueEnded(e *entry) {
 	if s.cfg.Held <= 0 || !e.rec.Load().Status.Terminal() || s.tasks[e.id] != e {
 		return
 	}
-	if e.waiting { // queued since an earlier end; it must not delay those behind it
+	if e.waiting { // queued since an earlier end; it must not delay the entries after it
 		s.past.queue = slices.DeleteFunc(s.past.queue, func(o *entry) bool { return o == e })
 		s.past.bytes -= e.weight
 	}
@@ -112,7 +112,7 @@ func (s *Supervisor) evict(now time.Time) {
 }
 
 // evictLater schedules the next pass for the time when the first task is due, and not for each
-// one that follows closely, unless memory is exceeded. The caller holds mu.
+// the next end if it follows closely, unless memory is exceeded. The caller holds mu.
 func (s *Supervisor) evictLater(now time.Time, wait time.Duration, hurried bool) {
 	if wait <= 0 {
 		return
@@ -169,7 +169,7 @@ func (s *Supervisor) stays(e *entry, now time.Time, hurried bool) (wait time.Dur
 	return 0, e.pinned > 0 || children > 0 || r.Key != "" && p != nil && !p.rec.Load().Status.Terminal()
 }
 
-// forgetEnded keeps of a task only what is needed to find it in the log. The caller holds mu
+// forgetEnded keeps of a task only the data to find it in the log. The caller holds mu
 // and moves the task from s.order to the packed order.
 func (s *Supervisor) forgetEnded(e *entry) place {
 	g := e.ending()

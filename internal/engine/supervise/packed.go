@@ -114,7 +114,7 @@ func (r *reader) word() []byte {
 	return w
 }
 
-// packed stores ended tasks as bytes. There may be a hundred thousand, most of which nobody
+// packed stores ended tasks as bytes. There may be a hundred thousand, most of which no client
 // asks for. The garbage collector does not scan bytes, which saves time and half of the memory.
 // A task takes about 50 bytes, and 15 for the index.
 type packed struct {
@@ -134,7 +134,7 @@ func newPacked() packed {
 	}
 }
 
-// add stores a task. An earlier entry of the same task stays in its page and is no longer
+// add stores a task. An earlier entry of the same task stays in its page and is never again
 // found. The place is not in the order yet.
 func (p *packed) add(e *Ended) (at place, known bool) {
 	b := e.Append(nil)
@@ -157,7 +157,7 @@ func (p *packed) add(e *Ended) (at place, known bool) {
 	return at, known
 }
 
-// sortIn inserts places into the order and replaces those of the same tasks.
+// sortIn inserts places into the order and replaces earlier ones of the same tasks.
 func (p *packed) sortIn(fresh []place) {
 	if len(fresh) == 0 {
 		return

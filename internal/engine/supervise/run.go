@@ -45,7 +45,7 @@ func (s *Supervisor) launch(e *entry, start Prepared, adopted bool) {
 	}()
 }
 
-// queued joins the queue of a pool; without a pool there is none.
+// queued joins the queue of a pool, if the task has one.
 type queued struct {
 	pool  *pool
 	turn  *turn

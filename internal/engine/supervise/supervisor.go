@@ -44,7 +44,7 @@ type Log interface {
 type OutputFile interface {
 	task.Output
 	io.Closer
-	Lost() string // after Close: what is missing, for the owner of the task; empty: nothing
+	Lost() string // after Close: describes missing output, for the owner of the task; empty: all is there
 }
 
 // Pool limits how many tasks that name it in their spec run at the same time.
@@ -58,7 +58,7 @@ type Pool struct {
 	PerSession int // runs of the pool in a session, earlier hosts included; 0: no limit
 }
 
-// Config is what a supervisor works with.
+// Config holds the parts and limits of a supervisor.
 type Config struct {
 	Session task.ID
 	Log     Log
@@ -417,7 +417,7 @@ func (s *Supervisor) admit(start Prepared, spec task.Spec) (e *entry, found bool
 	return e, false, nil
 }
 
-// locate finds where a new task stands in the tree: its ID if one is asked for, its parent, its
+// locate finds the place of a new task in the tree: its ID if one is asked for, its parent, its
 // root and its depth. It returns the child of the same key instead, if its parent has one.
 func (s *Supervisor) locate(e *entry) (depth int, twin *entry, err error) {
 	spec := e.spec
@@ -851,7 +851,7 @@ func (s *Supervisor) Living() func(yield func(task.Seq, task.Record) bool) {
 	}
 }
 
-// Live returns the number of tasks that have not ended, and Total that of all.
+// Live returns the number of tasks that have not ended.
 func (s *Supervisor) Live() (live, total int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

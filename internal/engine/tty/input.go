@@ -15,32 +15,31 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// MaxTyped is how many bytes may be typed at once: what a terminal takes as one
-// line.
+// MaxTyped is the largest number of bytes that may be typed at once: one line of a
+// terminal.
 const MaxTyped = 4096
 
-// typeWait is how long a command that reads nothing may hold up who types.
+// typeWait bounds how long typing waits for a command that does not read.
 const typeWait = 5 * time.Second
 
-// ErrGone is returned when the process at the end of the terminal is not there
-// any more.
+// ErrGone is returned when the process that holds the terminal has ended.
 var ErrGone = errors.New("the terminal is gone")
 
 // InputWriter types into a terminal through its pipe. It may be used by several
-// goroutines; what two type is not mixed.
+// goroutines; their texts are not mixed.
 type InputWriter struct {
 	f  *os.File
 	mu sync.Mutex // held while typing
 }
 
-// Lay makes the pipe, which nobody but this user may open. The pipe is for the
-// process that [Run] is the life of; the caller closes both ends. Whatever is at the
-// path already is left there, and an error.
+// CreateInput makes the pipe, which only this user may open. The pipe is for the
+// process of [Run]; the caller closes both ends. A file that exists at the
+// path stays, and is an error.
 func CreateInput(path string) (pipe *os.File, input *InputWriter, err error) {
 	if err := mkfifo(path); err != nil {
 		return nil, nil, fmt.Errorf("make the pipe %s for typing: %w", path, err)
 	}
-	// Being a writer too, whoever reads never meets the end of the pipe.
+	// A reader that can also write never meets the end of the pipe.
 	if pipe, err = openPipe(path, unix.O_RDWR); err == nil {
 		if input, err = OpenInput(path); err == nil {
 			return pipe, input, nil
@@ -59,8 +58,7 @@ func mkfifo(path string) error {
 	return dir.Mkfifo(filepath.Base(path))
 }
 
-// Take opens a pipe that somebody else has made. It returns [ErrGone] when nobody
-// reads from it.
+// OpenInput opens an existing pipe. It returns [ErrGone] without a reader.
 func OpenInput(path string) (*InputWriter, error) {
 	f, err := openPipe(path, unix.O_WRONLY)
 	switch {
@@ -119,7 +117,7 @@ func typing(ctx context.Context, mu *sync.Mutex, f *os.File, b []byte, patience 
 	})
 	n, err := f.Write(b)
 	if !stop() {
-		<-cut // or the deadline would be that of the next who types
+		<-cut // or the deadline would hit the next call
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:

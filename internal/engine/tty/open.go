@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size of a terminal in characters. The zero size is that of [Usual].
+// Size of a terminal in characters. The zero size means [Usual].
 type Size struct{ Rows, Cols uint16 }
 
-// Usual is the size of a terminal that nobody looks at.
+// Usual is the size of a terminal without a viewer.
 func Usual() Size { return Size{Rows: 24, Cols: 80} }
 
 // Open makes a pseudo-terminal. The master is served by the poller; the slave is
 // what the command gets. A plain one ends its lines as files do, with a line feed
-// alone: what is printed there goes to no screen.
+// alone: its output goes to no screen.
 func Open(size Size, plain bool) (master, slave *os.File, err error) {
 	fd, sfd, err := open()
 	if err != nil {
@@ -55,7 +55,7 @@ func SetSize(f *os.File, size Size) error {
 	})
 }
 
-// SizeOf is how large a person's terminal is; the zero size for what is none.
+// SizeOf returns the size of a person's terminal; the zero size for another file.
 func SizeOf(f *os.File) (size Size) {
 	_ = control(f, func(fd int) error {
 		w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)

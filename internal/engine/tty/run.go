@@ -16,28 +16,27 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// drainWait is how long the last words of a command may take to be written.
+// drainWait bounds the time to write the last output of a command.
 const drainWait = 2 * time.Second
 
-// Descriptors of the process that [Run] is the life of, beside stdout, which is
-// the output file. An older build may be started with a newer one's, and the other
-// way round: they keep their meaning.
+// Descriptors of the process of [Run]; stdout is the output file. Their meaning never
+// changes: builds of different ages may start each other's process.
 const (
 	masterFD = 3 + iota
 	slaveFD
 	pipeFD
 )
 
-// Args are what follows the name of a program whose life is [Run].
+// Args returns the arguments of the process of [Run].
 func Args(leader process.Identity) []string { return []string{leader.Mark()} }
 
-// Files are its descriptors from 3 on.
+// Files returns its descriptors from 3 on.
 func Files(master, slave, pipe *os.File) []*os.File { return []*os.File{master, slave, pipe} }
 
-// Run is the life of the process at the end of a terminal: it writes what the
-// command prints to stdout, and types what comes through the pipe. It ends when
-// the leader, named by [Args], has ended and its last words are written. HUP, INT
-// and TERM are ignored: a command that is told to go may still print.
+// Run is the main function of the process that holds a terminal: it copies the output
+// of the command to stdout, and types the text from the pipe. It returns when
+// the leader, named by [Args], has ended and its last output is written. HUP, INT
+// and TERM are ignored: a command may still print after such a signal.
 func Run(leader string) error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	id, err := process.ParseMark(leader)
@@ -69,21 +68,21 @@ func await(id process.Identity) {
 	_, _ = g.Wait(context.Background())
 }
 
-// copier stands between a terminal, a file and whoever types.
+// copier copies between a terminal, an output file and the pipe.
 type copier struct {
 	master, slave, pipe *os.File
 	out                 io.Writer
 }
 
-// run copies until ended returns, and what was printed up to then. The pipe is
-// left open: by its end others see that of the process.
+// run copies until ended returns and the output up to then is written. The pipe stays
+// open: its end tells others that this process has ended.
 func (c *copier) run(ended func()) error {
 	var both sync.WaitGroup // joined below
 	both.Go(func() { _, _ = io.CopyBuffer(plainWriter{c.master}, plainReader{c.pipe}, make([]byte, MaxTyped)) })
 	both.Go(func() {
 		ended()
-		// As long as it is held, a command that has closed its terminal may open it
-		// again; from now on nobody can.
+		// While the slave is open, a command that has closed its terminal may open it
+		// again; that ends here.
 		_ = c.slave.Close()
 		_ = c.master.SetDeadline(time.Now().Add(drainWait))
 		_ = c.pipe.SetReadDeadline(time.Unix(1, 0))
@@ -101,8 +100,8 @@ func (c *copier) run(ended func()) error {
 type plainReader struct{ io.Reader }
 type plainWriter struct{ io.Writer }
 
-// sink writes a file that may have no room at times: a command does not end by
-// that. What is lost is counted, and said as soon as something can be written.
+// sink writes a file whose disk may be full at times, without ending the command. It
+// counts the lost bytes and reports them as soon as it can write again.
 type sink struct {
 	to   io.Writer
 	lost int

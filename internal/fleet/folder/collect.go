@@ -70,7 +70,7 @@ type Ending struct {
 	Time    time.Time // when the task ended; zero: now. A second attempt with the same time makes the same parts
 }
 
-// Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files become
+// Collect packs the changes in a work tree of [Cache.Unpack] and not ignored: the files become
 // a commit on top of the manifest's snapshot, and the commits of HEAD come with it. It does not
 // trust the repository in the folder, which the task may have changed, and changes nothing in it.
 func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (Return, error) {
@@ -86,6 +86,9 @@ func (c *Cache) collect(
 ) (r Return, err error) {
 	if err := m.check(l); err != nil {
 		return r, fmt.Errorf("check the manifest: %w", err)
+	}
+	if m.Plain {
+		return c.collectPlain(ctx, dir, m, e, l, s)
 	}
 	r = Return{V: version, Commit: m.Commit, Snapshot: m.Snapshot}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
@@ -152,7 +155,7 @@ func ordinary(path string) bool {
 	return err != nil || info.Mode().IsRegular()
 }
 
-// headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads the
+// headOf returns the commit of HEAD in a work tree, if it differs from the manifest. It reads the
 // files itself: in a repository that the task has changed, git may wait for a pipe.
 func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(g.Tree, ".git"))
@@ -182,7 +185,7 @@ func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 	return id, nil
 }
 
-// refOf reads what a ref has.
+// refOf reads the object ID of a ref.
 func refOf(root *os.Root, ref string) (string, error) {
 	// A repository with refs in another form has the branch .invalid there.
 	if !strings.HasPrefix(ref, "refs/") || !filepath.IsLocal(ref) || ref == "refs/heads/.invalid" {

@@ -15,7 +15,7 @@ import (
 // special are entries of an index that are not plain files.
 type special struct {
 	links  []string // submodules
-	hidden []string // files that git was told not to look at
+	hidden []string // files that git is configured to ignore changes of
 	sparse bool     // some files are not checked out
 }
 
@@ -37,7 +37,7 @@ func specials(ctx context.Context, g gitrun.Git) (s special, err error) {
 }
 
 // stage takes the changed files of a work tree into an index of ours: the tracked ones that differ,
-// and those of the list. Submodules and other repositories in it stay as the index has them.
+// and the files of the list. Submodules and other repositories in it stay as the index has them.
 func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limits) error {
 	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !exited(err, 1) {
 		return err
@@ -141,7 +141,7 @@ func named(names []string) string {
 	return b.String()
 }
 
-// note shortens what is said to people.
+// note formats a text for people and shortens it.
 func note(format string, args ...any) string {
 	s := fmt.Sprintf(format, args...)
 	if len(s) > maxNote {

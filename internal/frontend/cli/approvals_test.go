@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -179,7 +180,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("next: %s", id)
 	}
 	cancel()
-	if o := recv(t, done, "end"); o.code != codeInterrupt {
+	if o := recv(t, done, "end"); o.code != console.CodeInterrupt {
 		t.Errorf("ended as %+v", o)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -285,7 +287,7 @@ func TestUsage(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "5": 5 * time.Second, "0.5": 500 * time.Millisecond, "500ms": 500 * time.Millisecond} {
-		if got, err := duration("--timeout", text, 1e6); err != nil || got != want {
+		if got, err := console.Duration("--timeout", text, 1e6); err != nil || got != want {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
@@ -313,7 +315,7 @@ func TestCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := sample()
-			w.foreground = func(Foreground) (task.Record, error) { return c.r, nil }
+			w.foreground = func(run.Foreground) (task.Record, error) { return c.r, nil }
 			if got := w.do(t, "run", "x"); got.code != c.want {
 				t.Errorf("run: %+v, want %d", got, c.want)
 			}
@@ -329,7 +331,7 @@ func TestCodes(t *testing.T) {
 func TestForeground(t *testing.T) {
 	w := sample()
 	w.stdin = strings.NewReader("input")
-	w.foreground = func(f Foreground) (task.Record, error) {
+	w.foreground = func(f run.Foreground) (task.Record, error) {
 		in, _ := io.ReadAll(f.Stdin)
 		fmt.Fprintf(f.Stdout, "out %s %v", in, f.Request.Shell.Args)
 		fmt.Fprint(f.Stderr, "err")
@@ -343,7 +345,7 @@ func TestForeground(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || r.ID != "b1" || !strings.Contains(got.err, "out ") {
 		t.Errorf("%v %+v", err, got)
 	}
-	w.foreground = func(Foreground) (task.Record, error) { return task.Record{}, errors.New("disk full") }
+	w.foreground = func(run.Foreground) (task.Record, error) { return task.Record{}, errors.New("disk full") }
 	if got := w.do(t, "run", "x"); got != (outcome{125, "", "drover: run command: disk full\n"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -536,7 +538,7 @@ func TestFollow(t *testing.T) {
 // TestInterrupt ends logs -f and wait and leaves the task alone.
 func TestInterrupt(t *testing.T) {
 	for _, args := range []string{"logs -f queued", "wait queued review"} {
-		for cause, code := range map[error]int{nil: 130, &ExitError{Code: 143}: 143} {
+		for cause, code := range map[error]int{nil: 130, &console.ExitError{Code: 143}: 143} {
 			w := sample()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan outcome, 1)
@@ -627,7 +629,7 @@ b55555555 killed stopped by user, SIGTERM - 0.0s
 func TestShow(t *testing.T) {
 	w := sample()
 	w.mine[0].text = "the answer"
-	w.findings = []Finding{{"state", Good, "/x", ""}, {"disk", Bad, "full", "make room"}}
+	w.findings = []console.Finding{{Check: "state", Level: console.Good, Detail: "/x", Fix: ""}, {Check: "disk", Level: console.Bad, Detail: "full", Fix: "make room"}}
 	for args, want := range map[string]outcome{
 		"result bad":         {1, "the answer\n", "drover: task b44444444 failed: exit code 1\n"},
 		"result old":         {143, "", "drover: task b55555555 killed: stopped by the user\n"},
@@ -684,6 +686,7 @@ func (broken) Write([]byte) (int, error) { return 0, &net{syscall.EPIPE} }
 type net struct{ err error }
 
 func (n *net) Error() string { return "write: " + n.err.Error() }
+
 func (n *net) Unwrap() error { return n.err }
 
 func TestPipe(t *testing.T) {
@@ -700,7 +703,7 @@ func TestPipe(t *testing.T) {
 // A command ends with the exit code of its error, and prints nothing if that is all.
 func TestExitError(t *testing.T) {
 	w := sample()
-	w.demo = &ExitError{Code: 42}
+	w.demo = &console.ExitError{Code: 42}
 	if got := w.do(t, "demo"); got != (outcome{42, "", ""}) {
 		t.Errorf("got %+v", got)
 	}
@@ -726,7 +729,7 @@ func TestEscapes(t *testing.T) {
 			Cause: &task.Cause{Actor: task.Actor(bad), Reason: task.Reason(bad), Signal: bad, Detail: bad}, Progress: &task.Progress{Message: bad, Summary: bad}, CreateTime: at(1)}
 		q := r
 		q.ID, q.Status, q.Name, q.Cause = "b11111111", task.Pending, "q"+bad, nil
-		w := &world{terminal: true, plain: true, background: newSession("sb", true), findings: []Finding{{bad, Level("ok"), bad, bad}}}
+		w := &world{terminal: true, plain: true, background: newSession("sb", true), findings: []console.Finding{{Check: bad, Level: console.Level("ok"), Detail: bad, Fix: bad}}}
 		s := newSession("slive0000", true, r, q)
 		s.info.Title, s.info.Project, s.info.Role, s.text = bad, bad, bad, bad+"\n"+bad
 		s.output["b00000000"] = []byte("line " + bad + "\n" + bad)
@@ -734,7 +737,7 @@ func TestEscapes(t *testing.T) {
 		broken := newSession("sbroken00", true)
 		broken.openErr = &control.Error{Code: control.Internal, Message: bad, Fix: bad}
 		w.mine = []*session{s, broken}
-		w.foreground = func(Foreground) (task.Record, error) { return r, nil }
+		w.foreground = func(run.Foreground) (task.Record, error) { return r, nil }
 		for _, words := range [][]string{
 			{"ps", "-a", "--all-sessions"}, {"ps", "-a", "--tree"}, {"ps", "-aq"}, {"ps", "-a", "--json"}, {"logs", "b0"}, {"logs", "-f", "b0"}, {"result", "b0"}, {"result", "--json", "b0"}, {"inspect", "b0"},
 			{"wait", "b0"}, {"wait", "--json", "b0"}, {"stop", "b0"}, {"stop", "--json", "b0"}, {"sessions", "--all-sessions"}, {"sessions", "--json"}, {"doctor"}, {"doctor", "--json"}, {"promote", "b1"},

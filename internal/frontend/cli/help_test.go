@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 			checkExample(t, root, c, line)
 		}
 	})
-	prompt := (&app{Deps: (&world{}).deps(io.Discard, io.Discard).filled()}).promptCommand()
+	prompt := Command((&world{}).deps(io.Discard, io.Discard), []string{"-p"})
 	prompt.Flags().VisitAll(func(f *pflag.Flag) {
 		if name, _ := pflag.UnquoteUsage(f); !flagType(name) {
 			t.Errorf("-p --%s has the type %q", f.Name, name)

@@ -3,6 +3,7 @@ package cli
 import (
 	"testing"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,7 +23,7 @@ func TestSilent(t *testing.T) {
 		{task.Record{LastHeard: when(90)}, "running"},
 	} {
 		c.r.Status, c.r.Backgrounded = task.Running, true
-		if got := status(at(60), c.r); got != c.want {
+		if got := console.Status(at(60), c.r); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

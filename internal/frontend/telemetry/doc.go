@@ -1,11 +1,10 @@
-// Package telemetry exports what a session does by OTLP over HTTP: traces, metrics and logs with the
-// semantic conventions of OpenTelemetry for generative AI. See docs/telemetry.md.
+// Package telemetry exports the traces of a session by OTLP over HTTP, with the semantic conventions of
+// OpenTelemetry for generative AI (1.41.0). See docs/telemetry.md. It exports no metrics and no logs.
 //
-// It follows the events that a session has anyway: those of its agents and those of its log. The engine
-// knows nothing of spans. [Exporter.Agent] takes an event within a microsecond and gives it to a queue; where
-// the queue is full, the event is dropped and counted. One goroutine makes spans and records of the
-// queue, and the OpenTelemetry SDK sends them with bounded queues of its own. A collector that cannot be
-// reached slows nothing but the end of the process, by two seconds at most.
+// It follows the events of the session's agents and of its log; the engine knows nothing of spans. [Exporter.Agent]
+// queues an event within a microsecond, and drops and counts it if the queue is full. One goroutine turns the queue
+// into spans, which the OpenTelemetry SDK sends from bounded queues of its own. An unreachable collector delays only
+// the end of the process, by at most two seconds.
 //
-// Text of users, models, tools and files leaves the process only where [Config] says Content.
+// Texts of users, models, tools and files leave the process only with [Config.Content].
 package telemetry

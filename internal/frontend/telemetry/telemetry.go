@@ -16,61 +16,60 @@ import (
 const (
 	queueLength  = 4096
 	contentBytes = 16 << 10        // of one text in an attribute
-	lastEvents   = time.Second     // that the reader of the log has for the last events
-	flushLimit   = 2 * time.Second // that a process takes longer at its end for what was not sent yet
+	lastEvents   = time.Second     // in which the last events of the log are read
+	flushLimit   = 2 * time.Second // in which the last spans are sent before the process ends
 )
 
 // Config configures an [Exporter].
 type Config struct {
-	Mode     string // of the setting
-	Endpoint string // of the setting; variables of OpenTelemetry come first
-	Content  bool   // prompts, answers, and calls with their results are exported too
+	Mode     string // the setting telemetry.mode
+	Endpoint string // the setting telemetry.endpoint; the variables of OpenTelemetry have precedence
+	Content  bool   // export prompts, answers, and calls with their results
 	Env      func(string) string
 	Version  string
-	Tell     func(text string) // of problems, each once
+	Tell     func(text string) // reports problems, each once
 }
 
 // Exporter follows one session. The zero value and nil export nothing.
 type Exporter struct {
-	cfg     Config
-	signals Signals
+	cfg Config
 
 	queue chan moment
-	stop  chan struct{}  // closed when nothing follows; then the queue is emptied
-	reads sync.WaitGroup // what reads the log
-	work  sync.WaitGroup // what reads the queue
+	stop  chan struct{}  // closed after the last event; then run empties the queue
+	reads sync.WaitGroup // follow
+	work  sync.WaitGroup // run
 	end   context.CancelFunc
 	fold  *fold
-	out   *providers
+	out   *provider
 
 	mu      sync.Mutex
 	heard   map[task.ID]bool // agents whose reply has begun
 	dropped int64
-	seq     task.Seq // of the newest event of the log that was read
-	want    task.Seq // whoever waits in Ended waits for it
+	seq     task.Seq // the last event read from the log
+	want    task.Seq // the event that Ended waits for
 	wanted  chan struct{}
 }
 
 // New returns the exporter that the setting and the variables ask for, or nil.
 func New(cfg Config) *Exporter {
-	signals, problems := Wanted(cfg.Mode, cfg.Env)
+	traces, problems := Wanted(cfg.Mode, cfg.Env)
 	for _, p := range problems {
 		cfg.Tell("telemetry: " + p)
 	}
-	if !signals.any() {
+	if !traces {
 		return nil
 	}
 	if strings.EqualFold(cfg.Env("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true") {
 		cfg.Content = true
 	}
-	return &Exporter{cfg: cfg, signals: signals, queue: make(chan moment, queueLength), stop: make(chan struct{}),
+	return &Exporter{cfg: cfg, queue: make(chan moment, queueLength), stop: make(chan struct{}),
 		heard: map[task.ID]bool{}}
 }
 
-// Session is what is followed.
+// Session is the session to export.
 type Session interface {
 	control.API
-	// Price is what a call of a model costs in US dollars, if that is known.
+	// Price returns the cost of a call of a model in US dollars, if the price is known.
 	Price(model string, u agent.Usage) (usd float64, known bool)
 }
 
@@ -101,7 +100,7 @@ func (x *Exporter) Open(s Session) {
 	x.work.Go(func() { x.run(ctx) })
 }
 
-// Agent takes an event of an agent. It never waits.
+// Agent queues an event of an agent. It never blocks.
 func (x *Exporter) Agent(from task.ID, e agent.Event) {
 	if x == nil {
 		return
@@ -117,7 +116,7 @@ func (x *Exporter) Agent(from task.ID, e agent.Event) {
 		return
 	default:
 		x.mu.Lock()
-		delete(x.heard, from) // no reply is under way any more, or a new one
+		delete(x.heard, from) // the reply has ended, or a new one follows
 		x.mu.Unlock()
 		x.describe(&m, e)
 	}
@@ -130,7 +129,7 @@ func (x *Exporter) Agent(from task.ID, e agent.Event) {
 	}
 }
 
-// begins reports whether a part of a reply tells anything: it is the first, or the call is made again.
+// begins reports whether a part of a reply is exported: the first part and the retries are.
 func (x *Exporter) begins(from task.ID, kind agent.PartKind) bool {
 	switch kind {
 	case agent.RetryPart, agent.FallbackPart:
@@ -145,7 +144,7 @@ func (x *Exporter) begins(from task.ID, kind agent.PartKind) bool {
 	return !was
 }
 
-// describe copies what is exported of an event.
+// describe copies the exported fields of an event.
 func (x *Exporter) describe(m *moment, e agent.Event) {
 	m.took = e.Duration
 	switch e.Kind {
@@ -194,7 +193,7 @@ func (x *Exporter) follow(ctx context.Context, s Session, after task.Seq) {
 		select {
 		case x.queue <- m:
 		default:
-			select { // it may wait: it reads a file, and nobody waits for it
+			select { // a full queue may delay it: it only reads a file
 			case x.queue <- m:
 			case <-ctx.Done():
 				return
@@ -210,7 +209,7 @@ func (x *Exporter) follow(ctx context.Context, s Session, after task.Seq) {
 	}
 }
 
-// run makes spans of the queue.
+// run turns the queue into spans until Close.
 func (x *Exporter) run(ctx context.Context) {
 	for {
 		select {
@@ -236,8 +235,8 @@ func (x *Exporter) lost() int64 {
 	return x.dropped
 }
 
-// Ended says that last is the newest event of the log, which is about to be closed. It returns when that
-// was read, after a second at most.
+// Ended waits until the event last, the newest of the log, was read, for at most a second. The caller then closes the
+// log.
 func (x *Exporter) Ended(last task.Seq) {
 	if x == nil || x.fold == nil {
 		return
@@ -258,7 +257,7 @@ func (x *Exporter) Ended(last task.Seq) {
 	}
 }
 
-// Close sends what was not sent yet. The session is closed.
+// Close sends the remaining spans, for at most two seconds. The session must be closed.
 func (x *Exporter) Close() {
 	if x == nil || x.end == nil {
 		return
@@ -267,11 +266,16 @@ func (x *Exporter) Close() {
 	x.reads.Wait()
 	close(x.stop)
 	x.work.Wait()
+	if x.out == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), flushLimit, errors.New("the collector takes too long"))
 	defer cancel()
-	if x.out != nil {
-		x.out.close(ctx)
+	x.out.flush(ctx)
+	if x.fold != nil {
+		x.fold.span.End()
 	}
+	x.out.close(ctx)
 }
 
 func (x *Exporter) tell(err error) {
@@ -280,8 +284,7 @@ func (x *Exporter) tell(err error) {
 
 func clip(s string) string { return clean(s, contentBytes) }
 
-// clean is at most n bytes of a text that can be sent: one string that is no UTF-8 makes a collector refuse
-// everything sent with it.
+// clean returns at most n bytes of a text as valid UTF-8: a collector refuses a request that has one invalid string.
 func clean(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -289,7 +292,7 @@ func clean(s string, n int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// problem is the error.type of an error.
+// problem returns the error.type of an error.
 func problem(err error) string {
 	if err == nil {
 		return ""
@@ -300,7 +303,7 @@ func problem(err error) string {
 	return "_OTHER"
 }
 
-// said is a message in the form of gen_ai.input.messages and gen_ai.output.messages.
+// said encodes a message for the attributes gen_ai.input.messages and gen_ai.output.messages.
 func said(role string, blocks []agent.Block, finish string) string {
 	type part struct {
 		Type      string          `json:"type"`

@@ -122,7 +122,7 @@ func TestEnded(t *testing.T) {
 	x.Ended(2)
 	<-sent
 	x.Close()
-	if !got.has("task b1 (local_bash) is killed") || got.has("unfinished") || got.has("SECRET") {
+	if !got.has(`{"key":"drover.task.status","value":{"stringValue":"killed"}}`) || got.has("unfinished") || got.has("SECRET") {
 		t.Errorf("sent was %s", got.text.String())
 	}
 }
@@ -162,7 +162,7 @@ func TestModelError(t *testing.T) {
 	x.Agent("", agent.Event{Kind: agent.TurnDoneEvent, Err: &agent.ModelError{Kind: "overloaded", Text: "SECRET"}})
 	close(s.log)
 	x.Close()
-	for _, text := range []string{"chat claude-x", "overloaded", "drover.retries", "drover.turn.failed"} {
+	for _, text := range []string{"chat claude-x", "overloaded", "drover.retries"} {
 		if !got.has(text) {
 			t.Errorf("%q was not sent", text)
 		}

@@ -7,62 +7,44 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/telemetry/otlp"
 )
 
-// Modes of the setting.
+// Modes of the setting telemetry.mode.
 const (
-	Auto = "auto" // where variables of OpenTelemetry ask for it
+	Auto = "auto" // as the variables of OpenTelemetry say
 	On   = "on"
 	Off  = "off"
 )
 
-// Signals are what is exported.
-type Signals struct{ Traces, Metrics, Logs bool }
-
-func (s Signals) any() bool { return s.Traces || s.Metrics || s.Logs }
-
-// Wanted returns the signals that the setting and the variables of OpenTelemetry ask for, and what of that
-// cannot be done. A signal is wanted where OTEL_TRACES_EXPORTER (METRICS, LOGS) is otlp, and, where that is
-// not set, if there is an endpoint for it or the mode is on.
-func Wanted(mode string, env func(string) string) (s Signals, problems []string) {
+// Wanted reports whether the setting and the variables of OpenTelemetry ask for traces, and which requests it cannot
+// meet. Without OTEL_TRACES_EXPORTER, an endpoint or the mode on asks for traces.
+func Wanted(mode string, env func(string) string) (traces bool, problems []string) {
 	if mode == Off || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
-		return s, nil
+		return false, nil
 	}
-	one := func(name string) bool {
-		switch by := env("OTEL_" + name + "_EXPORTER"); by {
-		case "":
-			if mode != On && env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env(otlp.Signal(name).Endpoint()) == "" {
-				return false
-			}
-		case "otlp":
-		case "none":
-			return false
-		default:
-			problems = append(problems, fmt.Sprintf("OTEL_%s_EXPORTER is %.40q: only otlp and none are known", name, by))
-			return false
+	for _, signal := range []string{"METRICS", "LOGS"} {
+		endpoint := "OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"
+		if by := env("OTEL_" + signal + "_EXPORTER"); by != "" && by != "none" || by == "" && env(endpoint) != "" {
+			problems = append(problems, strings.ToLower(signal)+" are not exported, only traces")
 		}
-		variable := "OTEL_EXPORTER_OTLP_" + name + "_PROTOCOL"
-		if env(variable) == "" {
-			variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
-		}
-		// Who wants http/protobuf gets the same messages as JSON, at the same addresses.
-		if p := env(variable); p != "" && p != "http/protobuf" && p != "http/json" {
-			problems = append(problems, fmt.Sprintf("%s is %.40q: only OTLP over HTTP is sent "+
-				"(set it to http/json, and the endpoint to the port of the collector for HTTP, which often is 4318)",
-				variable, p))
-			return false
-		}
-		return true
 	}
-	s = Signals{Traces: one("TRACES"), Metrics: one("METRICS"), Logs: one("LOGS")}
-	return s, distinct(problems)
-}
-
-func distinct(in []string) (out []string) {
-	seen := map[string]bool{}
-	for _, s := range in {
-		if !seen[s] {
-			out = append(out, s)
+	switch by := env("OTEL_TRACES_EXPORTER"); by {
+	case "":
+		if mode != On && env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env(otlp.EndpointVariable) == "" {
+			return false, problems
 		}
-		seen[s] = true
+	case "otlp":
+	case "none":
+		return false, problems
+	default:
+		return false, append(problems, fmt.Sprintf("OTEL_TRACES_EXPORTER is %.40q: only otlp and none are known", by))
 	}
-	return out
+	variable := "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	if env(variable) == "" {
+		variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	}
+	// A collector that reads http/protobuf reads JSON at the same address.
+	if p := env(variable); p != "" && p != "http/protobuf" && p != "http/json" {
+		return false, append(problems, fmt.Sprintf("%s is %.40q: only OTLP over HTTP is sent (set it to http/json, "+
+			"and the endpoint to the port of the collector for HTTP, which often is 4318)", variable, p))
+	}
+	return true, problems
 }

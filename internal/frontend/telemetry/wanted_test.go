@@ -8,29 +8,30 @@ import (
 )
 
 func TestWanted(t *testing.T) {
-	all, none := telemetry.Signals{Traces: true, Metrics: true, Logs: true}, telemetry.Signals{}
 	for _, c := range []struct {
 		mode, env string
-		want      telemetry.Signals
+		want      bool
 		problem   string
 	}{
-		{"auto", "", none, ""},
-		{"on", "", all, ""},
-		{"auto", "OTEL_EXPORTER_OTLP_ENDPOINT=http://x", all, ""},
-		{"off", "OTEL_EXPORTER_OTLP_ENDPOINT=http://x", none, ""},
-		{"on", "OTEL_SDK_DISABLED=TRUE", none, ""},
-		{"auto", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://x", telemetry.Signals{Logs: true}, ""},
-		{"auto", "OTEL_TRACES_EXPORTER=otlp", telemetry.Signals{Traces: true}, ""},
-		{"on", "OTEL_METRICS_EXPORTER=none", telemetry.Signals{Traces: true, Logs: true}, ""},
-		{"on", "OTEL_METRICS_EXPORTER=prometheus", telemetry.Signals{Traces: true, Logs: true}, "prometheus"},
-		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", all, ""},
-		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", none, "OTEL_EXPORTER_OTLP_PROTOCOL"},
-		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json",
-			telemetry.Signals{Logs: true}, "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		{"auto", "", false, ""},
+		{"on", "", true, ""},
+		{"auto", "OTEL_EXPORTER_OTLP_ENDPOINT=http://x", true, ""},
+		{"off", "OTEL_EXPORTER_OTLP_ENDPOINT=http://x OTEL_LOGS_EXPORTER=otlp", false, ""},
+		{"on", "OTEL_SDK_DISABLED=TRUE", false, ""},
+		{"auto", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://x", false, "logs are not exported"},
+		{"auto", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://x", true, ""},
+		{"auto", "OTEL_TRACES_EXPORTER=otlp", true, ""},
+		{"on", "OTEL_TRACES_EXPORTER=none", false, ""},
+		{"on", "OTEL_TRACES_EXPORTER=zipkin", false, "zipkin"},
+		{"on", "OTEL_METRICS_EXPORTER=none OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://x", true, ""},
+		{"on", "OTEL_METRICS_EXPORTER=otlp", true, "metrics are not exported"},
+		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", true, ""},
+		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", false, "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		{"on", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json", true, ""},
 	} {
 		got, problems := telemetry.Wanted(c.mode, variables(c.env))
 		if got != c.want {
-			t.Errorf("%s %s: %+v", c.mode, c.env, got)
+			t.Errorf("%s %s: %v", c.mode, c.env, got)
 		}
 		if len(problems) > 1 || (c.problem != "") != (len(problems) == 1) ||
 			len(problems) == 1 && !strings.Contains(problems[0], c.problem) {

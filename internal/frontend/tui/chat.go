@@ -226,7 +226,7 @@ func edited(e input.Editor, msg tea.KeyPressMsg) input.Editor {
 	return e
 }
 
-// paste takes in what was pasted.
+// paste inserts pasted text.
 func (m *Model) paste(text string) tea.Cmd {
 	switch {
 	case m.send != nil:
@@ -281,7 +281,7 @@ func (m *Model) searchKey(msg tea.KeyPressMsg) {
 	m.search = &s
 }
 
-// openBlock opens what is chosen, or the last that can be.
+// openBlock opens the selected block, or the last one with more to show.
 func (m *Model) openBlock() {
 	id := m.window.Selected
 	for i := len(m.talk.Blocks) - 1; id == 0 && i >= 0; i-- {
@@ -292,7 +292,7 @@ func (m *Model) openBlock() {
 	m.talk.Toggle(id)
 }
 
-// escape gives up what is under way: a choice, the turn.
+// escape cancels the selection, or else interrupts the turn.
 func (m *Model) escape() tea.Cmd {
 	switch {
 	case m.window.Selected != 0:
@@ -346,7 +346,7 @@ func (m *Model) suspend() tea.Cmd {
 	return nil
 }
 
-// submit sends what is typed.
+// submit sends the typed text.
 func (m *Model) submit() tea.Cmd {
 	if m.editor.Before() != "" && m.editor.Behind() == "" && strings.HasSuffix(m.editor.Before(), "\\") {
 		m.editor = m.editor.Backspace().Insert("\n")
@@ -390,7 +390,7 @@ func (m *Model) give(d input.Draft) tea.Cmd {
 	return m.prompt(d)
 }
 
-// command does what a /command says.
+// command carries out a /command.
 func (m *Model) command(d input.Draft, name, rest string) tea.Cmd {
 	if isPage(name) && (name != "model" || rest == "") {
 		m.editor = m.editor.Sent()

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// completion is what is offered to complete what is typed.
+// completion offers words and files that complete the typed text.
 type completion struct {
 	sort    input.Sort
 	typed   string
@@ -32,12 +32,12 @@ const (
 	filesFor    = 10 * time.Second // before the files are read again
 )
 
-// none offers nothing; what was read of files stays.
+// none withdraws the offer and keeps the list of files.
 func (c completion) none() completion {
 	return completion{files: c.files, reading: c.reading, readAt: c.readAt}
 }
 
-// completions offers what fits to what is typed.
+// completions offers the candidates that fit the typed text.
 func (m *Model) completions() tea.Cmd {
 	sort, typed := m.editor.Completing()
 	c := m.complete
@@ -164,7 +164,7 @@ func (m *Model) openPicker() tea.Cmd {
 	}
 }
 
-// found are the conversations that fit what is typed.
+// found returns the conversations that match the query.
 func (p picking) found() []Conversation {
 	var out []Conversation
 	for _, i := range p.list {

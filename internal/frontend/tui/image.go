@@ -22,7 +22,7 @@ import (
 type attaching struct {
 	reading int             // files that are being read
 	submit  bool            // the prompt is to be sent when they were read
-	looked  map[string]bool // texts of this prompt that were looked at: one that is still there stays
+	looked  map[string]bool // words of this prompt that were tried as paths: none is tried twice
 }
 
 // imagesRead are images that were read for a text in the editor; from the clipboard, if the
@@ -46,10 +46,10 @@ func namesImage(path string) bool {
 	return false
 }
 
-// words are the words of a text, which may be quoted or have characters behind a backslash.
+// words splits a text into words, which may be quoted or have escaped characters.
 var words = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|(?:\\.|[^\s'"\\])+`)
 
-// unquoted is the path that a word stands for.
+// unquoted returns the path that a word names.
 func unquoted(word string) string {
 	switch {
 	case len(word) > 1 && (word[0] == '\'' || word[0] == '"'):
@@ -179,7 +179,7 @@ func (m *Model) readAttached(read func(context.Context) tea.Msg) tea.Cmd {
 	}
 }
 
-// attached takes in images that were read. The text stays if there are none.
+// attached replaces words of the text by the images that were read.
 func (m *Model) attached(msg imagesRead) tea.Cmd {
 	a := &m.attach
 	a.reading--

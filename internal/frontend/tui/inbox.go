@@ -420,7 +420,7 @@ func (m *Model) inboxRange(foot int) (from, each, fits int) {
 	return max(0, min(m.inbox.at-fits/2, n-fits)), each, fits
 }
 
-// itemRow draws an item in one line, or in two with what it needs.
+// itemRow draws an item in one line, or in two with its need.
 func (m *Model) itemRow(i control.AttentionItem, chosen bool, each int) []string {
 	t := m.theme
 	mark, word := itemWords(i)
@@ -466,7 +466,7 @@ func (m *Model) projectOf(id task.ID) string {
 	return printable.Line(cmp.Or(p[strings.LastIndexByte(p, '/')+1:], string(id)), 20)
 }
 
-// itemLines are what stands below the list: the chosen item, a field, the keys.
+// itemLines draws the lines below the list: the chosen item, a field, the keys.
 func (m *Model) itemLines() ([]string, *tea.Cursor) {
 	t, b := m.theme, &m.inbox
 	lines := []string{t.Rule.Render(strings.Repeat("─", m.width))}

@@ -2,7 +2,7 @@ package tui
 
 import "slices"
 
-// action is what a key does.
+// action is the effect of a key.
 type action string
 
 // The actions of keys, by their names in the table of [Bindings].
@@ -201,7 +201,7 @@ func keyOf(bindings []Binding, do action) string {
 	return "no key"
 }
 
-// actionOf is what a key does in the conversation.
+// actionOf returns the action of a key in the conversation.
 func actionOf(bindings []Binding, key string) action {
 	for _, b := range bindings {
 		if b.Where == inChat && slices.Contains(b.Keys, key) {
@@ -217,7 +217,7 @@ type slash struct {
 	name, does string
 }
 
-// commands are those of the UI.
+// commands returns the commands of the UI.
 func commands() []slash {
 	return append(pageCommands(), []slash{
 		{"tasks", "the tasks"},

@@ -17,11 +17,11 @@ const (
 	watchWait = 30 * time.Second
 	// pace is the least time between two messages to the model: a frame.
 	pace = 16 * time.Millisecond
-	// mostNews bounds what is taken in before the next frame.
+	// mostNews bounds the pieces of one frame.
 	mostNews = 2000
 )
 
-// news is what a session has told since the last message.
+// news holds the pieces and events of a session since the last message.
 type news struct {
 	epoch     int // of the connection
 	pieces    []control.Piece
@@ -85,8 +85,8 @@ func (l *listener) attach(c Connection, epoch int) (stop context.CancelFunc) {
 	return cancel
 }
 
-// ear listens to one host, and tells the model what it has heard as often as it can be
-// drawn: what floods in between is told at once.
+// ear listens to one host and sends the model its news once per frame: a flood in between
+// becomes one message.
 type ear struct {
 	l    *listener
 	api  control.API
@@ -153,7 +153,7 @@ func (e *ear) tell(ctx context.Context) {
 	}
 }
 
-// same reports whether the host still is the one that was reached.
+// same reports whether the host is still the same.
 func (e *ear) same(ctx context.Context) bool {
 	info, err := e.api.Info(ctx)
 	return err == nil && info.PID == e.pid
@@ -162,7 +162,7 @@ func (e *ear) same(ctx context.Context) bool {
 // errHostGone says that the host has ended.
 var errHostGone = errors.New("the host of the session has ended")
 
-// watch follows the conversation. It is the one that tells that the host has gone.
+// watch follows the conversation, and alone reports the loss of the host.
 func (e *ear) watch(ctx context.Context) {
 	mark, begun, losses := control.Mark{}, false, 0
 	for {
@@ -198,7 +198,7 @@ func (e *ear) watch(ctx context.Context) {
 func (e *ear) follow(ctx context.Context) {
 	now, err := e.api.State(ctx, control.StateRequest{})
 	if err != nil {
-		return // whoever watches the conversation is told
+		return // watch reports it
 	}
 	after, losses := now.Seq, 0
 	if page, err := e.api.List(ctx, control.ListRequest{All: true, Limit: mostNews}); err == nil {
@@ -245,7 +245,7 @@ func (e *ear) questions(ctx context.Context) {
 	}
 }
 
-// state follows where the session stands.
+// state follows the state of the session.
 func (e *ear) state(ctx context.Context) {
 	req, losses := control.StateRequest{}, 0
 	for ctx.Err() == nil && losses < tries {

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// screen says what has the keys.
+// screen names the part of the UI that has the keys.
 type screen int
 
 const (
@@ -48,8 +48,8 @@ type Model struct {
 	deaf    context.CancelFunc
 	info    control.Info
 	joining bool         // a connection is being made
-	lost    string       // why there is none; empty: there is
-	losses  int          // hosts that went away before they told anything
+	lost    string       // why the connection ended; empty: it has not
+	losses  int          // hosts that ended before the first piece
 	onJoin  *input.Draft // a prompt that waits for the connection; nil: none
 
 	talk   *transcript.State
@@ -209,8 +209,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, tea.Batch(cmd, m.guard(msg, answers), m.clock(), beat)
 }
 
-// clock asks for a tick if what is shown changes by time: fast for a spinner, slow for
-// clocks, and not at all if nothing does.
+// clock schedules a tick if the screen changes with time: fast for a spinner, slow for
+// clocks, and none otherwise.
 func (m *Model) clock() tea.Cmd {
 	var every time.Duration
 	switch {
@@ -228,8 +228,8 @@ func (m *Model) clock() tea.Cmd {
 	return tea.Tick(every, func(time.Time) tea.Msg { return tick{} })
 }
 
-// beat is what is done at a tick: listings have what events have not, such as when
-// something was last heard of an agent.
+// beat reads the listing at a tick: it has facts that events lack, such as the last sign
+// of life of an agent.
 func (m *Model) beat() tea.Cmd {
 	if m.screen == panelScreen && m.frame%2 == 0 && m.connected() {
 		return m.list()
@@ -245,7 +245,7 @@ func (m *Model) busy() bool { return m.talk.Busy || m.sent != "" }
 
 func (m *Model) connected() bool { return m.conn.API != nil && m.lost == "" }
 
-// hear takes in what the session has told.
+// hear applies the news of the session.
 func (m *Model) hear(n news) tea.Cmd {
 	if n.epoch != m.epoch {
 		return nil
@@ -254,8 +254,8 @@ func (m *Model) hear(n news) tea.Cmd {
 	for _, p := range n.pieces {
 		before := m.talk.Turns
 		m.talk.Apply(p)
-		// A turn that began before the stream was opened is counted by nobody, and answers
-		// what was sent all the same.
+		// A turn that began before the stream was opened is missing from Turns, and may
+		// still answer the prompt that was sent.
 		if m.talk.Turns != before || p.Kind == control.BeginPiece && !p.At.Before(m.sentAt) {
 			m.sent = ""
 			if m.breaks {
@@ -294,8 +294,8 @@ func (m *Model) hear(n news) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// call calls somebody who looks elsewhere: by a bell, and by a notification of the desktop
-// where the terminal has some. The text is ours.
+// call alerts a user who looks at another window: by a bell, and by a desktop notification
+// where the terminal has them. The text is ours.
 func (m *Model) call(text string) tea.Cmd {
 	switch {
 	case !m.away || m.o.Notify == "off" || m.o.Loud.Next(m.now).After(m.now):
@@ -334,7 +334,7 @@ func (m *Model) callState(before control.State) tea.Cmd {
 	return nil
 }
 
-// autopilotMode is the session mode in which the agent goes on until all is done.
+// autopilotMode is the session mode in which the agent works until everything is done.
 const autopilotMode = "autopilot"
 
 // env is the value of a variable of the environment.
@@ -347,8 +347,8 @@ func (m *Model) env(name string) string {
 	return ""
 }
 
-// happened takes in what has happened to a task. An event without a verb tells how a task
-// was before.
+// happened applies an event of a task. An event without a verb carries the state of a task
+// from before.
 func (m *Model) happened(e task.Event) tea.Cmd {
 	if e.Task.IsConversation() {
 		m.main = e.Task
@@ -388,7 +388,7 @@ func (m *Model) turnEnded() tea.Cmd {
 	return m.prompt(next)
 }
 
-// hostGone takes in that there is nobody to listen to any more.
+// hostGone handles the loss of the host.
 func (m *Model) hostGone(err error) tea.Cmd {
 	m.unplug()
 	if !m.talk.Opened && control.Refused(err) && m.losses < tries {
@@ -415,7 +415,7 @@ func (m *Model) unplug() {
 	m.epoch++
 }
 
-// joined takes in a connection.
+// joined adopts a connection.
 func (m *Model) joined(j joined) tea.Cmd {
 	m.joining = false
 	if j.err != nil {

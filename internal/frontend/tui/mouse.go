@@ -17,7 +17,7 @@ func (m *Model) toggleMouse() {
 	}
 }
 
-// wheel scrolls what is on the screen, or moves in a list.
+// wheel scrolls the screen, or moves in a list.
 func (m *Model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
 	n, key := wheelLines, tea.Key{Code: tea.KeyDown}
 	if msg.Button == tea.MouseWheelUp {
@@ -42,7 +42,7 @@ func (m *Model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
 	return nil
 }
 
-// click chooses what is under the mouse; a second click opens it, or takes it. Questions
+// click chooses the row under the mouse; a second click opens it, or takes it. Questions
 // are answered by keys alone.
 func (m *Model) click(msg tea.MouseClickMsg) tea.Cmd {
 	if msg.Button != tea.MouseLeft {

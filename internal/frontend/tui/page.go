@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// page is what a command such as /permissions shows: lines that are scrolled, some of
+// page is the view of a command such as /permissions: lines that scroll, some of
 // which do something when they are chosen.
 type page struct {
 	name    string // of its command
@@ -26,12 +26,12 @@ type page struct {
 	rows  []pageRow // for a width
 	width int
 	top   int // the first row that is shown
-	at    int // the one that is chosen; only rows that do something can be
+	at    int // the chosen row, which is one with an action
 	left  int // columns that are out of sight on the left
 }
 
 // pageRow is a line of a page. Its text has no style of its own, and is harmless unless it
-// is raw: of long lists only what is on the screen is made so.
+// is raw: long lists are made printable line by line, as they reach the screen.
 type pageRow struct {
 	text  string
 	raw   bool
@@ -39,7 +39,7 @@ type pageRow struct {
 	do    func() tea.Cmd // nil: the row cannot be chosen
 }
 
-// pageFacts is what pages are made of; each has what it needs.
+// pageFacts holds the facts that pages show; each page reads the ones that it needs.
 type pageFacts struct {
 	env   control.Environment
 	tasks []task.Record
@@ -166,7 +166,7 @@ func (m *Model) scrollPage(n int) {
 }
 
 // moveInPage chooses the next row that does something, in the direction of step; with 0
-// the one at the place or the next behind it. Without such rows the page is scrolled.
+// the row at the place or the next one after it. Without such rows the page scrolls.
 func (m *Model) moveInPage(step int) {
 	p := &m.page
 	way := step

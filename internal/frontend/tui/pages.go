@@ -436,7 +436,7 @@ func several(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// autopilot changes whether the agent goes on by itself until all is done.
+// autopilot switches autopilot mode on or off.
 func (m *Model) autopilot(word string) tea.Cmd {
 	mode := map[string]string{"on": autopilotMode, "off": "interactive"}[word]
 	if word == "" {

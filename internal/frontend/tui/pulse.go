@@ -9,7 +9,7 @@ import (
 
 // pulse lets the program sleep while nothing changes. The renderer of bubbletea looks for
 // something to draw at every tick of its own ticker, 60 times a second for as long as it
-// runs; it has no switch for that. A pulse stops this ticker behind the last frame, and
+// runs; it has no switch for that. A pulse stops this ticker after the last frame, and
 // starts it again with the next message. Only [Model.Update] uses it.
 type pulse struct {
 	find    func() *time.Ticker // of the renderer; nil, or a nil ticker: it is left alone

@@ -12,14 +12,14 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
 // A question takes answers when it was drawn and no key has come since for calmRounds times
-// calmFor: what was typed before somebody can have read it goes to the prompt. There are
-// several rounds, so that keys that have waited while the program stood still are read
-// between them.
+// calmFor: keys from before the user can have read it go to the prompt. Several rounds let
+// keys that queued while the program was suspended arrive between them.
 const (
 	calmFor    = 150 * time.Millisecond
 	calmRounds = 3
@@ -148,7 +148,7 @@ func newAsking(q task.Question) *asking {
 	return a
 }
 
-// compose makes what is shown of a permission: the call, as the user has changed it, and the answers.
+// compose prepares a question of permission: the call, as the user has changed it, and the answers.
 func (a *asking) compose() {
 	q := a.question
 	a.at, a.scroll = 0, 0
@@ -167,7 +167,7 @@ func (a *asking) compose() {
 		a.options[0].about = "with your change, which the agent is told"
 	case q.Suggest != "":
 		a.options = append(a.options, choice{"Allow always",
-			"adds the rule " + excerpt.ExactLine(q.Suggest) + " to .drover/settings.local.json", allowAlways})
+			transcript.AddsRule(q.Suggest), allowAlways})
 	}
 	a.options = append(a.options, choice{"No", "and tell the agent why", deny})
 }

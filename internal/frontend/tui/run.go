@@ -38,14 +38,14 @@ type Options struct {
 	// Later says that it is reached with the first prompt only, which may be given already.
 	Later  bool
 	Prompt string
-	// Sessions lists the conversations, and Switch reaches another one: what Connect does from
-	// then on. Nil: there are no others. Choose says that the user chooses one first.
+	// Sessions lists the conversations, and Switch reaches another one, which Connect reaches
+	// from then on. Nil: the UI has one conversation. Choose lets the user choose one first.
 	Sessions func(context.Context) ([]Conversation, error)
 	Switch   func(context.Context, task.ID) (Connection, error)
 	Choose   bool
 
 	History []string           // prompts of before, oldest first
-	Record  func(string) error // keeps a prompt for the next time; nil: nobody does
+	Record  func(string) error // keeps a prompt for the next time; may be nil
 	// Files lists the files of the project by their paths in it; nil: none are known.
 	Files func(context.Context) ([]string, error)
 	// Image reads an image from a file of the user, Clipboard one from the clipboard; nil:
@@ -56,19 +56,19 @@ type Options struct {
 	// Todos reads the to-dos of the session; nil: none are known.
 	Todos func(context.Context, task.ID) ([]Todo, error)
 
-	// Suspend makes the process stand still until somebody continues it; nil: it cannot.
+	// Suspend suspends the process until it is continued; nil: it cannot.
 	Suspend func()
-	// Suspends and Continued tell that somebody asks this process to stand still, and that
-	// it was continued; nil: nobody does.
+	// Suspends and Continued signal a request to suspend this process, and that
+	// it was continued. Both may be nil.
 	Suspends, Continued <-chan os.Signal
-	// Resized tells that the terminal has another size, from before Run on: what happens while the program
-	// starts would be missed. nil: nobody does.
+	// Resized signals another size of the terminal, from before Run on, so that no change during the
+	// start is missed. It may be nil.
 	Resized <-chan os.Signal
 
 	Everywhere Everywhere // the sessions of all projects; zero: they cannot be reached
 
-	// Diff says what git says has changed in a folder, empty for that of the UI; nil: nobody
-	// can say.
+	// Diff returns the changes that git sees in a folder; empty: the folder of the UI. nil: git
+	// is missing.
 	Diff func(ctx context.Context, folder string) (string, error)
 
 	// HintAfter is how long the agent waits for a task before the key is shown that moves it
@@ -85,7 +85,7 @@ type Options struct {
 	SetUp *SetUp // what the page does that sets up a model, with which the UI begins; nil: one is set up
 }
 
-// Conversation is one that can be gone on with.
+// Conversation is a conversation that can be continued.
 type Conversation struct {
 	control.Info
 	Running string // what runs in it, in a few words
@@ -94,7 +94,7 @@ type Conversation struct {
 // Todo is an item of the list of to-dos.
 type Todo struct {
 	ID      string
-	Text    string // what is shown: in progress, what is being done
+	Text    string // of an item in progress: its active form
 	Status  string // pending, in_progress or completed
 	Owner   string
 	Blocked []string // by those that are open
@@ -177,7 +177,7 @@ func suspensions(p *tea.Program, o Options, wanted <-chan struct{}, stop <-chan 
 			continue
 		}
 		if still {
-			select { // what continued the process before is told late
+			select { // drain a signal of an earlier continue
 			case <-o.Continued:
 			default:
 			}

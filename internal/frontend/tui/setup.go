@@ -17,9 +17,9 @@ import (
 // Access is how models are reached.
 type Access struct {
 	Provider          string // anthropic or openai
-	BaseURL           string // empty: that of the provider
+	BaseURL           string // empty: the default of the provider
 	APIKey, AuthToken string
-	Model             string // the usual one; empty: that of Drover
+	Model             string // the default model; empty: Drover's own default
 }
 
 // Local is a server of models on this machine that answers.
@@ -50,7 +50,7 @@ type setupStep int
 
 const (
 	waysStep   setupStep = iota // how a model is reached
-	formStep                    // what is typed for that
+	formStep                    // typing the access data
 	modelsStep                  // which model of a server
 	textStep                    // what to do elsewhere
 )
@@ -77,7 +77,7 @@ type setup struct {
 	locals  []Local
 	looking bool // for local servers
 
-	title  string // of what was chosen
+	title  string // of the choice
 	text   []string
 	next   func(*setup) // what enter does with a text; nil: nothing
 	access Access
@@ -178,7 +178,7 @@ func (s *setup) say(title string, next func(*setup), text ...string) {
 	s.step, s.title, s.text, s.next, s.err = textStep, title, text, next, ""
 }
 
-// typed takes in what is typed or pasted.
+// typed adds typed or pasted text.
 func (s *setup) typed(text string) {
 	text = strings.Join(strings.Fields(printable.Line(text, 4096)), " ")
 	switch {
@@ -196,7 +196,7 @@ func (s *setup) found(list serversFound) {
 	s.menu(s.o)
 }
 
-// fits are the models that fit what is typed.
+// fits returns the models that match the typed text.
 func (s *setup) fits() []string {
 	var out []string
 	for _, name := range s.models {
@@ -325,7 +325,7 @@ func (m *Model) formKey(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// filled takes over what was typed, and says what is missing. A gateway may want no token.
+// filled reads the form and names a missing field. A gateway may need no token.
 func (s *setup) filled() bool {
 	for i, f := range s.fields {
 		text := strings.TrimSpace(f.text)
@@ -352,7 +352,7 @@ func (s *setup) filled() bool {
 	return true
 }
 
-// tryAccess asks the provider whether it takes what was typed.
+// tryAccess tries the access data at the provider.
 func (m *Model) tryAccess() tea.Cmd {
 	s := &m.setup
 	if s.access.Model != "" {
@@ -370,7 +370,7 @@ func (m *Model) tryAccess() tea.Cmd {
 	}
 }
 
-// unchecked saves what was typed, once a model is named where Drover has no usual one.
+// unchecked saves the form, once a model is named where Drover has no default.
 func (m *Model) unchecked() tea.Cmd {
 	s := &m.setup
 	if s.access.Provider == "openai" && s.access.Model == "" {
@@ -397,7 +397,7 @@ func (m *Model) save() tea.Cmd {
 	}
 }
 
-// accessTried takes in what a provider has answered, or that all is saved.
+// accessTried applies the answer of a provider, or of saving.
 func (m *Model) accessTried(msg accessTried) tea.Cmd {
 	s := &m.setup
 	if msg.try != s.try {

@@ -38,7 +38,7 @@ type (
 		c   Connection
 		err error
 	}
-	// failed says what was not done. A prompt goes back to the editor.
+	// failed names the action that failed. A prompt returns to the editor.
 	failed struct {
 		what   string
 		err    error
@@ -91,7 +91,7 @@ type (
 	}
 )
 
-// done takes in what a command has answered.
+// done applies the answer of a command.
 func (m *Model) done(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case joined:
@@ -191,7 +191,7 @@ func (m *Model) connect(how func(context.Context) (Connection, error)) tea.Cmd {
 		}
 		defer l.group.Done()
 		c, err := how(l.ctx)
-		if err == nil && l.ctx.Err() != nil { // nobody will let go of it
+		if err == nil && l.ctx.Err() != nil { // the UI has ended and will not release it
 			c.Release()
 			return nil
 		}
@@ -219,7 +219,7 @@ func (m *Model) prompt(d input.Draft) tea.Cmd {
 	record := m.o.Record
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		if text := d.Typed(); record != nil && text != "" {
-			_ = record(text) // a history that cannot be kept stops nobody
+			_ = record(text) // a failure costs only the history
 		}
 		if err := api.Prompt(ctx, promptOf(d)); err != nil {
 			return failed{"the prompt was not taken", err, &d}
@@ -228,7 +228,7 @@ func (m *Model) prompt(d input.Draft) tea.Cmd {
 	})
 }
 
-// interrupt breaks off the turn, or the one that is about to begin.
+// interrupt breaks off the turn, or the turn that is about to begin.
 func (m *Model) interrupt() tea.Cmd {
 	m.halted = true
 	if !m.talk.Busy {
@@ -297,7 +297,7 @@ func (m *Model) stop(quits bool, refs ...string) tea.Cmd {
 	})
 }
 
-// receipt shows what a stop did.
+// receipt shows the receipt of a stop.
 func (m *Model) receipt(msg stopped) tea.Cmd {
 	if msg.err != nil {
 		m.farewell = ""
@@ -343,7 +343,7 @@ func (m *Model) list() tea.Cmd {
 	return m.do(func(ctx context.Context, api control.API) tea.Msg {
 		page, err := api.List(ctx, control.ListRequest{Limit: mostNews})
 		if err != nil {
-			return nil // whoever watches the conversation is told
+			return nil // the stream of the conversation reports it
 		}
 		return listed{page.Tasks}
 	})
@@ -406,7 +406,7 @@ func (m *Model) read(id task.ID, req control.OutputRequest, fresh bool, to scree
 	})
 }
 
-// output takes in what a task has printed.
+// output adds output of a task.
 func (m *Model) output(p printed) tea.Cmd {
 	var e *control.Error
 	if p.err != nil && (!errors.As(p.err, &e) || !p.fresh) {
@@ -430,7 +430,7 @@ func (m *Model) output(p printed) tea.Cmd {
 		m.live = panel.Tail{}
 		return nil
 	default:
-		return nil // nobody looks any more
+		return nil // the user has left the task
 	}
 	if p.chunk.Ended || p.err != nil {
 		return nil
@@ -448,7 +448,7 @@ const (
 	readPace  = 50 * time.Millisecond
 )
 
-// readOn reads what has come since.
+// readOn reads the output since the last read.
 type readOn struct{ read tea.Cmd }
 
 // printableOutput makes output fit, and keeps whether its last line has ended.
@@ -483,5 +483,5 @@ func (m *Model) readCommands() tea.Cmd {
 	})
 }
 
-// session is what is attached to, for people.
+// session names the attached session for people.
 func (m *Model) session() string { return cmp.Or(string(m.info.Session), "a new conversation") }

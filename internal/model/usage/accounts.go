@@ -91,12 +91,8 @@ func (e *BudgetError) Error() string {
 		)
 	}
 	if nearly {
-		return fmt.Sprintf(
-			"the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer",
-			whose,
-			of,
-			spent,
-		)
+		return fmt.Sprintf("the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer", whose, of,
+			spent)
 	}
 	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
 }
@@ -208,11 +204,8 @@ func nanos(usd float64) int64 {
 // Open makes a accounts, and counts what its file holds. The caller closes it.
 func Open(cfg Config) (*Accounts, error) {
 	if !cfg.Budget.possible() {
-		return nil, fmt.Errorf(
-			"a budget of %v dollars and %d tokens cannot be (give amounts above 0)",
-			cfg.Budget.USD,
-			cfg.Budget.Tokens,
-		)
+		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD,
+			cfg.Budget.Tokens)
 	}
 	p := &Accounts{table: cfg.Table, note: cfg.Note, now: cfg.Now,
 		root:  &node{limit: cfg.Budget.amount()},
@@ -402,12 +395,8 @@ func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (f
 	})
 }
 
-func (m *meter) reserve(
-	ctx context.Context,
-	model string,
-	maxTokens int,
-	try func(string, int) (*reservation, <-chan struct{}, error),
-) (func(), error) {
+func (m *meter) reserve(ctx context.Context, model string, maxTokens int,
+	try func(string, int) (*reservation, <-chan struct{}, error)) (func(), error) {
 	for {
 		r, wait, err := try(model, maxTokens)
 		if err != nil {

@@ -6,18 +6,18 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // permits puts the real rules behind a gate; nobody is there to be asked.
-type permits struct{ *permission.Gate }
+type permits struct{ *policy.Gate }
 
 func (p permits) Judge(c agent.Call, word Word) Ruling {
 	v := p.Decide(c)
 	if word == Allow {
 		v = p.Grant(c)
 	}
-	if word == Ask && v.Decision == permission.Allow {
+	if word == Ask && v.Decision == policy.Allow {
 		return Ruling{Word: Ask, Reason: "a hook wants this to be asked"}
 	}
 	return Ruling{Word: Word(v.Decision), Reason: v.Reason, Suggest: v.Suggest}
@@ -30,7 +30,7 @@ func (p permits) Question(_ context.Context, _ agent.Call, r Ruling) (agent.Deci
 // TestH7Rules has hooks allow everything that they can.
 func TestH7Rules(t *testing.T) {
 	dir := t.TempDir()
-	rules, bad := permission.New(permission.Rules{Cwd: dir, Path: os.Getenv("PATH"), Allow: []string{"Bash(true)"}, Ask: []string{"Bash(touch:*)"}, Deny: []string{"Bash(rm:*)"},
+	rules, bad := policy.New(policy.Rules{Cwd: dir, Path: os.Getenv("PATH"), Allow: []string{"Bash(true)"}, Ask: []string{"Bash(touch:*)"}, Deny: []string{"Bash(rm:*)"},
 		Tools: []agent.Tool{tool{"Bash", nil}}})
 	if len(bad) > 0 {
 		t.Fatal(bad)

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -25,13 +25,13 @@ type live struct {
 
 	mu    sync.Mutex // guards the fields below
 	model string     // in the form that a finder takes
-	mode  permission.Mode
-	gate  *permission.Gate // of the mode
+	mode  policy.Mode
+	gate  *policy.Gate // of the mode
 
 	thinking *agent.Thinking // nil: it was not changed
 
-	before permission.Mode // that plan mode has replaced; empty: none
-	plans  int             // how often the mode was changed to plan mode
+	before policy.Mode // that plan mode has replaced; empty: none
+	plans  int         // how often the mode was changed to plan mode
 
 	// moved is the task as which a turn acts that was moved to the background with what
 	// the agent had; nil: the conversation has it.
@@ -50,13 +50,13 @@ func (l *live) task() (task.Host, bool) {
 	return *h, true
 }
 
-func (l *live) get() (model string, mode permission.Mode, gate *permission.Gate) {
+func (l *live) get() (model string, mode policy.Mode, gate *policy.Gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.model, l.mode, l.gate
 }
 
-func newLive(model string, mode permission.Mode) *live {
+func newLive(model string, mode policy.Mode) *live {
 	l := &live{}
 	l.change(model, mode, nil)
 	return l
@@ -70,10 +70,10 @@ func (l *live) copy() *live {
 }
 
 // change sets the model and the mode. It remembers the mode that plan mode replaces.
-func (l *live) change(model string, mode permission.Mode, gate *permission.Gate) {
+func (l *live) change(model string, mode policy.Mode, gate *policy.Gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if mode == permission.Plan && l.mode != permission.Plan {
+	if mode == policy.Plan && l.mode != policy.Plan {
 		l.before = l.mode
 		l.plans++
 	}
@@ -82,10 +82,7 @@ func (l *live) change(model string, mode permission.Mode, gate *permission.Gate)
 
 // Configure applies all requested changes to the main agent, or none. Clients see the new
 // settings before another change is made.
-func (k *Environment) Configure(
-	c *conversation.Conversation,
-	req control.ConfigureRequest,
-) (control.Settings, error) {
+func (k *Environment) Configure(c *conversation.Conversation, req control.ConfigureRequest) (control.Settings, error) {
 	me := k.Me
 	me.live.changing.Lock()
 	defer me.live.changing.Unlock()
@@ -94,38 +91,30 @@ func (k *Environment) Configure(
 	if req.Model != nil {
 		choice, window, err := k.s.newModel(me, *req.Model)
 		if err != nil {
-			return control.Settings{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
-				Fix: "see `drover models`"}
+			return control.Settings{}, control.Refuse(control.Invalid, fmt.Sprintf("change the model: %v", err),
+				"see `drover models`")
 		}
 		model = choice.Name
 		next.Model, next.Name, next.Window = k.s.parkable(me, choice.Model, choice.Provider), choice.Full, window
 	}
-	if req.Mode != nil && permission.Mode(*req.Mode) != mode {
+	if req.Mode != nil && policy.Mode(*req.Mode) != mode {
 		var err error
-		mode = permission.Mode(*req.Mode)
+		mode = policy.Mode(*req.Mode)
 		if gate, err = k.newGate(mode); err != nil {
-			return control.Settings{}, &control.Error{
-				Code:    control.Invalid,
-				Message: fmt.Sprintf("change the permission mode: %v", err),
-			}
+			return control.Settings{}, control.Refuse(control.Invalid, fmt.Sprintf("change the permission mode: %v", err), "")
 		}
 	}
 	if t := req.Thinking; t != nil {
 		if t.Effort != "" && !slices.Contains(control.Efforts(), t.Effort) {
-			return control.Settings{}, &control.Error{
-				Code:    control.Invalid,
-				Message: fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
-				Fix:     "use one of " + strings.Join(control.Efforts(), ", "),
-			}
+			return control.Settings{}, control.Refuse(control.Invalid,
+				fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
+				"use one of "+strings.Join(control.Efforts(), ", "))
 		}
 		next.Thinking = agent.Thinking(*t)
 	}
 	if req.SessionMode != nil && !c.SetMode(*req.SessionMode) {
-		return control.Settings{}, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode),
-			Fix:     "use interactive or autopilot",
-		}
+		return control.Settings{}, control.Refuse(control.Invalid,
+			fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode), "use interactive or autopilot")
 	}
 	if err := c.SetModel(next); err != nil {
 		return control.Settings{}, fmt.Errorf("change the settings of the main agent: %w", err)
@@ -136,7 +125,7 @@ func (k *Environment) Configure(
 		me.live.thinking = &next.Thinking
 		me.live.mu.Unlock()
 	}
-	return k.s.Idle.Configured(k.Settings(c)), nil
+	return k.s.idle.Configured(k.Settings(c)), nil
 }
 
 // Settings returns the current settings of the main agent.
@@ -162,8 +151,8 @@ type foundModel struct {
 	Provider string
 }
 
-// instead are the models that answer in the place of an agent's own. One that a subagent may
-// not use is left out.
+// instead are the models that answer in the place of an agent's own, without those that a
+// subagent may not use.
 func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 	var out []agent.ModelSettings
 	last := ""
@@ -171,8 +160,7 @@ func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
 		found, window, err := s.newModel(me, name)
 		switch {
 		case err != nil && me.Depth == 0:
-			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("fallback model %s: %v", name, err),
-				Fix: "see `drover models`"}
+			return nil, control.Refuse(control.Invalid, fmt.Sprintf("fallback model %s: %v", name, err), "see `drover models`")
 		case err == nil && found.Full != own:
 			out = append(out, agent.ModelSettings{Model: found.Model, Name: found.Full, Window: window})
 			last = found.Provider

@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/todo"
@@ -29,7 +30,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -43,10 +43,10 @@ type Environment struct {
 	def       subagent.Definition // of the main agent: its name only
 	Runner    *hook.Runner
 	Hooks     *hook.Loop
-	narrow    *permission.Gate
-	gated     chan struct{}    // closed when there is a gate
-	wide      *permission.Gate // of a teammate with an approved plan; nil: none
-	newGate   func(permission.Mode) (*permission.Gate, error)
+	narrow    *policy.Gate
+	gated     chan struct{} // closed when there is a gate
+	wide      *policy.Gate  // of a teammate with an approved plan; nil: none
+	newGate   func(policy.Mode) (*policy.Gate, error)
 	used      *skill.Ledger
 	Granted   Granted // of the main agent
 	reminders *environment.Reminders
@@ -70,7 +70,7 @@ func (s *Set) newEnvironment(
 ) (_ *Environment, err error) {
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
-		limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
+		limits: s.budgets.Limits(me.ID, me.MaxTurns)}
 	choice, access := provider.Choice{Name: cmp.Or(me.Model, def.Name)}, me.access()
 	if def.ACP == nil {
 		if choice, err = s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin()); err != nil {
@@ -102,28 +102,25 @@ func (s *Set) newEnvironment(
 			return nil, err
 		}
 	}
-	s.Edits.Open(me.ID)
+	s.edits.Open(me.ID)
 	return k, nil
 }
 
 // openServers connects the agent to its MCP servers.
 func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 	s, id := k.s, k.Me.ID
-	k.servers = s.Servers.Open(
-		ctx,
-		servers.AgentConfig{
-			Access:     access,
-			Ask:        k.ask,
-			Attended:   s.wait(task.Form) > 0,
-			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
-			Limit:      s.cfg.Limits.OutputChars,
-			Report:     func(text string) { s.Report.Say(id, text) },
-			ReportOnce: s.Report.Once,
-			RunTask:    k.mcpTask,
-			Sample:     k.sample,
-			Reach:      k.reachServer,
-		},
-	)
+	k.servers = s.servers.Open(ctx, servers.AgentConfig{
+		Access:     access,
+		Ask:        k.ask,
+		Attended:   s.wait(task.Form) > 0,
+		First:      k.Me.Depth == 0 && s.mainAgent() == nil,
+		Limit:      s.Options.Tasks.OutputLength,
+		Report:     func(text string) { s.Report.Say(id, text) },
+		ReportOnce: s.Report.Once,
+		RunTask:    k.mcpTask,
+		Sample:     k.sample,
+		Reach:      k.reachServer,
+	})
 }
 
 // remindOf makes the reminders of an agent that has these tools.
@@ -158,10 +155,10 @@ func (k *Environment) config(model string) agent.Config {
 		MaxTurns:  me.MaxTurns,
 		Gate:      hook.NewGate(k.Runner, judge{k}),
 		Hooks:     k.Hooks,
-		Sees:      s.cfg.Sees,
-		Meter:     s.Budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
+		Sees:      choose.Sees,
+		Meter:     s.budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
 		Agent:     k.def.Name,
-		SessionID: string(s.cfg.Session),
+		SessionID: string(s.Info.Session),
 
 		WaitWhilePaused: func(ctx context.Context) error {
 			if h, ok := me.live.task(); ok {
@@ -176,7 +173,7 @@ func (k *Environment) config(model string) agent.Config {
 				k.waited.Store(true)
 			}
 			k.limits.On(e)
-			s.Mailboxes.On(me.ID, e)
+			s.mail.On(me.ID, e)
 			if s.cfg.On != nil {
 				s.cfg.On(me.ID, e)
 			}
@@ -207,14 +204,14 @@ func (k *Environment) useModel(choice provider.Choice) (err error) {
 	return nil
 }
 
-// longCall is how long a call takes behind which a provider has forgotten the conversation, or
+// longCall is the length of a call after which a provider has forgotten the conversation, or
 // nearly so.
 const longCall = 4 * time.Minute
 
 // waits reports whether the next request of the agent may be long in coming: agents or workflows
 // work for it in the background, or it has waited long for a call before.
 func (k *Environment) waits() bool {
-	return k.waited.Load() || slices.ContainsFunc(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0),
+	return k.waited.Load() || slices.ContainsFunc(k.s.Background(k.Me.ID, k.Me.Depth == 0),
 		func(r task.Record) bool { return r.Kind.IsAgent() || r.Traits().Work == task.BySteps })
 }
 
@@ -227,7 +224,7 @@ func (k *Environment) loaded(tool string) bool {
 	case "SendMessage":
 		return k.Me.teammate != nil
 	case task.ExitPlanMode:
-		return k.Me.Rules.Mode == permission.Plan
+		return k.Me.Rules.Mode == policy.Plan
 	}
 	return slices.Contains(k.Me.named, tool)
 }
@@ -237,14 +234,14 @@ func (k *Environment) Close() {
 	k.servers.Close()
 	s := k.s
 	if _, moved := k.Me.live.task(); !moved { // else the conversation has it
-		s.Edits.Close(k.Me.ID)
+		s.edits.Close(k.Me.ID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, k.Runner)
 }
 
-// start runs the start hooks, and returns what a subagent reads before its prompt: the output
+// start runs the start hooks, and returns the text before the prompt of a subagent: the output
 // of the hooks, where it works, and its opening.
 func (k *Environment) start(ctx context.Context) string {
 	return k.first(ctx, func() string { return join([]string{k.Hooks.Start(ctx), k.place, k.opening()}) })
@@ -266,7 +263,7 @@ func (k *Environment) Prompts(ctx context.Context) ([]servers.Prompt, error) {
 	return k.servers.Prompts(ctx)
 }
 
-// Prompt is the text of a prompt of an MCP server. found is false if there is none.
+// Prompt is the text of a prompt of an MCP server. found is false for an unknown name.
 func (k *Environment) Prompt(ctx context.Context, name string, words []string) (text string, found bool, err error) {
 	return k.servers.Prompt(ctx, name, words)
 }
@@ -308,10 +305,10 @@ func join(parts []string) string {
 
 // MakeGate makes the gate, with the rules of skills that the agent has used.
 func (k *Environment) MakeGate(tools []agent.Tool) error {
-	k.newGate = func(mode permission.Mode) (*permission.Gate, error) {
+	k.newGate = func(mode policy.Mode) (*policy.Gate, error) {
 		r := k.rulesFor(tools)
 		r.Mode = mode
-		return k.s.Gates.New(r)
+		return k.s.gates.New(r)
 	}
 	var err error
 	if k.narrow, err = k.newGate(k.Me.Rules.Mode); err != nil || !k.Me.widens() {
@@ -321,22 +318,32 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 	return err
 }
 
-func (k *Environment) rulesFor(tools []agent.Tool) permission.Rules {
-	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
-	if ws := k.Me.workspace; ws != nil {
-		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
-	}
-	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
+func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
+	r := k.Me.Rules
+	r.Cwd, r.Tools = k.Me.Cwd, tools
 	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
-	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
+	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.AllowedAlways()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
 	return r
 }
 
-// Gate returns the current gate.
-func (k *Environment) Gate() *permission.Gate {
+// GateOf returns the current gate for a call: with what bounds the command that it starts. The first such
+// call of a session opens the sandbox, which holds from then on.
+func (k *Environment) GateOf(c agent.Call) *policy.Gate {
+	gate := k.Gate()
+	switch ws := k.Me.workspace; {
+	case !gate.Starts(c):
+		return gate
+	case ws != nil:
+		return gate.Within(policy.Bounds{Whole: ws.Bounded && k.s.sandboxes.Trusts(k.Me.sandbox)})
+	}
+	return gate.Within(k.s.sandboxes.Bounds(k.Me.sandbox))
+}
+
+// Gate returns the current gate, which does not know what bounds the commands.
+func (k *Environment) Gate() *policy.Gate {
 	if k.wide != nil && k.Me.teammate.approved.Load() {
 		return k.wide
 	}
@@ -368,7 +375,7 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
-// wait is how long a question waits for an answer; 0: nobody can give one.
+// wait is how long a question waits for an answer; 0: no one can give an answer.
 func (s *Set) wait(kind task.QuestionKind) time.Duration {
 	if kind == task.Form {
 		return max(s.cfg.AskWait, s.cfg.FormWait)
@@ -378,7 +385,7 @@ func (s *Set) wait(kind task.QuestionKind) time.Duration {
 
 // ruled decides by rules whether a command or a server may connect to a host; done is false if
 // somebody is to be asked. The rules of WebFetch speak of hosts.
-func (k *Environment) ruled(host string, port int) (v permission.Verdict, done bool, err error) {
+func (k *Environment) ruled(host string, port int) (v policy.Verdict, done bool, err error) {
 	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
 	input, err := json.Marshal(map[string]string{"url": page})
 	if err != nil {
@@ -386,10 +393,10 @@ func (k *Environment) ruled(host string, port int) (v permission.Verdict, done b
 	}
 	v = k.Gate().Decide(agent.Call{Name: "WebFetch", Input: input})
 	// A rule for all pages allows reading them, and a command does more.
-	if v.Decision == permission.Allow && v.Rule != "WebFetch" {
+	if v.Decision == policy.Allow && v.Rule != "WebFetch" {
 		return v, true, nil
 	}
-	if v.Decision == permission.Deny {
+	if v.Decision == policy.Deny {
 		return v, true, fmt.Errorf("%s (without that rule it can be allowed)", v.Reason)
 	}
 	return v, false, nil
@@ -415,14 +422,15 @@ func (k *Environment) reach(ctx context.Context, host string, port int, line str
 	if done {
 		return err
 	}
-	// A command that a rule allows was trusted before there was a sandbox. One that runs since
+	// A rule that allows a command trusts it without a sandbox too. A command that runs because
 	// the sandbox bounds it is asked about.
 	command, err := json.Marshal(map[string]string{"command": line})
 	if err != nil {
 		return err
 	}
-	c := k.Gate().Decide(agent.Call{Name: "Bash", Input: command})
-	if c.Decision == permission.Allow && c.Rule != "" {
+	call := agent.Call{Name: "Bash", Input: command}
+	c := k.GateOf(call).Decide(call)
+	if c.Decision == policy.Allow && c.Rule != "" {
 		return nil
 	}
 	v.Reason = "a command in the sandbox wants to connect to " + host
@@ -444,7 +452,7 @@ func (k *Environment) reachServer(ctx context.Context, host string, port int, se
 	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "server": server}, v)
 }
 
-func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v permission.Verdict) error {
+func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v policy.Verdict) error {
 	input, err := json.Marshal(about)
 	if err != nil {
 		return err
@@ -468,17 +476,18 @@ func (k *Environment) runtime() *Runtime {
 
 // compaction configures how the agent's conversation is compacted.
 func (k *Environment) compaction(model string) *agent.Compaction {
-	a := k.s.cfg
-	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
-	if a.Window != nil {
-		c.Window, _ = a.Window(model)
+	s := k.s
+	c := &agent.Compaction{Share: s.Options.Context.Share, Restore: k.restore,
+		Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
+	if s.cfg.Window != nil {
+		c.Window, _ = s.cfg.Window(model)
 	}
 	return c
 }
 
 // restore returns what the agent must keep after a compaction.
 func (k *Environment) restore(ctx context.Context) string {
-	running := environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
+	running := environment.RunningTasks(k.s.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
 	return join([]string{running, k.todos(ctx), k.used.Restore()})
 }
 
@@ -508,9 +517,9 @@ func (k *Environment) todos(ctx context.Context) string {
 // Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
 // session are ignored.
 func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
-	to := s.cfg.Session
+	to := s.Info.Session
 	if owner != MainName {
-		r, err := s.Tree.FindNear(owner, by)
+		r, err := s.FindNear(owner, by)
 		if err != nil || !r.Kind.IsAgent() {
 			return nil
 		}
@@ -522,10 +531,7 @@ func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string)
 	}
 	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
 	if errors.Is(err, task.ErrMailFull) {
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("%s has too much unread mail to be told", owner),
-		}
+		return control.Refuse(control.Unavailable, fmt.Sprintf("%s has too much unread mail to be told", owner), "")
 	}
 	return err
 }
@@ -550,7 +556,7 @@ func (k *Environment) edited(e agent.Event) {
 		return
 	}
 	if path, ok := k.Me.within(in.Path); ok {
-		k.s.Edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
+		k.s.edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
 	}
 }
 
@@ -561,5 +567,5 @@ func (me Caller) access() servers.Access {
 
 // subscribe lets the agent watch resources of its own servers.
 func (k *Environment) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
-	return work.Subscription(k.servers.Subscribe(server, uri))
+	return subscription(k.servers.Subscribe(server, uri))
 }

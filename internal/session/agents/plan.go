@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -24,7 +24,7 @@ var _ tasktools.Planner = mainPlanner{}
 // Propose implements [tasktools.Planner]. An approved plan ends plan mode.
 func (p mainPlanner) Propose(ctx context.Context, call agent.Call, plan string) (tasktools.Proposed, error) {
 	switch {
-	case p.Me.Mode() != permission.Plan:
+	case p.Me.Mode() != policy.Plan:
 		return tasktools.Proposed{}, &toolkit.Refusal{Text: "you are not in plan mode: no approval is needed"}
 	case p.s.cfg.AskWait <= 0:
 		return tasktools.Proposed{}, &toolkit.Refusal{
@@ -47,16 +47,13 @@ func (k *Environment) askPerson(ctx context.Context, tool, call, name, plan stri
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
-	reply, err := k.ask(
-		ctx,
-		task.Question{
-			Kind:      task.Permission,
-			Tool:      tool,
-			ToolUseID: call,
-			Input:     input,
-			Reason:    fmt.Sprintf("%s wants to carry out a plan", name),
-		},
-	)
+	reply, err := k.ask(ctx, task.Question{
+		Kind:      task.Permission,
+		Tool:      tool,
+		ToolUseID: call,
+		Input:     input,
+		Reason:    fmt.Sprintf("%s wants to carry out a plan", name),
+	})
 	if err != nil {
 		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
 	}
@@ -82,9 +79,9 @@ func (k *Environment) endPlanMode(edits bool) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	model, mode, _ := l.get()
-	if edits || mode == permission.Plan {
+	if edits || mode == policy.Plan {
 		if mode = l.replaced(); edits {
-			mode = permission.AcceptEdits
+			mode = policy.AcceptEdits
 		}
 		gate, err := k.newGate(mode)
 		if err != nil {
@@ -92,7 +89,7 @@ func (k *Environment) endPlanMode(edits bool) error {
 		}
 		l.change(model, mode, gate)
 		if k.s.mainAgent() == k { // else its turn was moved to the background
-			k.s.Idle.ModeChanged(string(mode))
+			k.s.idle.ModeChanged(string(mode))
 		}
 	}
 	for _, it := range k.planEnded() {
@@ -102,10 +99,10 @@ func (k *Environment) endPlanMode(edits bool) error {
 }
 
 // replaced is the mode that plan mode has replaced.
-func (l *live) replaced() permission.Mode {
+func (l *live) replaced() policy.Mode {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return cmp.Or(l.before, permission.Default)
+	return cmp.Or(l.before, policy.Default)
 }
 
 // planning reports whether the main agent is in plan mode, and how often it has been changed
@@ -113,7 +110,7 @@ func (l *live) replaced() permission.Mode {
 func (l *live) planning() (bool, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mode == permission.Plan, l.plans
+	return l.mode == policy.Plan, l.plans
 }
 
 // remindOfPlanMode tells the main agent when plan mode begins and when it ends.

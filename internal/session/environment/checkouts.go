@@ -10,18 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
 // InWorktree is the only kind of isolation.
 const InWorktree = "worktree"
-
-// isolatedMark is the state of an isolated agent before it gets its checkout: a further run
-// after a crash must not take place in the user's folder.
-const isolatedMark = `{"v":1,"isolation":"worktree"}`
 
 // undoTime limits the removal of an unused checkout.
 const undoTime = time.Minute
@@ -44,7 +41,7 @@ func NewCheckouts(store *worktree.Store, seam Seam, edits *Edits, report func(ab
 	return &Checkouts{store: store, seam: seam, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
-// Start processes what crashes have left of checkouts, except those of live tasks, until ctx
+// Start processes checkouts that crashes have left, except the checkouts of live tasks, until ctx
 // ends or Close. Errors are reported for session.
 func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.ID) bool) {
 	ctx, c.stop = context.WithCancel(ctx)
@@ -68,24 +65,18 @@ func (c *Checkouts) Close() {
 	c.sweeping.Wait()
 }
 
-// Isolation returns that of an agent: the requested one, else that of its definition.
+// Isolation returns the isolation of an agent: as requested, else by its definition.
 func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	wanted := cmp.Or(asked, defined)
 	switch {
 	case wanted == "":
 		return "", nil
 	case wanted != InWorktree:
-		return "", &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
-			Fix:     "use worktree, or leave it out",
-		}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("isolation %.40q is not known", wanted),
+			"use worktree, or leave it out")
 	case c.store == nil:
-		return "", &control.Error{
-			Code:    control.Unavailable,
-			Message: "this session has no place for worktrees, so no agent can be isolated",
-			Fix:     "leave the isolation out",
-		}
+		return "", control.Refuse(control.Unavailable,
+			"this session has no place for worktrees, so no agent can be isolated", "leave the isolation out")
 	}
 	return wanted, nil
 }
@@ -100,7 +91,7 @@ type Checkout struct {
 // Open creates a checkout for an agent, whose folder would be cwd. again: it has had a run. The
 // caller calls Leave.
 func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again bool) (*Checkout, error) {
-	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
+	if err := h.Checkpoint(ctx, []byte(tree.IsolatedMark)); err != nil {
 		return nil, err
 	}
 	t, fresh := (*worktree.Tree)(nil), false
@@ -167,7 +158,7 @@ func decode(texts []string, v any) error {
 func (o *Checkout) Dir() string { return o.tree.Dir }
 
 // Rules converts the rules of an agent whose folder would be cwd to the checkout.
-func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
+func (o *Checkout) Rules(r policy.Rules, cwd string) policy.Rules {
 	t := o.tree
 	dirs := []string{t.Path}
 	for _, dir := range r.Dirs {
@@ -177,7 +168,7 @@ func (o *Checkout) Rules(r permission.Rules, cwd string) permission.Rules {
 		dirs = append(dirs, dir)
 	}
 	r.Dirs, r.Base = dirs, cmp.Or(r.Base, cwd)
-	r.Copies = append(slices.Clone(r.Copies), permission.Copy{Of: t.Repo, At: t.Path}, permission.Copy{Of: cwd, At: t.Dir})
+	r.Copies = append(slices.Clone(r.Copies), policy.Copy{Of: t.Repo, At: t.Path}, policy.Copy{Of: cwd, At: t.Dir})
 	return r
 }
 
@@ -198,7 +189,7 @@ func (c *Checkouts) tree(
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
-		case <-c.swept: // what a crash has left is then gone
+		case <-c.swept: // leftovers of crashes are then gone
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
@@ -260,9 +251,4 @@ func Left(w *task.Worktree) string {
 		return ""
 	}
 	return w.Text
-}
-
-// Isolated reports whether an agent has a checkout of its own.
-func Isolated(r task.Record) bool {
-	return r.Kind.IsAgent() && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -19,15 +21,15 @@ import (
 
 // NewGate makes a gate of rules. Rules that cannot be parsed are an error, except foreign ones,
 // which were written for another program: notes list them, and they apply to the whole tool.
-func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes []string, err error) {
-	gate, bad := permission.New(r)
+func NewGate(r policy.Rules, foreign []string) (gate *policy.Gate, notes []string, err error) {
+	gate, bad := policy.New(r)
 	if len(bad) == 0 {
 		return gate, nil, nil
 	}
 	other := func(rule string) bool { return slices.Contains(foreign, rule) }
 	r.Ask, r.Deny = slices.DeleteFunc(slices.Clone(r.Ask), other), slices.DeleteFunc(slices.Clone(r.Deny), other)
 	r.Allow = slices.DeleteFunc(slices.Clone(r.Allow), other)
-	if _, own := permission.New(r); len(own) > 0 {
+	if _, own := policy.New(r); len(own) > 0 {
 		return nil, nil, fmt.Errorf("permissions: %w", errors.Join(own...))
 	}
 	for _, b := range bad {
@@ -37,22 +39,15 @@ func NewGate(r permission.Rules, foreign []string) (gate *permission.Gate, notes
 	return gate, notes, nil
 }
 
-// Bind returns rules as the gate of an agent has them: for its folder and its tools, and with what
-// the sandbox of its commands bounds, which the gate asks for at the moment of a call.
-func Bind(r permission.Rules, folder string, tools []agent.Tool, sandboxed func() bool) permission.Rules {
-	r.Cwd, r.Tools, r.Sandboxed = folder, tools, sandboxed
-	return r
-}
-
 // UsualTools are the tools of a main agent with their names, their aliases and whether they
 // only read. They cannot be called.
 func UsualTools(folder string) []agent.Tool {
 	all := []agent.Tool{shelltool.New(shelltool.Config{Root: folder})}
-	all = append(all, files.New(files.Config{Root: folder})...)
-	all = append(all, search.New(search.Config{Root: folder})...)
+	all = append(all, files.New(confine.Area{Root: folder})...)
+	all = append(all, search.New(confine.Area{Root: folder})...)
 	all = append(all, tasktools.New(tasktools.Config{})...)
 	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), usertools.NewIntent())
-	all = append(all, usertools.NewAsk(nil), skilltool.New(skilltool.Config{}))
+	all = append(all, usertools.NewAsk(nil), skilltool.New(nil, nil))
 	all = append(all, webtool.New(webtool.NewFetcher(webtool.Config{})))
 	return append(all, todotools.New(todotools.Config{})...)
 }
@@ -61,11 +56,11 @@ func UsualTools(folder string) []agent.Tool {
 // program.
 type Gates struct {
 	Foreign []string // those rules
-	Report  *Reporter
+	Report  *tree.Reporter
 }
 
 // New makes a gate of rules.
-func (g Gates) New(r permission.Rules) (*permission.Gate, error) {
+func (g Gates) New(r policy.Rules) (*policy.Gate, error) {
 	gate, notes, err := NewGate(r, g.Foreign)
 	for _, note := range notes {
 		g.Report.Once(note)

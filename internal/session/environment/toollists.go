@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
@@ -16,24 +16,24 @@ import (
 )
 
 // Narrower returns the mode of a child: its own only if that allows no more.
-func Narrower(parent, own permission.Mode) permission.Mode {
-	width := func(m permission.Mode) int {
+func Narrower(parent, own policy.Mode) policy.Mode {
+	width := func(m policy.Mode) int {
 		return slices.Index(
-			[]permission.Mode{
-				permission.Plan,
-				permission.DontAsk,
-				permission.Default,
-				permission.AcceptEdits,
-				permission.Bypass,
+			[]policy.Mode{
+				policy.Plan,
+				policy.DontAsk,
+				policy.Default,
+				policy.AcceptEdits,
+				policy.Bypass,
 			},
 			m,
 		)
 	}
-	if parent == "" || parent == permission.Auto {
-		parent = permission.Default
+	if parent == "" || parent == policy.Auto {
+		parent = policy.Default
 	}
-	if own == permission.Auto {
-		own = permission.Default
+	if own == policy.Auto {
+		own = policy.Default
 	}
 	if w := width(own); w >= 0 && w < width(parent) {
 		return own
@@ -63,7 +63,7 @@ func Spawnable(tools []string) (names, types []string) {
 }
 
 // Subset returns the tools of a child: those listed that its parent has (nil: all that its
-// parent has) without the forbidden. A nil result means all, including those of the program.
+// parent has) without the forbidden. A nil result means all, including the program's own.
 func Subset(parent, listed, forbidden []string, own ...string) []string {
 	if listed == nil && len(forbidden) == 0 {
 		return parent
@@ -144,7 +144,7 @@ func coreTools() []string {
 // Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* match many, and so
 // does server/* of foreign files.
 
-// Pattern is an entry of such a list; one that ends in __ or is mcp__ matches all names with
+// Pattern is an entry of such a list; an entry that ends in __ or is mcp__ matches all names with
 // that prefix.
 func Pattern(entry string) string {
 	if server, tool, ok := strings.Cut(entry, "/"); ok && !strings.HasPrefix(entry, mcptool.Prefix) {
@@ -188,7 +188,7 @@ func within(parent []string, entry string) []string {
 	return out
 }
 
-// Bar adds what a definition forbids of servers.
+// Bar adds the servers and their tools that a definition forbids.
 func Bar(barred, forbidden []string) []string {
 	out := slices.Clone(barred)
 	for _, f := range forbidden {

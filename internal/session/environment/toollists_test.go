@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // A child works in its own mode only where that allows no more than its parent's.
@@ -17,7 +17,7 @@ func TestNarrower(t *testing.T) {
 		{"acceptEdits", "default", "default"}, {"bypassPermissions", "acceptEdits", "acceptEdits"}, {"bypassPermissions", "auto", "default"},
 		{"acceptEdits", "nonsense", "acceptEdits"}, {"auto", "acceptEdits", "default"},
 	} {
-		if got := Narrower(permission.Mode(c.parent), permission.Mode(c.own)); got != permission.Mode(c.want) {
+		if got := Narrower(policy.Mode(c.parent), policy.Mode(c.own)); got != policy.Mode(c.want) {
 			t.Errorf("parent %s, own %q: %s, want %s", c.parent, c.own, got, c.want)
 		}
 	}

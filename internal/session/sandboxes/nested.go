@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/agentenv/permission"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // Bounds of the search for repositories below a workspace.
@@ -75,26 +75,26 @@ func isRepository(git string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// passedOver are folders that programs fill, in which nobody works.
+// passedOver are folders that programs fill, not people.
 //
 //rules:constant never changed after this line
 var passedOver = []string{"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".gradle", ".cache"}
 
-// ofRepository returns what is protected in a checkout, if that is not the workspace itself, and in the
+// ofRepository returns the protected files of a checkout, if that is not the workspace itself, and in the
 // repositories of its submodules.
 func ofRepository(dir string, below, own bool) (paths []string) {
 	git := filepath.Join(dir, ".git")
 	if below {
-		paths = permission.Protected(dir)
+		paths = policy.Protected(dir)
 	}
 	if !own {
 		return paths // a file: the repository is elsewhere
 	}
 	if below {
-		paths = append(paths, existing(permission.ProtectedGit(git))...)
+		paths = append(paths, existing(policy.ProtectedGit(git))...)
 	}
 	for _, module := range modules(filepath.Join(git, "modules"), maxDeep) {
-		paths = append(paths, existing(permission.ProtectedGit(module))...)
+		paths = append(paths, existing(policy.ProtectedGit(module))...)
 	}
 	return paths
 }

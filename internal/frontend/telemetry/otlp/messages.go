@@ -1,26 +1,65 @@
 package otlp
 
 import (
-	"encoding/base64"
-	"math"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Parts that all signals have, as the JSON mapping of OTLP writes them: 64-bit integers are text, IDs are
-// hexadecimal, enumerations are numbers.
+// The messages of OTLP 1.x (opentelemetry/proto/trace/v1) in their JSON encoding: 64-bit integers are strings, IDs are
+// hexadecimal and enumerations are numbers.
+
+type tracesJSON struct {
+	Resources []spansOfResource `json:"resourceSpans"`
+}
+
+type spansOfResource struct {
+	Resource resourceJSON   `json:"resource"`
+	Scopes   []spansOfScope `json:"scopeSpans"`
+}
 
 type resourceJSON struct {
 	Attributes []keyValue `json:"attributes,omitempty"`
 }
 
+type spansOfScope struct {
+	Scope scopeJSON  `json:"scope"`
+	Spans []spanJSON `json:"spans"`
+}
+
 type scopeJSON struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
+}
+
+type spanJSON struct {
+	TraceID    string      `json:"traceId"`
+	SpanID     string      `json:"spanId"`
+	TraceState string      `json:"traceState,omitempty"`
+	ParentID   string      `json:"parentSpanId,omitempty"`
+	Flags      uint32      `json:"flags,omitempty"`
+	Name       string      `json:"name"`
+	Kind       int         `json:"kind"`
+	Start      uint64      `json:"startTimeUnixNano,string"`
+	End        uint64      `json:"endTimeUnixNano,string"`
+	Attributes []keyValue  `json:"attributes,omitempty"`
+	Dropped    int         `json:"droppedAttributesCount,omitempty"`
+	Events     []eventJSON `json:"events,omitempty"`
+	Status     *statusJSON `json:"status,omitempty"`
+}
+
+type eventJSON struct {
+	At         uint64     `json:"timeUnixNano,string"`
+	Name       string     `json:"name"`
+	Attributes []keyValue `json:"attributes,omitempty"`
+}
+
+type statusJSON struct {
+	Message string `json:"message,omitempty"`
+	Code    int    `json:"code"`
 }
 
 type keyValue struct {
@@ -32,41 +71,52 @@ type value struct {
 	String *string    `json:"stringValue,omitempty"`
 	Bool   *bool      `json:"boolValue,omitempty"`
 	Int    *int64     `json:"intValue,omitempty,string"`
-	Double *number    `json:"doubleValue,omitempty"`
+	Double *float64   `json:"doubleValue,omitempty"`
 	Array  *arrayJSON `json:"arrayValue,omitempty"`
-	Map    *mapJSON   `json:"kvlistValue,omitempty"`
-	Bytes  *string    `json:"bytesValue,omitempty"`
 }
 
 type arrayJSON struct {
 	Values []value `json:"values"`
 }
 
-type mapJSON struct {
-	Values []keyValue `json:"values"`
-}
+// Bits of the flags of a span (SpanFlags): whether its parent is remote is known, and it is remote.
+const (
+	parentKnown  = 0x100
+	parentRemote = 0x200
+)
 
-// number is a float, of which JSON has no NaN and no infinity.
-type number float64
-
-// MarshalJSON implements [json.Marshaler].
-func (n number) MarshalJSON() ([]byte, error) {
-	switch f := float64(n); {
-	case math.IsNaN(f):
-		return []byte(`"NaN"`), nil
-	case math.IsInf(f, 1):
-		return []byte(`"Infinity"`), nil
-	case math.IsInf(f, -1):
-		return []byte(`"-Infinity"`), nil
-	default:
-		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
+// tracesOf encodes the spans of one provider, which share a resource and a scope.
+func tracesOf(spans []sdktrace.ReadOnlySpan) tracesJSON {
+	scope := spans[0].InstrumentationScope()
+	all := spansOfScope{Scope: scopeJSON{scope.Name, scope.Version}, Spans: make([]spanJSON, len(spans))}
+	for i, s := range spans {
+		all.Spans[i] = spanOf(s)
 	}
+	return tracesJSON{[]spansOfResource{{resourceOf(spans[0].Resource()), []spansOfScope{all}}}}
 }
 
-func numbers(in []float64) []number {
-	out := make([]number, len(in))
-	for i, f := range in {
-		out[i] = number(f)
+func spanOf(s sdktrace.ReadOnlySpan) spanJSON {
+	own := s.SpanContext()
+	out := spanJSON{
+		TraceID: own.TraceID().String(), SpanID: own.SpanID().String(), TraceState: own.TraceState().String(),
+		Flags: uint32(own.TraceFlags()) | parentKnown, Name: s.Name(), Kind: int(s.SpanKind()),
+		Start: nanos(s.StartTime()), End: nanos(s.EndTime()), Attributes: attributes(s.Attributes()),
+		Dropped: s.DroppedAttributes(),
+	}
+	if p := s.Parent(); p.SpanID().IsValid() {
+		out.ParentID = p.SpanID().String()
+		if p.IsRemote() {
+			out.Flags |= parentRemote
+		}
+	}
+	for _, e := range s.Events() {
+		out.Events = append(out.Events, eventJSON{nanos(e.Time), e.Name, attributes(e.Attributes)})
+	}
+	switch st := s.Status(); st.Code {
+	case codes.Ok:
+		out.Status = &statusJSON{Code: 1}
+	case codes.Error:
+		out.Status = &statusJSON{Code: 2, Message: st.Description}
 	}
 	return out
 }
@@ -80,8 +130,6 @@ func nanos(t time.Time) uint64 {
 
 func resourceOf(r *resource.Resource) resourceJSON { return resourceJSON{attributes(r.Attributes())} }
 
-func scopeOf(s instrumentation.Scope) scopeJSON { return scopeJSON{s.Name, s.Version} }
-
 func attributes(in []attribute.KeyValue) []keyValue {
 	out := make([]keyValue, len(in))
 	for i, a := range in {
@@ -90,6 +138,7 @@ func attributes(in []attribute.KeyValue) []keyValue {
 	return out
 }
 
+// valueOf encodes the types that Drover's spans and resources have, and any other as text.
 func valueOf(v attribute.Value) value {
 	switch v.Type() {
 	case attribute.BOOL:
@@ -99,35 +148,16 @@ func valueOf(v attribute.Value) value {
 		n := v.AsInt64()
 		return value{Int: &n}
 	case attribute.FLOAT64:
-		f := number(v.AsFloat64())
+		f := v.AsFloat64()
 		return value{Double: &f}
-	case attribute.STRING:
-		s := v.AsString()
-		return value{String: &s}
-	case attribute.BOOLSLICE:
-		return list(v.AsBoolSlice(), attribute.BoolValue)
-	case attribute.INT64SLICE:
-		return list(v.AsInt64Slice(), attribute.Int64Value)
-	case attribute.FLOAT64SLICE:
-		return list(v.AsFloat64Slice(), attribute.Float64Value)
 	case attribute.STRINGSLICE:
-		return list(v.AsStringSlice(), attribute.StringValue)
-	case attribute.BYTESLICE:
-		s := base64.StdEncoding.EncodeToString(v.AsByteSlice())
-		return value{Bytes: &s}
-	case attribute.MAP:
-		return value{Map: &mapJSON{attributes(v.AsMap())}}
-	case attribute.SLICE:
-		return list(v.AsSlice(), func(v attribute.Value) attribute.Value { return v })
+		var all arrayJSON
+		for _, s := range v.AsStringSlice() {
+			all.Values = append(all.Values, value{String: &s})
+		}
+		return value{Array: &all}
 	default:
-		return value{}
+		s := v.String()
+		return value{String: &s}
 	}
-}
-
-func list[T any](in []T, of func(T) attribute.Value) value {
-	out := make([]value, len(in))
-	for i, one := range in {
-		out[i] = valueOf(of(one))
-	}
-	return value{Array: &arrayJSON{out}}
 }

@@ -1,8 +1,8 @@
-// Package otlp sends what the OpenTelemetry SDK collects by OTLP over HTTP, as JSON.
+// Package otlp exports spans of the OpenTelemetry SDK by OTLP over HTTP, encoded as JSON.
 //
-// The exporters of the SDK bring Protocol Buffers and gRPC, which made the binary 7 MB larger and every start of it
-// two milliseconds slower, also where nothing is exported. OTLP has the same messages as JSON, which every
-// collector reads at the same addresses. The variables OTEL_EXPORTER_OTLP_… mean what they mean to those exporters.
+// It replaces otlptracehttp, which links Protocol Buffers and gRPC: these make the binary 7 MB larger and each start
+// two milliseconds slower, also when nothing is exported (docs/adr/0010). The variables OTEL_EXPORTER_OTLP_… have the
+// same meaning as for that exporter. It does not speak gRPC or http/protobuf.
 package otlp
 
 import (
@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 const (
@@ -33,61 +35,50 @@ const (
 	maxAnswer       = 64 << 10
 )
 
-// Signal is a kind of what is sent, as variables name it.
-type Signal string
+// EndpointVariable has precedence over the endpoint of all signals.
+const EndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
-// The signals.
-const (
-	Traces  Signal = "TRACES"
-	Metrics Signal = "METRICS"
-	Logs    Signal = "LOGS"
-)
-
-// Config says where signals go.
+// Config configures an [Exporter].
 type Config struct {
 	Env      func(string) string
-	Endpoint string // where no variable says any; empty: port 4318 of this machine
+	Endpoint string // used if no variable has one; by default port 4318 of this machine
 
-	Wait time.Duration // before a request is made again; doubles each time; 0: half a second
+	Wait time.Duration // before the first retry, doubled for each further one; 0 is half a second
 
-	// Hurry is closed when the process ends: then a collector that cannot be reached is not tried again.
-	Hurry <-chan struct{}
+	// Ending is closed when the process ends: from then on an unreachable collector is not tried again.
+	Ending <-chan struct{}
 }
 
-// Endpoint returns the variable with the endpoint of a signal alone.
-func (s Signal) Endpoint() string { return "OTEL_EXPORTER_OTLP_" + string(s) + "_ENDPOINT" }
-
-// client sends the requests of one signal.
-type client struct {
+// Exporter implements [sdktrace.SpanExporter].
+type Exporter struct {
 	url     string
 	headers http.Header
 	gzip    bool
-	limit   time.Duration // for one request with all its tries
+	limit   time.Duration // of one request including its retries
 	wait    time.Duration
-	hurry   <-chan struct{}
+	ending  <-chan struct{}
 	http    *http.Client
 }
 
-// newClient reads the variables.
-func newClient(c Config, s Signal) (*client, error) {
+// New returns an exporter for the collector that the variables name. It does not connect.
+func New(c Config) (*Exporter, error) {
 	of := func(name string) (value, variable string) {
-		own, all := "OTEL_EXPORTER_OTLP_"+string(s)+"_"+name, "OTEL_EXPORTER_OTLP_"+name
+		own, all := "OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name
 		if v := c.Env(own); v != "" {
 			return v, own
 		}
 		return c.Env(all), all
 	}
-	at := c.Env(s.Endpoint())
+	at := c.Env(EndpointVariable)
 	if at == "" {
 		base := cmp.Or(c.Env("OTEL_EXPORTER_OTLP_ENDPOINT"), c.Endpoint, defaultEndpoint)
-		at = strings.TrimSuffix(base, "/") + "/v1/" + strings.ToLower(string(s))
+		at = strings.TrimSuffix(base, "/") + "/v1/traces"
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("send %s to %.200q: that is no address of HTTP (give one such as %s)",
-			strings.ToLower(string(s)), at, defaultEndpoint)
+		return nil, fmt.Errorf("send traces to %.200q: not an HTTP address (give one such as %s)", at, defaultEndpoint)
 	}
-	out := &client{url: at, limit: defaultTimeout, wait: cmp.Or(c.Wait, defaultWait), hurry: c.Hurry,
+	out := &Exporter{url: at, limit: defaultTimeout, wait: cmp.Or(c.Wait, defaultWait), ending: c.Ending,
 		headers: http.Header{}}
 	value, variable := of("HEADERS")
 	for pair := range strings.SplitSeq(value, ",") {
@@ -97,14 +88,14 @@ func newClient(c Config, s Signal) (*client, error) {
 		name, text, found := strings.Cut(pair, "=")
 		plain, err := url.PathUnescape(strings.TrimSpace(text))
 		if !found || err != nil {
-			return nil, fmt.Errorf("read %s: it is no list of NAME=VALUE, with %%XX for special characters", variable)
+			return nil, fmt.Errorf("read %s: not a list of NAME=VALUE with %%XX for special characters", variable)
 		}
 		out.headers.Set(strings.TrimSpace(name), plain)
 	}
 	if value, variable = of("TIMEOUT"); value != "" {
 		ms, err := strconv.Atoi(value)
 		if err != nil || ms <= 0 {
-			return nil, fmt.Errorf("read %s: %.40q is no number of milliseconds", variable, value)
+			return nil, fmt.Errorf("read %s: %.40q is not a number of milliseconds", variable, value)
 		}
 		out.limit = time.Duration(ms) * time.Millisecond
 	}
@@ -124,7 +115,7 @@ func newClient(c Config, s Signal) (*client, error) {
 	return out, nil
 }
 
-// secured reads the files with certificates.
+// secured reads the certificates that the variables name.
 func secured(of func(string) (value, variable string)) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if path, variable := of("CERTIFICATE"); path != "" {
@@ -134,7 +125,7 @@ func secured(of func(string) (value, variable string)) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("read the file of %s: it has no certificate in the form of PEM", variable)
+			return nil, fmt.Errorf("read the file of %s: no certificate in PEM format", variable)
 		}
 	}
 	cert, variable := of("CLIENT_CERTIFICATE")
@@ -149,9 +140,12 @@ func secured(of func(string) (value, variable string)) (*tls.Config, error) {
 	return c, nil
 }
 
-// send sends a request, again where the collector asks for that or cannot be reached.
-func (c *client) send(ctx context.Context, message any) error {
-	body, err := json.Marshal(message)
+// ExportSpans implements [sdktrace.SpanExporter]. It retries while the collector is busy or unreachable.
+func (c *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if len(spans) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(tracesOf(spans))
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", c.url, err)
 	}
@@ -168,14 +162,14 @@ func (c *client) send(ctx context.Context, message any) error {
 		if err == nil || next == fails || try == tries {
 			return err
 		}
-		var hurry <-chan struct{}
+		var ending <-chan struct{}
 		if next == unreachable {
-			hurry = c.hurry
+			ending = c.ending
 		}
 		timer := time.NewTimer(min(max(wait, after), longestWait))
 		select {
 		case <-timer.C:
-		case <-hurry:
+		case <-ending:
 			timer.Stop()
 			return err
 		case <-ctx.Done():
@@ -196,17 +190,17 @@ func compressed(body []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// verdict is whether a request that has failed may succeed later.
+// verdict says whether a failed request may succeed later.
 type verdict int
 
 const (
-	fails       verdict = iota // it does not
-	unreachable                // nobody has answered
-	busy                       // the collector has no time
+	fails       verdict = iota // retrying is useless
+	unreachable                // the collector did not answer
+	busy                       // the collector asked to retry
 )
 
-// post makes one request, and says after which time another may succeed.
-func (c *client) post(ctx context.Context, body []byte) (next verdict, after time.Duration, err error) {
+// post makes one request. It returns the minimum time before a retry.
+func (c *Exporter) post(ctx context.Context, body []byte) (next verdict, after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return fails, 0, fmt.Errorf("send to %s: %w", c.url, err)
@@ -228,7 +222,7 @@ func (c *client) post(ctx context.Context, body []byte) (next verdict, after tim
 		return next, 0, fmt.Errorf("send to %s: %w", c.url, bare(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // it is for the error only
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // used for the error only
 	switch {
 	case resp.StatusCode/100 == 2:
 		return fails, 0, refused(c.url, answer)
@@ -242,7 +236,7 @@ func (c *client) post(ctx context.Context, body []byte) (next verdict, after tim
 	return next, after, fmt.Errorf("send to %s: the collector answered %s", c.url, resp.Status)
 }
 
-// bare is an error of HTTP without the address, which the caller says.
+// bare removes the address from an HTTP error: the caller adds it.
 func bare(err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		return u.Err
@@ -250,7 +244,7 @@ func bare(err error) error {
 	return err
 }
 
-// refused is the error of a collector that took a request in part only.
+// refused returns the error of a request that the collector accepted only in part.
 func refused(at string, answer []byte) error {
 	var a struct {
 		Partial struct {
@@ -263,4 +257,8 @@ func refused(at string, answer []byte) error {
 	return fmt.Errorf("send to %s: the collector refused a part: %.500q", at, a.Partial.Message)
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+// Shutdown implements [sdktrace.SpanExporter].
+func (c *Exporter) Shutdown(context.Context) error {
+	c.http.CloseIdleConnections()
+	return nil
+}

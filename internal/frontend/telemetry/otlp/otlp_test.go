@@ -18,7 +18,7 @@ import (
 
 func export(t *testing.T, env map[string]string) error {
 	t.Helper()
-	e, err := otlp.NewTraces(otlp.Config{Wait: time.Millisecond, Env: func(name string) string { return env[name] }})
+	e, err := otlp.New(otlp.Config{Wait: time.Millisecond, Env: func(name string) string { return env[name] }})
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func export(t *testing.T, env map[string]string) error {
 		}
 	}()
 	span := tracetest.SpanStub{Name: "x", Attributes: []attribute.KeyValue{attribute.Float64("f", 0.5),
-		attribute.Int64("i", 1<<60), attribute.BoolSlice("b", []bool{true})}}
+		attribute.Int64("i", 1<<60), attribute.StringSlice("b", []string{"x"}), attribute.BoolSlice("c", []bool{true})}}
 	return e.ExportSpans(context.Background(), tracetest.SpanStubs{span}.Snapshots())
 }
 
@@ -79,7 +79,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"/own {", `{"doubleValue":0.5}`, `{"intValue":"1152921504606846976"}`,
-		`{"arrayValue":{"values":[{"boolValue":true}]}}`} {
+		`{"arrayValue":{"values":[{"stringValue":"x"}]}}`, `{"stringValue":"[true]"}`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is not in %s", want, body)
 		}
@@ -101,12 +101,12 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
-// When the process ends, a collector that cannot be reached is not tried again.
-func TestHurry(t *testing.T) {
-	hurry := make(chan struct{})
-	close(hurry)
+// When the process ends, an unreachable collector is not tried again.
+func TestEnding(t *testing.T) {
+	ending := make(chan struct{})
+	close(ending)
 	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "3600000"}
-	e, err := otlp.NewTraces(otlp.Config{Wait: time.Hour, Hurry: hurry, Env: func(name string) string { return env[name] }})
+	e, err := otlp.New(otlp.Config{Wait: time.Hour, Ending: ending, Env: func(name string) string { return env[name] }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Sort is what is being completed.
+// Sort is the sort of word that is completed.
 type Sort int
 
 // The sorts of completion.
@@ -15,7 +15,7 @@ const (
 	File              // @path anywhere
 )
 
-// Completing says what stands before the cursor that can be completed, without the mark.
+// Completing returns the word before the cursor that can be completed, without its mark.
 func (e Editor) Completing() (Sort, string) {
 	text := e.Before()
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") && !strings.ContainsAny(text, " \n") {

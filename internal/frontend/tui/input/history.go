@@ -8,11 +8,11 @@ import (
 // maxHistory bounds how many prompts are kept.
 const maxHistory = 1000
 
-// History is what was sent before, oldest first. It is a value.
+// History holds earlier prompts, oldest first. It is a value.
 type History struct {
 	list  []string
-	place int    // what is shown of it; -1: nothing
-	draft string // what was typed before, with its chips
+	place int    // of the shown prompt; -1: none
+	draft string // the text before the first step back, with its chips
 }
 
 // NewHistory makes a history of prompts, oldest first.
@@ -29,7 +29,7 @@ func (h History) add(text string) History {
 	return h
 }
 
-// Older shows the prompt before; ok is false if there is none.
+// Older shows the prompt before; ok is false at the oldest one.
 func (e Editor) Older() (_ Editor, ok bool) {
 	h := e.history
 	switch {
@@ -45,7 +45,7 @@ func (e Editor) Older() (_ Editor, ok bool) {
 	return e, true
 }
 
-// Newer shows the prompt after, and at last what was typed; ok is false if no earlier
+// Newer shows the prompt after, and at last the draft; ok is false if no earlier
 // prompt is shown.
 func (e Editor) Newer() (_ Editor, ok bool) {
 	h := e.history
@@ -99,5 +99,5 @@ func (e Editor) Find(s Search, query string, again bool) Search {
 	return s
 }
 
-// Found is what was found.
+// Found returns the prompt that matches.
 func (s Search) Found() (string, bool) { return s.found, s.ok }

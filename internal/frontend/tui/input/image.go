@@ -32,7 +32,7 @@ func (d Draft) Typed() string {
 	return strings.TrimSpace(text)
 }
 
-// chip is what one character of the text stands for.
+// chip is a paste or an image, which one character of the text represents.
 type chip struct {
 	text  string // that was pasted
 	image *Image // nil: it is a text
@@ -101,14 +101,14 @@ func (e Editor) Draft() Draft {
 	return d
 }
 
-// Put replaces the text by a draft. The cursor stands behind it.
+// Put replaces the text by a draft and puts the cursor at its end.
 func (e Editor) Put(d Draft) Editor {
 	e = e.changed()
 	e.text, e.at = "", 0
 	return e.put(d)
 }
 
-// Append puts a draft behind the text, in a line of its own.
+// Append appends a draft to the text, in a line of its own.
 func (e Editor) Append(d Draft) Editor {
 	e = e.changed()
 	e.at = len(e.text)

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 )
 
-// What is pasted becomes a chip if it is longer.
+// A longer paste becomes a chip.
 const (
 	chipLines = 8
 	chipBytes = 800
@@ -36,7 +36,7 @@ const maxUndo = 100
 type Editor struct {
 	text   string
 	at     int    // bytes before the cursor
-	chips  []chip // what was pasted, and images
+	chips  []chip // pastes and images
 	killed string // for yank
 	undo   []state
 	typing bool // the last change was a character, so that a word is undone at once
@@ -83,13 +83,13 @@ func (e Editor) replaced(text string, by func(n int) string) string {
 // Empty reports whether nothing is typed.
 func (e Editor) Empty() bool { return e.text == "" }
 
-// Before is what stands before the cursor, and Behind what stands behind.
+// Before returns the text before the cursor.
 func (e Editor) Before() string { return e.text[:e.at] }
 
-// Behind is what stands behind the cursor.
+// Behind returns the text after the cursor.
 func (e Editor) Behind() string { return e.text[e.at:] }
 
-// Clear makes it empty. What was there can be had back by undo.
+// Clear empties the editor. Undo brings the text back.
 func (e Editor) Clear() Editor {
 	e = e.changed()
 	e.text, e.at, e.history.place = "", 0, -1
@@ -103,7 +103,7 @@ func (e Editor) Sent() Editor {
 	return Editor{history: e.history, killed: e.expanded(e.killed)}
 }
 
-// Set replaces the text. The cursor stands behind it.
+// Set replaces the text and puts the cursor at its end.
 func (e Editor) Set(text string) Editor { return e.Put(Draft{Text: text}) }
 
 // maxLoad bounds a text that is edited in place, in bytes.
@@ -182,7 +182,7 @@ func (e Editor) label(n int) string {
 	return fmt.Sprintf("[pasted text %d: %d characters]", n+1, utf8.RuneCountInString(text))
 }
 
-// next is the length of the character at an offset, and before that of the one before.
+// next returns the length of the character at an offset.
 func next(text string, at int) int {
 	if at >= len(text) {
 		return 0
@@ -262,16 +262,16 @@ func (e Editor) remove(from, to int, keep bool) Editor {
 	return e
 }
 
-// Backspace deletes the character before the cursor, Delete the one behind.
+// Backspace deletes the character before the cursor.
 func (e Editor) Backspace() Editor { return e.remove(e.at-before(e.text, e.at), e.at, false) }
 
-// Delete deletes the character behind the cursor.
+// Delete deletes the character after the cursor.
 func (e Editor) Delete() Editor { return e.remove(e.at, e.at+next(e.text, e.at), false) }
 
 // DeleteWord deletes the word before the cursor.
 func (e Editor) DeleteWord() Editor { return e.remove(e.wordLeft(), e.at, true) }
 
-// DeleteWordRight deletes the word behind the cursor.
+// DeleteWordRight deletes the word after the cursor.
 func (e Editor) DeleteWordRight() Editor { return e.remove(e.at, e.wordRight(), true) }
 
 // DeleteToHome deletes the line up to the cursor.
@@ -286,7 +286,7 @@ func (e Editor) DeleteToEnd() Editor {
 	return e.remove(e.at, end, true)
 }
 
-// Yank inserts what was deleted last.
+// Yank inserts the last deleted text.
 func (e Editor) Yank() Editor {
 	e = e.changed()
 	e.text = e.text[:e.at] + e.killed + e.text[e.at:]
@@ -341,7 +341,7 @@ func (e Editor) rows(width int) []row {
 	width = max(4, width)
 	var out []row
 	from, column := 0, 0
-	space := -1 // behind the last blank of the row
+	space := -1 // the offset after the last blank of the row
 	for at := 0; at < len(e.text); {
 		if e.text[at] == '\n' {
 			out = append(out, row{from, at, true})

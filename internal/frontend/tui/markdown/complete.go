@@ -9,7 +9,7 @@ import (
 )
 
 // unseen is what [Render] replaces without loss: the number of a list item, which it counts, and
-// the language behind a fence.
+// the language of a fence.
 var unseen = regexp.MustCompile("(?m)^[ >]*\\d{1,9}[.)] |^[ >]*(```+|~~~+) *[A-Za-z0-9+#_-]{1,20} *$")
 
 // Complete reports whether lines that [Render] has made show every letter and digit of the source

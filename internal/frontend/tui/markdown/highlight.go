@@ -21,7 +21,7 @@ type language struct {
 	verbose bool   // quotes may go over several lines
 }
 
-// languageOf finds a language by the name behind a fence or the ending of a file.
+// languageOf finds a language by the info string of a fence or the extension of a file.
 func languageOf(name string) (language, bool) {
 	c := language{line: []string{"//"}, open: "/*", close: "*/", quotes: "\"'`"}
 	hash := language{line: []string{"#"}, quotes: "\"'"}

@@ -1,9 +1,9 @@
 // Package markdown draws Markdown as lines of a terminal.
 //
-// A text that is still being written is drawn as a [Stream]: what lies before the last
-// boundary between two blocks is drawn once, and only what lies behind it again with
-// each piece. The text must be printable already; see package printable. Source code is
-// coloured by a small scanner of our own: the lexers of chroma cost 9 ms before main.
+// A growing text is drawn as a [Stream]: the part before the last boundary between two
+// blocks is drawn once, and only the part after it again with each piece. The text must
+// be printable already; see package printable. A small scanner colours source code: the
+// lexers of chroma would cost 9 ms before main.
 package markdown
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
 )
 
-// Least is the least width that is drawn for. What is narrower is cut by the screen.
+// Least is the smallest width of a drawing. A narrower screen cuts the lines.
 const Least = 16
 
 // Stream is a text that grows at its end, drawn at one width.
 type Stream struct {
 	theme theme.Theme
 	width int
-	from  int      // what lies before is in done
+	from  int      // the text before it is in done
 	done  []string // lines
 
-	tail      []string // of what lies behind, as it was drawn last
+	tail      []string // the drawing of the text after from
 	tailBytes int
 	drawn     bool
 
@@ -36,8 +36,8 @@ type Stream struct {
 // NewStream makes a stream.
 func NewStream(t theme.Theme, width int) *Stream { return &Stream{theme: t, width: max(Least, width)} }
 
-// Lines draws the text, which begins with what it was at the last call. The result is
-// only good until the next call.
+// Lines draws the text, which extends the text of the last call. The result is valid
+// until the next call.
 func (s *Stream) Lines(text string) []string {
 	if s.from > len(text) {
 		*s = *NewStream(s.theme, s.width)
@@ -54,7 +54,7 @@ func (s *Stream) Lines(text string) []string {
 	return appendBlocks(s.done[:len(s.done):len(s.done)], s.tail)
 }
 
-// appendBlocks puts lines behind others, with an empty one between them.
+// appendBlocks appends lines to others, with an empty line between them.
 func appendBlocks(lines, more []string) []string {
 	if len(more) == 0 {
 		return lines
@@ -65,9 +65,9 @@ func appendBlocks(lines, more []string) []string {
 	return append(lines, more...)
 }
 
-// boundary is the last place from which the text can be drawn for itself: behind an
-// empty line that is in no fence, before a line that goes on with no list. It is from
-// if there is none.
+// boundary returns the last offset from which the text can be drawn on its own: after an
+// empty line outside of fences, before a line that continues no list. Without one it
+// returns from.
 func boundary(text string, from int) int {
 	best, fence, empty := from, "", false
 	for at := from; at < len(text); {
@@ -98,7 +98,7 @@ func boundary(text string, from int) int {
 	return best
 }
 
-// partial reports whether more of the line may make it go on with what was before.
+// partial reports whether more of the line may turn it into a part of the block before.
 func partial(line string) bool {
 	return len(line) < 4 || strings.Trim(line, "0123456789") == "" || strings.Trim(line, "0123456789") == "."
 }

@@ -140,7 +140,7 @@ func (d drawer) list(n *ast.List, width, depth int) []string {
 	return lines
 }
 
-// indented draws the children of a node behind a mark.
+// indented draws the children of a node after a mark.
 func (d drawer) indented(n ast.Node, first, next string, wide, width, depth int) []string {
 	if depth >= maxDepth || width-wide < Least/2 {
 		first, next, wide = "", "", 0
@@ -326,7 +326,7 @@ func columns(rows [][]string, width int) []int {
 	}
 }
 
-// inline draws what a block holds as one styled text.
+// inline draws the content of a block as one styled text.
 func (d drawer) inline(n ast.Node, style lipgloss.Style) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -366,7 +366,7 @@ func (d drawer) inline(n ast.Node, style lipgloss.Style) string {
 	return b.String()
 }
 
-// plain is what a node holds, without styles.
+// plain returns the text of a node without styles.
 func (d drawer) plain(n ast.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {

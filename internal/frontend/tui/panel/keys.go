@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Do says what is to be done.
+// Do is the sort of an [Action].
 type Do int
 
 // The actions.
@@ -22,10 +22,10 @@ const (
 	Send       // a message: the user is asked for it
 	Open       // its conversation, or its output
 	Retry      // a further run
-	Follow     // what it prints: another task was chosen
+	Follow     // the output of another task, which was chosen
 )
 
-// Action is what is to be done to a task.
+// Action is an action on a task, for the caller to carry out.
 type Action struct {
 	Do   Do
 	Task task.Record
@@ -34,7 +34,7 @@ type Action struct {
 // armedFor is how soon the key that stops must be pressed again.
 const armedFor = 3 * time.Second
 
-// Note tells the user something in the panel, such as what a stop did.
+// Note shows the user a line in the panel, such as the result of a stop.
 func (s *State) Note(text string) { s.note = text }
 
 // Key takes in a key.
@@ -126,7 +126,7 @@ func (s *State) move(rows []Row, step int, now time.Time) Action {
 	return Action{Follow, rows[i].Record}
 }
 
-// Tail is the end of what a task prints.
+// Tail is the end of the output of a task.
 type Tail struct {
 	Task  task.ID
 	Lines []string // printable
@@ -137,13 +137,13 @@ type Tail struct {
 // maxTail bounds the lines that are kept.
 const maxTail = 400
 
-// Output takes in more of what a task prints, made printable. With fresh, the text is
+// Output adds printable output of the chosen task. With fresh, the text is
 // all that is known of it.
 func (s *State) Output(id task.ID, text string, fresh bool, size int64) {
 	s.tail.Add(id, text, fresh, size)
 }
 
-// Add takes in more of what a task prints; see [State.Output].
+// Add adds output; see [State.Output].
 func (t *Tail) Add(id task.ID, text string, fresh bool, size int64) {
 	if fresh || t.Task != id {
 		*t = Tail{Task: id}

@@ -1,9 +1,9 @@
-// Package panel is the list of tasks: a tree with their states, what one of them prints,
-// and what can be done to them.
+// Package panel is the list of tasks: a tree with their states, the output of one of them,
+// and the actions on them.
 //
-// A [State] is told of records and keys, and returns what is to be done as an [Action];
-// it does no I/O and asks nobody for the time. Ended tasks stay for [Grace], and for as
-// long as they are chosen or their conversation is open.
+// A [State] takes records and keys, and returns an [Action] for the caller to carry out;
+// it does no I/O and gets the time as an argument. Ended tasks stay for [Grace], and while
+// they are chosen or their conversation is open.
 package panel
 
 import (
@@ -20,7 +20,7 @@ const Grace = 30 * time.Second
 // State is the tasks of a session, and what the user looks at. Make one with [New].
 type State struct {
 	records map[task.ID]task.Record
-	evict   map[task.ID]time.Time // when an ended task goes; not one that is held
+	evict   map[task.ID]time.Time // when an ended task leaves the list; a held task stays
 
 	chosen task.ID // the cursor; empty: none
 	held   task.ID // its conversation is open
@@ -39,13 +39,13 @@ type State struct {
 	summed bool
 }
 
-// Summary is what is shown of the tasks beside the panel.
+// Summary is the state of the tasks for the screens outside of the panel.
 type Summary struct {
 	Pill  string // what runs in the background; see [task.PillLabel]
 	Needs bool   // the only background task waits for the user
 
 	// Waits are the tasks that the main agent waits for, and that can be moved to the
-	// background, oldest first; Foreground is the newest. It has no ID if there is none.
+	// background, oldest first; Foreground is the newest, without an ID if Waits is empty.
 	Waits      []task.Record
 	Foreground task.Record
 	Live       []task.Record // those at the top of the tree that have not ended, oldest first
@@ -240,13 +240,13 @@ func (s *State) Chosen(now time.Time) (task.Record, bool) {
 	return rows[0].Record, true
 }
 
-// Close takes in that the panel is no longer shown: what was chosen is so no more.
+// Close clears the choice when the panel is hidden.
 func (s *State) Close(now time.Time) {
 	s.choose("", now)
 	s.note = ""
 }
 
-// Ticks reports whether what is shown changes by time alone.
+// Ticks reports whether the panel changes with time alone.
 func (s *State) Ticks(now time.Time) bool {
 	for _, r := range s.Rows(now) {
 		if !r.Record.Status.Terminal() {

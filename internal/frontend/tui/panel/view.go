@@ -223,7 +223,7 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1_000_000)
 }
 
-// Cost is what a task has cost; empty: it is not known, or nothing.
+// Cost returns the cost of a task for people; empty: it is unknown, or zero.
 func Cost(r task.Record) string {
 	var usd *float64
 	switch {
@@ -241,7 +241,7 @@ func Cost(r task.Record) string {
 	return fmt.Sprintf("$%.2f", *usd)
 }
 
-// detail draws the task that is chosen, with the end of what it prints.
+// detail draws the chosen task with the end of its output.
 func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time.Time) []string {
 	if height < 3 {
 		return nil

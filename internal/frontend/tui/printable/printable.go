@@ -1,5 +1,5 @@
 // Package printable makes text of unknown origin fit for the screen: names, output,
-// arguments, what a model writes, what is pasted.
+// arguments, texts of models, pastes.
 //
 // It is the one door by which such text enters the terminal UI. Text that has gone
 // through it holds no escape sequence, no control character but newlines, and nothing
@@ -20,7 +20,7 @@ import (
 // TabWidth is how many columns a tab takes at most.
 const TabWidth = 4
 
-// Block is what a program printed, as lines.
+// Block makes the output of a program printable, as lines.
 func Block(s string) string {
 	return Tabs(strings.TrimRight(excerpt.Plain(s), "\n"))
 }
@@ -28,7 +28,7 @@ func Block(s string) string {
 // Line is text on one line of at most limit characters, such as a name.
 func Line(s string, limit int) string { return excerpt.Line(s, limit) }
 
-// Prose is what a model writes. Marks that belong to a script or an emoji stay.
+// Prose makes the text of a model printable. Marks that belong to a script or an emoji stay.
 func Prose(s string) string {
 	if harmless(s) {
 		return s
@@ -40,7 +40,7 @@ func Prose(s string) string {
 // cannot be seen is shown as a mark such as <U+202E>.
 func Exact(s string) string { return Tabs(excerpt.Exact(s)) }
 
-// Typed is what was typed or pasted: newlines and tabs stay, and whole escape sequences
+// Typed makes typed or pasted text printable: newlines and tabs stay, and whole escape sequences
 // and other control characters go.
 func Typed(s string) string {
 	if harmless(s) {

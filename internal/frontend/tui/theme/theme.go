@@ -1,6 +1,6 @@
 // Package theme has the styles of the terminal UI. They use the sixteen colours that
 // the user has chosen for the terminal, so that they fit dark and light backgrounds;
-// nothing is told by colour alone.
+// no fact is shown by colour alone.
 package theme
 
 import (

@@ -18,10 +18,10 @@ import (
 const (
 	diffLines   = 14
 	resultLines = 3
-	openLines   = 400 // also of one that is open
+	openLines   = 400 // of an open result
 )
 
-// call draws a call of a tool: a line, what it changes as a diff, and how it went.
+// call draws a call of a tool: a line, its changes as a diff, and its result.
 func (d *Drawer) call(b *Block, width int) []string {
 	t := d.theme
 	mark := t.Accent.Render("◌ ")
@@ -58,7 +58,7 @@ func (d *Drawer) input(b *Block, width int) []string {
 	return limited(indent(wrap(printable.Tabs(text), width-2, d.theme.Dim)), openLines)
 }
 
-// result shows what a tool has answered.
+// result draws the answer of a tool.
 func (d *Drawer) result(b *Block, width int, short bool) []string {
 	t := d.theme
 	if !b.Done {
@@ -151,7 +151,7 @@ func several(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// failure shows why a call failed, and below it the end of what it has printed.
+// failure draws the error of a call, and below it the end of its output.
 func (d *Drawer) failure(b *Block, text string, width int, short bool) []string {
 	t := d.theme
 	lines := []string{t.Bad.Render(fit(printable.Line(b.Failed, 400), width-2))}
@@ -179,7 +179,7 @@ func (d *Drawer) failure(b *Block, text string, width int, short bool) []string 
 	return framed(lines, t.Dim.Render("└ "))
 }
 
-// arguments are the fields of the input of a call; nil if it is no object.
+// arguments returns the fields of the input of a call; nil if it is not an object.
 func arguments(input string) map[string]any {
 	var fields map[string]any
 	dec := json.NewDecoder(strings.NewReader(input))
@@ -190,10 +190,10 @@ func arguments(input string) map[string]any {
 	return fields
 }
 
-// About is what a call with an input is about, in a line.
+// About describes a call in one line.
 func About(input string) string { return summary(arguments(input), input) }
 
-// summary is what a call is about, on one line.
+// summary describes a call in one line.
 func summary(fields map[string]any, input string) string {
 	if fields == nil {
 		return printable.Line(input, 300)
@@ -223,7 +223,7 @@ func summary(fields map[string]any, input string) string {
 	return printable.Line(b.String(), 300)
 }
 
-// edit finds what a call replaces in a file, or writes into one, by the names of its
+// edit finds the text that a call replaces in a file, or writes to one, by the names of its
 // arguments.
 func edit(fields map[string]any) (before, after string, ok bool) {
 	file, named := fields["file_path"].(string)
@@ -272,11 +272,11 @@ func (d *Drawer) diff(before, after string, width int, open bool) []string {
 }
 
 type diffLine struct {
-	mark string // + - or a blank; ~ stands between two places
+	mark string // + - or a blank; ~ separates two places
 	text string
 }
 
-// difference are the lines of a diff with those around what has changed.
+// difference returns the lines of a diff with some context.
 func difference(before, after string) []diffLine {
 	if before == "" {
 		var out []diffLine

@@ -1,7 +1,7 @@
-// Package transcript is a conversation as it is shown: what happens is folded into a
-// list of blocks, and blocks are drawn as lines.
+// Package transcript shows a conversation: it folds the pieces of a session into a
+// list of blocks, and draws blocks as lines.
 //
-// [State.Apply] is the only function that makes blocks of what a session tells; it does
+// [State.Apply] is the only function that makes blocks of pieces; it does
 // no I/O. A [Drawer] draws a block once for each revision and width. A [Window] shows a
 // part of the list and looks at no block outside of it, so that its cost does not grow
 // with the conversation.
@@ -17,22 +17,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Kind says what a [Block] is.
+// Kind is the kind of a [Block].
 type Kind int
 
 // The kinds of blocks.
 const (
-	Prompt   Kind = iota // what somebody has asked
-	Answer               // what the agent writes
-	Thinking             // what it thinks
+	Prompt   Kind = iota // from the user or a client
+	Answer               // text of the agent
+	Thinking             // of the agent
 	Call                 // a call of a tool, with its result
 	Note                 // about the conversation
-	Mail                 // a message that the agent was given
-	Task                 // that a task has begun, ended or been moved
-	Failure              // that a turn went wrong
-	Complete             // that the agent says that all is done
-	Output               // what a command prints
-	Turn                 // how long a turn took, from At to EndAt, and how many tasks it left running
+	Mail                 // a message to the agent
+	Task                 // a task began, ended or was moved
+	Failure              // a turn failed
+	Complete             // the agent declared the work complete
+	Output               // of a command
+	Turn                 // the duration of a turn, from At to EndAt, and the number of tasks it left running
 )
 
 // Block is a part of the conversation. Its texts are as they came: drawing makes them
@@ -72,7 +72,7 @@ func (b Block) Folded() bool {
 	return false
 }
 
-// maxBlocks bounds what is kept. The transcript of the session has the rest.
+// maxBlocks bounds the list. The transcript of the session has the rest.
 const maxBlocks = 20_000
 
 // State is one conversation. The zero value is an empty one.
@@ -80,21 +80,21 @@ type State struct {
 	Blocks []Block // oldest first; their IDs are consecutive
 
 	Opened bool         // the stream has said how far back it goes
-	Until  int64        // the last piece of what was there before
-	Mark   control.Mark // of the last piece that was taken in
+	Until  int64        // the last piece from before the stream was opened
+	Mark   control.Mark // of the last piece applied
 
 	Busy  bool      // the agent is in a turn
 	Since time.Time // when it began
 	Turns int       // that were begun since the stream was opened
 
 	last int64
-	done string // the input of the call by which the agent says that all is done
+	done string // the input of the call by which the agent declares the work complete
 }
 
-// shortTurn is how long a turn takes at most that leaves nothing running and has no block.
+// shortTurn is the longest duration of a turn without a block, if it leaves no task running.
 const shortTurn = 2 * time.Second
 
-// Apply takes in a piece of the conversation.
+// Apply adds a piece of the conversation.
 func (s *State) Apply(p control.Piece) {
 	if p.Kind == control.OpenPiece {
 		if !s.Opened { // else the stream is taken up again
@@ -166,14 +166,14 @@ func (s *State) grow(kind Kind, p control.Piece) {
 	}
 }
 
-// completionTool is the call by which an agent says that all is done, which is shown as
-// what it says.
+// completionTool is the call by which an agent declares the work complete; its text is shown
+// in place of the call.
 const completionTool = "task_complete"
 
 // notification is how a message begins that tells of the end of a task.
 const notification = "<task-notification"
 
-// add puts a block behind the others.
+// add appends a block.
 func (s *State) add(b Block) *Block {
 	s.last++
 	b.ID = s.last
@@ -240,11 +240,11 @@ func (s *State) event(e task.Event) {
 // Tell adds a note of the UI itself.
 func (s *State) Tell(text string, at time.Time) { s.add(Block{Kind: Note, Text: text, At: at}) }
 
-// outputLines bounds the lines of a block of output, so that drawing what is added stays
+// outputLines bounds the lines of a block of output, so that drawing an addition stays
 // cheap.
 const outputLines = 64
 
-// Print adds what a command prints.
+// Print adds output of a command.
 func (s *State) Print(text string, at time.Time) {
 	for text != "" {
 		if n := len(s.Blocks); n == 0 || s.Blocks[n-1].Kind != Output ||
@@ -267,7 +267,7 @@ func (s *State) Print(text string, at time.Time) {
 	}
 }
 
-// Messages is a conversation from what was said in it.
+// Messages returns a conversation made of messages.
 func Messages(list []control.Message) *State {
 	s := &State{Opened: true}
 	for _, m := range list {

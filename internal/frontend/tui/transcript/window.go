@@ -9,7 +9,7 @@ type Window struct {
 	Selected int64 // the block that is chosen, for opening; 0: none
 }
 
-// lines are those of the i-th block, with the empty line above it.
+// lines returns the lines of the i-th block, with the empty line above it.
 func (s *State) lines(d *Drawer, i, width int) (gap int, lines []string) {
 	lines = d.Lines(&s.Blocks[i], width)
 	if i > 0 && apart(s.Blocks[i-1], s.Blocks[i]) {
@@ -18,7 +18,7 @@ func (s *State) lines(d *Drawer, i, width int) (gap int, lines []string) {
 	return gap, lines
 }
 
-// apart reports whether an empty line stands between two blocks.
+// apart reports whether an empty line separates two blocks.
 func apart(before, b Block) bool {
 	if before.Kind != b.Kind {
 		return true
