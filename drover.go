@@ -194,6 +194,7 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 		log.Warn(n.String())
 	}
 	c.Limits.over(&set.Limits)
+	set.Add(settings.Source{Name: "the program", Allow: c.Allow})
 	cfg := assemble.Config{
 		Root:     root,
 		Folder:   rt.dir,
@@ -204,7 +205,6 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 		Settings: set,
 		Keeper:   c.Keeper,
 		Model:    c.ModelName,
-		Allow:    c.Allow,
 		Isolated: c.Isolated,
 	}
 	cfg.Tools, cfg.Tell = c.Tools, func(from task.ID, text string) { log.Info(text, "task", string(from)) }

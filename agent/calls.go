@@ -341,7 +341,7 @@ func (t *turn) warn(text string) {
 // goroutine, by a panic or by runtime.Goexit, without hurting the turn.
 func contain(f func() (Output, error)) (out Output, err error) {
 	done := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(done)
 		finished := false
 		defer func() {

@@ -411,7 +411,9 @@ func (t *turn) block(ctx context.Context) (bool, error) {
 }
 
 // outside asks for texts from outside of the loop. A source that panics has said nothing.
-func (t *turn) outside(ctx context.Context, who, what string, get func() ([]string, error)) (said []string, err error) {
+func (t *turn) outside(
+	ctx context.Context, who, what string, get func() ([]string, error),
+) (said []string, err error) {
 	t.guard(who, func() { said, err = t.cfg.Port.Texts(ctx, what, get) })
 	return said, err
 }
@@ -586,7 +588,9 @@ func (t *turn) askOne(
 		Model: m.Name, Thinking: m.Thinking, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages, Retain: t.retain(),
 	}
-	reply, err := t.cfg.Port.Reply(call, req, hear, func(on func(Part)) (*Reply, error) { return m.Model.Reply(call, req, on) })
+	reply, err := t.cfg.Port.Reply(call, req, hear, func(on func(Part)) (*Reply, error) {
+		return m.Model.Reply(call, req, on)
+	})
 	if refused != nil {
 		return nil, errors.Join(refused, unkept)
 	}

@@ -2,10 +2,11 @@ package agent
 
 import "context"
 
-// Port is where everything enters a [Loop] that it does not compute itself: answers of models, decisions about calls and
-// their results, mail, and the texts of reminders, hooks and compactions. Each method gets the function that does the real
-// thing, and returns what the loop goes on with. A program that records conversations, or plays recorded ones, gives its
-// own in [Config.Port]. The methods may be called by several goroutines.
+// Port is where everything enters a [Loop] that it does not compute itself: answers of models, decisions about
+// calls and their results, mail, and the texts of reminders, hooks and compactions. Each method gets the
+// function that does the real thing, and returns what the loop goes on with. A program that records
+// conversations, or plays recorded ones, gives its own in [Config.Port]. The methods may be called by several
+// goroutines.
 type Port interface {
 	// Reply is one call of a model.
 	Reply(ctx context.Context, req *Request, on func(Part), ask func(func(Part)) (*Reply, error)) (*Reply, error)
@@ -15,7 +16,8 @@ type Port interface {
 	Run(ctx context.Context, tool string, c Call, run func() (Output, error), after func(Output) Output) (Output, error)
 	// Take is a look into the mailbox.
 	Take(ctx context.Context, take func() ([]MailMessage, error)) ([]MailMessage, error)
-	// Texts are texts that the model reads beside the conversation. what says of which sort they are, such as [StopTexts].
+	// Texts are texts that the model reads beside the conversation. what says of which sort they are, such as
+	// [StopTexts].
 	Texts(ctx context.Context, what string, get func() ([]string, error)) ([]string, error)
 }
 
@@ -32,7 +34,9 @@ const (
 type Direct struct{}
 
 // Reply implements [Port].
-func (Direct) Reply(_ context.Context, _ *Request, on func(Part), ask func(func(Part)) (*Reply, error)) (*Reply, error) {
+func (Direct) Reply(
+	_ context.Context, _ *Request, on func(Part), ask func(func(Part)) (*Reply, error),
+) (*Reply, error) {
 	return ask(on)
 }
 

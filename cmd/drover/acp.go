@@ -44,7 +44,7 @@ func (h *acpHost) at(folder string) (prompts, error) {
 		err = errors.New("it is no folder")
 	}
 	if err != nil {
-		return prompts{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("use folder %s: %v", folder, err)}
+		return prompts{}, console.Usage(fmt.Sprintf("use folder %s: %v", folder, err), "")
 	}
 	return prompts{h.b.in(folder)}, nil
 }
@@ -64,8 +64,8 @@ func (h *acpHost) found(ctx context.Context, folder string, id task.ID) (control
 	if folder != "" {
 		where = "is none of folder " + folder
 	}
-	return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %.80q %s", id, where),
-		Fix: "see `drover sessions --all-sessions`"}
+	return control.Info{}, console.Missing(fmt.Sprintf("session %.80q %s", id, where),
+		"see `drover sessions --all-sessions`")
 }
 
 // Sessions implements [acpserver.Host].

@@ -42,21 +42,18 @@ func (b *folder) endLost(ctx context.Context, died []task.ID) {
 	}
 }
 
-// Settings are those of the folder, with what was passed over told on stderr.
+// Settings returns the settings of the folder, and notes ignored parts on stderr.
 func (b *folder) Settings(flag string) (settings.Settings, error) {
 	return b.settings(flag, settings.Skip{})
 }
 
-// settings are those of the folder, without the files that are passed over.
+// settings returns the settings of the folder without the skipped files.
 func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, error) {
-	src := settings.Find(home.Lookup(b.env), b.cwd, flag).Without(skip)
-	src.Saved = b.root.CredentialsFile()
-	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+	src, st, err := b.source(flag)
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	src.Trusted = st.Trusted
-	set, notes, err := settings.Load(src)
+	set, notes, err := settings.Load(src.Without(skip))
 	for _, n := range notes {
 		if !n.Untrusted || !st.Needed() { // of which there is one note
 			b.note(n.String())
@@ -67,7 +64,7 @@ func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, e
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
-	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
+	if rules := set.Permissions; err == nil { // rules of other programs may name their tools
 		foreign := func(rule string) bool { return slices.Contains(set.Foreign, rule) }
 		err = console.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny),
 			foreign))
@@ -90,6 +87,16 @@ func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, e
 	return set, err
 }
 
+// source is where the settings of the folder are read from. Without the state of its trust the
+// folder counts as not trusted.
+func (b *folder) source(flag string) (settings.Sources, trust.State, error) {
+	src := settings.Find(home.Lookup(b.env), b.cwd, flag)
+	src.Saved = b.root.CredentialsFile()
+	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+	src.Trusted = err == nil && st.Trusted
+	return src, st, err
+}
+
 // filesOf names the first files that wait for trust.
 func filesOf(st trust.State) string {
 	const most = 4
@@ -105,7 +112,7 @@ func filesOf(st trust.State) string {
 	return strings.Join(names, ", ")
 }
 
-// opening is what all sessions of this process have in common.
+// opening is the common configuration of the sessions of this process.
 func (b *folder) opening(role, title string, set settings.Settings) assemble.Config {
 	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Starter:    b.starter(),
@@ -115,7 +122,7 @@ func (b *folder) opening(role, title string, set settings.Settings) assemble.Con
 		Program:    agents.Program{Tell: func(_ task.ID, text string) { b.note(text) }}}
 }
 
-// note tells the user something that is no error.
+// note prints a note on stderr.
 func (b *folder) note(text string) {
 	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
@@ -188,8 +195,8 @@ func (b runner) RunForeground(ctx context.Context, f run.Foreground) (rec task.R
 	return rec, err
 }
 
-// interruptible returns a context that the first INT ends too, and one that ends with
-// the next signal after that.
+// interruptible returns a context that the first SIGINT also ends, and a second that ends with the next
+// signal after that.
 func interruptible(ctx context.Context) (first, hurry context.Context) {
 	first, interrupt := context.WithCancelCause(ctx)
 	hurry, rush := context.WithCancel(context.Background())
@@ -230,7 +237,7 @@ func (b *folder) Here(ctx context.Context, o console.Opening, do func(context.Co
 	}
 	cfg := b.opening(session.RoleRun, o.Title, set)
 	cfg.Session, cfg.Keeper = o.Session, b.helper()
-	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
+	if o.Answerable && isTerminal(os.Stderr) { // a user at the terminal can answer from another one
 		cfg.AskWait = set.Permissions.AskTimeout
 	}
 	cfg.On = b.sayDenials()
@@ -282,9 +289,8 @@ func (b *folder) At(s console.Session) (console.Folder, string, []string, error)
 		why = "which is a link to another one now"
 	}
 	if why != "" {
-		return nil, "", nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
-			Fix:     "put it back, or carry the session to another folder, see `drover teleport --help`"}
+		return nil, "", nil, console.Conflict(fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(),
+			why), "put it back, or carry the session to another folder, see `drover teleport --help`")
 	}
 	there := b.in(p.Folder())
 	return there, there.cwd, there.env, nil

@@ -18,7 +18,6 @@ import (
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
-	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 )
@@ -115,11 +114,7 @@ func (b doctor) socket() console.Finding {
 }
 
 func (b doctor) readable() console.Finding {
-	src := settings.Find(home.Lookup(b.env), b.cwd, "")
-	src.Saved = b.root.CredentialsFile()
-	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
-		src.Trusted = st.Trusted
-	}
+	src, _, _ := b.source("")
 	_, notes, err := settings.Load(src)
 	var texts []string
 	for _, n := range notes {
@@ -134,14 +129,10 @@ func (b doctor) readable() console.Finding {
 	return console.Finding{Check: "settings", Level: console.Good, Detail: "readable"}
 }
 
-// Model looks for a provider that can be asked, and whether that of the usual model is
-// one. What is wrong with settings is found elsewhere.
+// Model looks for usable providers, and whether the provider of the usual model is one. Another check reports
+// faults of the settings.
 func (b *folder) Model() console.Finding {
-	src := settings.Find(home.Lookup(b.env), b.cwd, "")
-	src.Saved = b.root.CredentialsFile()
-	if st, err := trust.At(b.root.TrustFile()).Check(b.cwd); err == nil {
-		src.Trusted = st.Trusted
-	}
+	src, _, _ := b.source("")
 	set, _, _ := settings.Load(src)
 	get := home.Lookup(assemble.Environ(b.env, set))
 	ready := provider.Ready(get)

@@ -14,8 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/project"
 )
 
-// Export writes the conversation of a session. Of one that lives it is what was
-// said until now.
+// Export writes the conversation of a session; of a live one, the conversation so far.
 func (b storage) Export(_ context.Context, out io.Writer, info control.Info, form project.Form) error {
 	path := b.root.Project(info.Project).Session(info.Session).Transcript()
 	if form == project.Markdown {

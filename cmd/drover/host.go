@@ -140,7 +140,7 @@ const closingWait = 10 * time.Second
 
 // released waits until an earlier host of the session, which listens no more but
 // may still be ending its tasks, has let go of it. One that answers will not soon.
-// Opening the session tells of every other problem.
+// Opening the session reports every other problem.
 func released(ctx context.Context, place home.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, closingWait, fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked))
 	defer cancel()
@@ -182,8 +182,7 @@ func (b *folder) serve(ctx context.Context, s *assemble.Session, idle time.Durat
 // maxPrompt bounds the file of a prompt.
 const maxPrompt = 64 << 20
 
-// hostPrompt is the detached host of one conversation: of a prompt, or of whoever
-// wants to attach to it.
+// hostPrompt is the detached host of one conversation: of a prompt, or for a user who attaches.
 func (b prompts) hostPrompt(ctx context.Context, file string) error {
 	raw, err := b.root.ReadFile(file, maxPrompt)
 	if err != nil {
@@ -221,8 +220,8 @@ func (b prompts) hostPrompt(ctx context.Context, file string) error {
 	return b.serve(ctx, s, host.PromptIdle)
 }
 
-// converse begins what the host is for, unless whoever started it has waited for too
-// long and taken that back.
+// converse begins the conversation, unless the starter of the host has waited too long and removed the
+// prompt.
 func (b prompts) converse(
 	ctx context.Context,
 	s *assemble.Session,
@@ -241,8 +240,7 @@ func (b prompts) converse(
 	return s.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images})
 }
 
-// ready tells whoever started the host that it answers, and lets go of the pipe
-// on which it is told.
+// ready reports to the starter of the host that the host answers, and closes the pipe for that.
 func ready() error {
 	if _, err := os.Stdout.WriteString(host.Ready); err != nil {
 		return fmt.Errorf("tell that the host is ready: %w", err)
@@ -268,14 +266,14 @@ func (b prompts) Conversation(ctx context.Context, p prompt.Prompt, id task.ID) 
 	p.Session, p.WaitCeiling = string(id), ceiling(&p, set)
 	e, started, err := d.Conversation(ctx, id, func() ([]string, func() bool, error) {
 		file, err := b.handOver(&p)
-		// whoever removes it has the prompt
+		// the process that removes it has the prompt
 		return []string{host.PromptVariable + "=" + file}, func() bool { return b.root.Below().Remove(file) == nil }, err
 	})
 	return known{e}, started, err
 }
 
-// handOver writes down for a host what it is to do. Each host has a file of its
-// own, which is swept if nobody came to read it.
+// handOver writes the prompt for a host. Each host has a file of its own, which is swept if it stays
+// unread.
 func (b prompts) handOver(p *prompt.Prompt) (file string, err error) {
 	raw, err := json.Marshal(p)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/fleet/worker"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/machines"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
@@ -58,7 +58,7 @@ func (b hubs) ServeHub(ctx context.Context, o machines.Hub) error {
 	return nil
 }
 
-// logger tells the user on stderr.
+// logger writes warnings to stderr.
 func (b hubs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -142,7 +142,7 @@ func (b *folder) Workers(ctx context.Context) (all []fleetwire.Worker, err error
 	return all, err
 }
 
-// Drain tells a worker to take nothing new.
+// Drain makes a worker take nothing new.
 func (b hubs) Drain(ctx context.Context, name string) error {
 	return b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) error {
 		all, err := placement.List(ctx, l.JS)
@@ -154,11 +154,7 @@ func (b hubs) Drain(ctx context.Context, name string) error {
 			known = known || w.Name == name
 		}
 		if !known {
-			return &control.Error{
-				Code:    control.NotFound,
-				Message: fmt.Sprintf("there is no worker %.80q", name),
-				Fix:     "`drover workers` lists them",
-			}
+			return console.Missing(fmt.Sprintf("there is no worker %.80q", name), "`drover workers` lists them")
 		}
 		msg, err := fleetwire.Encode(fleetwire.Command{Kind: fleetwire.Drain}, nil)
 		if err != nil {
@@ -194,11 +190,11 @@ func (b hubs) Work(ctx context.Context, o machines.Worker) error {
 
 func checkWorker(o machines.Worker) error {
 	if err := fleetwire.CheckName("worker", o.Name); err != nil {
-		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
+		return console.Usage(err.Error(), "name it with --name")
 	}
 	for _, l := range o.Labels {
 		if err := fleetwire.CheckName("label", l); err != nil {
-			return &control.Error{Code: control.Invalid, Message: err.Error()}
+			return console.Usage(err.Error(), "")
 		}
 	}
 	return nil
@@ -244,7 +240,7 @@ func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, read
 		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
 			Pulse: func(within time.Duration) {
 				if s.Keeper != nil {
-					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
+					_ = s.Keeper.Pulse(within) // the session reports a keeper that has ended
 				}
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
@@ -276,15 +272,14 @@ func (b hubs) hubOf(ctx context.Context, o machines.Worker) (link.Options, error
 	}
 	if !link.IsCluster(url) {
 		if creds != "" {
-			return link.Options{}, &control.Error{Code: control.Invalid, Message: "--credentials is for a NATS cluster",
-				Fix: "name it by --hub nats://HOST:PORT"}
+			return link.Options{}, console.Usage("--credentials is for a NATS cluster", "name it by --hub nats://HOST:PORT")
 		}
 		join, err := b.joinOf(ctx, o.Join)
 		return link.Options{Join: join}, err
 	}
 	if o.Via != "" {
-		return link.Options{}, &control.Error{Code: control.Invalid, Message: "--via needs a hub, not a NATS cluster",
-			Fix: "run the worker on that machine, with --hub and --credentials"}
+		return link.Options{}, console.Usage("--via needs a hub, not a NATS cluster",
+			"run the worker on that machine, with --hub and --credentials")
 	}
 	if creds == "" {
 		creds = set.Workers.Creds

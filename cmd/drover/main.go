@@ -28,7 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// version is set by the linker for a release. Otherwise it is that of the module or
+// version is set by the linker for a release. Otherwise it is the version of the module or
 // the commit that the program was built from; see [versionOf].
 var version = "" //rules:constant the linker can set variables only
 
@@ -42,7 +42,7 @@ func runWords() int {
 	if os.Getpid() == 1 {
 		return first()
 	}
-	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
+	log.SetOutput(io.Discard) // net/http logs malformed responses there, unescaped
 	ctx, stop := signals(context.Background())
 	defer stop()
 	b, err := workingFolder()
@@ -82,7 +82,7 @@ func first() int {
 	return exit.Code
 }
 
-// interrupts gives the first INT to whoever wants it.
+// interrupts passes the next SIGINT to the handler that waits for it.
 type interrupts struct {
 	mu     sync.Mutex
 	handle func()
@@ -106,8 +106,8 @@ func (in *interrupts) take() func() {
 	return f
 }
 
-// signals ends the context by INT, TERM or HUP, but for a first INT that
-// somebody wants.
+// signals ends the context with SIGINT, SIGTERM or SIGHUP. A SIGINT goes to a handler first, if one
+// waits.
 func signals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	in := &interrupts{}
@@ -193,7 +193,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// columns is how wide the terminal is, or 0 of what is none.
+// columns is the width of a terminal, or 0 for other files.
 func columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// observers follow a session one beside the other.
+// observers follow a session in parallel.
 type observers []assemble.Observer
 
 func (o observers) Agent(from task.ID, e agent.Event) {
@@ -49,7 +49,7 @@ func (o observers) Close() {
 	}
 }
 
-// observer is whoever follows sessions as the user wants it; nil: nobody.
+// observer follows sessions as the settings say; nil: nothing does.
 func (b *folder) observer(set settings.Settings) assemble.Observer {
 	var all observers
 	t := set.Telemetry
@@ -77,7 +77,7 @@ func (notifier) Agent(task.ID, agent.Event) {}
 
 func (n notifier) Open(s *assemble.Session) { n.Notifier.Open(s) }
 
-// notifying is how the user is told of what needs them.
+// notifying is the configuration of messages to the user.
 func (b *folder) notifying(set settings.Settings) notify.Config {
 	c, env := set.Notify, home.Lookup(b.env)
 	key := func(name string) string {
@@ -105,11 +105,11 @@ func (b attending) TryNotify(ctx context.Context) ([]attention.Sent, error) {
 	return out, nil
 }
 
-// lastWords is how long what a program has said may take to be read after its end.
+// lastWords limits reading the output of a program after its end.
 const lastWords = time.Second
 
 // runQuietly runs a program without a terminal until it ends or ctx does, and leaves nothing of its group.
-// The error has the last line of what it said.
+// The error has the last line of its output.
 func (b *folder) runQuietly(ctx context.Context, args []string, stdin []byte) error {
 	childIn, in, err := os.Pipe()
 	if err != nil {
@@ -150,7 +150,7 @@ func (b *folder) runQuietly(ctx context.Context, args []string, stdin []byte) er
 		group.End(context.Background(), process.Ending{})
 		group.Reap()
 	}
-	deadline := time.Now().Add(lastWords) // for whoever left the group and has the pipes
+	deadline := time.Now().Add(lastWords) // for processes outside the group that hold the pipes
 	_, _ = in.SetWriteDeadline(deadline), out.SetReadDeadline(deadline)
 	flows.Wait()
 	switch {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/options"
 )
 
-// RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
-// no other; the first such error is returned at the end.
+// RemoveOld removes overdue sessions. It continues after an error, and returns the first one.
 func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []project.Removal, err error) {
 	keep, err := b.keep(age)
 	if err != nil {
@@ -41,12 +40,12 @@ func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []pro
 	return out, err
 }
 
-// keep is what is kept: an age that was given, else what the settings say.
+// keep is the retention: a given age, else the settings.
 func (b storage) keep(age string) (options.Retention, error) {
 	if age != "" {
 		d, err := options.ParseAge(age)
 		if err != nil {
-			return options.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
+			return options.Retention{}, console.Usage("--old "+err.Error(), "")
 		}
 		return options.Retention{Age: max(d, 1)}, nil
 	}
@@ -55,11 +54,8 @@ func (b storage) keep(age string) (options.Retention, error) {
 		return options.Retention{}, err
 	}
 	if set.Tasks.Retention == (options.Retention{}) {
-		return options.Retention{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "--old has no age, and tasks.retention is not set",
-			Fix:     "give an age, as in --old=30d, or set tasks.retention",
-		}
+		return options.Retention{}, console.Usage("--old has no age, and tasks.retention is not set",
+			"give an age, as in --old=30d, or set tasks.retention")
 	}
 	return set.Tasks.Retention, nil
 }

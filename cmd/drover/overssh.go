@@ -64,7 +64,7 @@ func (b hubs) workOverSSH(ctx context.Context, o machines.Worker, join link.Join
 	return overssh.Run(ctx, c)
 }
 
-// binary is the program for the other machine: that of a file, or this one.
+// binary is the program for the other machine: a file, or this program.
 func (b hubs) binary(file string) (*overssh.Binary, error) {
 	path, name := cmp.Or(file, b.exe), cmp.Or(file, "drover "+b.version)
 	if !filepath.IsAbs(path) {
@@ -144,7 +144,7 @@ func (b hubs) startDaemon(ctx context.Context, name string) error {
 	return errors.New("start the worker: " + line)
 }
 
-// starterPipe is the descriptor on which a daemon tells whoever started it that it listens, or why not.
+// starterPipe is the descriptor on which a daemon reports to its starter that it listens, or its error.
 const starterPipe = 3
 
 // workDetached is a worker that gets its connections over ssh.
@@ -158,7 +158,8 @@ func (b hubs) workDetached(ctx context.Context, name string) error {
 	}
 	defer release()
 	if _, err := io.WriteString(starter, host.Ready); err != nil {
-		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err), l.Close())
+		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err),
+			l.Close())
 	}
 	_ = starter.Close()
 	d := overssh.NewDaemon()
@@ -179,7 +180,7 @@ func (b hubs) workDetached(ctx context.Context, name string) error {
 	})
 }
 
-// listenAs opens the socket of a worker that nobody else is.
+// listenAs opens the socket of a worker. Only one process can be a worker.
 func (b hubs) listenAs(name string) (l net.Listener, release func(), err error) {
 	if err := b.root.Ensure(); err != nil {
 		return nil, nil, err

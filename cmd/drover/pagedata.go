@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/web"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/project/todo"
@@ -23,11 +24,7 @@ func (b servers) pageUsed(ctx context.Context, since time.Time, yield func(web.C
 	if err != nil {
 		return err
 	}
-	own := map[string]usage.Price{}
-	for pattern, p := range set.Models.Prices {
-		own[pattern] = usage.Price(p)
-	}
-	table, _ := usage.NewTable(own, set.Models.Windows) // drover models tells what is wrong with it
+	table, _ := console.PriceTable(set.Models) // drover models reports its errors
 	projects, err := b.root.Projects()
 	if err != nil {
 		return err

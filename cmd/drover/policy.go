@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 )
 
-// Gate decides by these rules, or by those of a session in the folder.
+// Gate decides by these rules, or by the rules of a session in the folder.
 func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error) {
 	if !own {
 		return environment.NewGate(r, nil)
@@ -41,7 +41,7 @@ func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, er
 	return environment.NewGate(r, set.Foreign)
 }
 
-// sandbox is that of a session in the folder, which hides what Drover stores.
+// sandbox is the sandbox of a session in the folder. It hides the state of Drover.
 func (b *folder) sandbox(set settings.Settings) sandboxes.Config {
 	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
 	c.Hidden = append(c.Hidden, b.root.Dir())

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/api/repair"
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -32,13 +33,11 @@ func (b *folder) ended(ctx context.Context, of control.Info) (e host.Entry, err 
 		unlock()
 		return e, nil
 	}
-	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session),
-		Fix: "see `drover sessions`"}
+	return e, console.Missing(fmt.Sprintf("no session %s", of.Session), "see `drover sessions`")
 }
 
 func isOpen(id task.ID) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id),
-		Fix: "stop its tasks first"}
+	return console.Conflict(fmt.Sprintf("session %s is open", id), "stop its tasks first")
 }
 
 // remove removes what an ended session left, in the given way.
@@ -50,13 +49,12 @@ func (b storage) remove(ctx context.Context, of control.Info,
 	}
 	r, err = how(ended.Session{Place: e.Place, Info: e.Info})
 	if err == nil && r.Kept != "" {
-		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept,
-			Fix: "stop its tasks first, see `drover ps --all-sessions`"}
+		return r, console.Conflict("remove session: "+r.Kept, "stop its tasks first, see `drover ps --all-sessions`")
 	}
 	return r, err
 }
 
-// byForce says of a damaged session that it can be removed all the same.
+// byForce adds to the error of a damaged session that --force removes it.
 func byForce(id task.ID, err error) error {
 	if !journal.Damaged(err) {
 		return err
@@ -71,7 +69,7 @@ func (b storage) Discard(ctx context.Context, of control.Info) (unseen string, e
 	return r.Unseen, err
 }
 
-// Repair makes the damaged log of a session anew.
+// Repair rebuilds the damaged log of a session.
 func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out project.Repair, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {
@@ -82,8 +80,8 @@ func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out p
 	case errors.Is(err, home.ErrLocked):
 		return out, isOpen(of.Session)
 	case errors.Is(err, journal.ErrNewer):
-		return out, &control.Error{Code: control.Conflict, Message: err.Error(),
-			Fix: "use that one; if there never was one this is damage, too, and --force repairs it"}
+		return out, console.Conflict(err.Error(),
+			"use that one; if there never was one this is damage, too, and --force repairs it")
 	case err != nil:
 		return out, err
 	}
@@ -91,7 +89,7 @@ func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out p
 		Events:        r.Kept.Events,
 		Notifications: r.Kept.Notifications,
 		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
-		NotificationsLost: r.Kept.Untold,
+		NotificationsLost: r.Kept.Unnotified,
 		UnreadablePages:   r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)

@@ -45,7 +45,7 @@ func (t *taped) setUp(c *assemble.Config) {
 	if !t.plays() || t.live {
 		return
 	}
-	c.Observer, c.Own, c.Model, c.Instead = nil, map[string]agent.Model{provider.AnyName: unasked{}}, t.model, nil
+	c.Observer, c.Own, c.Model, c.Fallback = nil, map[string]agent.Model{provider.AnyName: unasked{}}, t.model, nil
 	set := &c.Settings // what the user has set up runs nothing in a replay
 	set.DisableHook, set.Sandbox.Mode, set.MaxBudget, set.Plugins = true, "off", 0, nil
 	c.GivenMCP, c.MCP, c.QuietPlugins, c.Played = true, nil, nil, true

@@ -72,7 +72,7 @@ func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	if s.SetUp {
 		o.SetUp = b.setUp()
 	}
-	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
+	if !signal.Ignored(syscall.SIGTSTP) { // otherwise nothing would continue it
 		signal.Notify(stops, syscall.SIGTSTP)
 		defer signal.Stop(stops)
 		o.Suspend = standStill
@@ -81,10 +81,10 @@ func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	if err != nil {
 		return cli.Left{}, err
 	}
-	loud, _ := daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+	loud, _ := daypart.Parse(set.Notify.Quiet) // errors are reported when sessions are opened
 	o.Loud = loud.Rest()
 	if set.Notify.Desktop && set.Terminal.Notify == "osc" {
-		set.Terminal.Notify = "bell" // the desktop is told once
+		set.Terminal.Notify = "bell" // the desktop is notified once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
 	o.HintAfter = set.Terminal.HintAfter
@@ -110,7 +110,7 @@ func connection(find func(context.Context) (console.Session, error)) func(contex
 // Bounds of the history of prompts of a project.
 const (
 	mostPrompts     = 1000
-	mostPromptBytes = 64 << 10 // of one that is kept
+	mostPromptBytes = 64 << 10 // of a prompt that is kept
 	mostHistory     = 8 << 20  // bytes of the file that are read
 )
 
@@ -118,7 +118,7 @@ func (b screens) promptsFile() string {
 	return filepath.Join(b.root.Project(b.cwd).Dir(), "prompts.jsonl")
 }
 
-// prompts are those of before, oldest first. What cannot be read is passed over.
+// prompts returns the earlier prompts, oldest first, without unreadable ones.
 func (b screens) prompts() []string {
 	data, err := b.root.ReadFile(b.promptsFile(), mostHistory)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b screens) prompts() []string {
 	return list[max(0, len(list)-mostPrompts):]
 }
 
-// keepPrompt adds a prompt to the history. A long file is cut to what is read of it.
+// keepPrompt adds a prompt to the history. It cuts a long file to the part that is read.
 func (b screens) keepPrompt(text string) error {
 	if len(text) > mostPromptBytes {
 		return nil
@@ -245,7 +245,7 @@ func (b *folder) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
 // mostDiffBytes bounds what is read of the changes of a folder.
 const mostDiffBytes = 8 << 20
 
-// diff is what has changed in a folder since the last commit: the diff of files that git
+// diff returns the changes of a folder since the last commit: the diff of files that git
 // knows, and the names of those that it does not.
 func (b screens) diff(ctx context.Context, folder string) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -261,7 +261,7 @@ func (b screens) diff(ctx context.Context, folder string) (string, error) {
 		}
 		return out.String(), nil
 	}
-	// The empty tree stands for the last commit where there is none.
+	// Without a commit the empty tree is the base.
 	base := "HEAD"
 	if _, err := git("rev-parse", "--verify", "-q", "HEAD"); err != nil {
 		base = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

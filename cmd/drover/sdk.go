@@ -11,9 +11,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/catalog"
@@ -21,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 )
 
-// driver is the program that drives a session by the Agent SDK; nil: nobody does.
+// driver is the program that drives a session by the Agent SDK; nil: none.
 type driver struct {
 	conn   *agentsdk.Conn
 	in     *agentsdk.Initialize
@@ -83,8 +83,8 @@ func given(p *prompt.Prompt, in *agentsdk.Initialize) error {
 	for _, one := range in.Plugins {
 		dir, err := filepath.Abs(one.Path)
 		if one.Type != "local" || err != nil {
-			return &control.Error{Code: control.Invalid, Fix: "give a folder, with the type local",
-				Message: fmt.Sprintf("initialize: plugins: %.80q of type %.40q cannot be read", one.Path, one.Type)}
+			return console.Usage(fmt.Sprintf("initialize: plugins: %.80q of type %.40q cannot be read", one.Path, one.Type),
+				"give a folder, with the type local")
 		}
 		p.Plugins = append(p.Plugins, dir)
 	}
@@ -93,7 +93,7 @@ func given(p *prompt.Prompt, in *agentsdk.Initialize) error {
 	if len(in.Agents) > 0 && string(in.Agents) != "null" {
 		p.Agents = string(in.Agents)
 		if _, _, err := catalog.ParseJSON("agents", in.Agents); err != nil {
-			return &control.Error{Code: control.Invalid, Message: "initialize: " + err.Error(), Fix: "see docs/agents.md"}
+			return console.Usage("initialize: "+err.Error(), "see docs/agents.md")
 		}
 	}
 	if len(in.MCPServers) > 0 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble/demo"
 	"github.com/drover-dev/drover/internal/frontend/cli/agents"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -35,37 +35,15 @@ func (b surroundings) mcpConfig() mcpserver.Config {
 
 // ServeMCPOverHTTP serves tasks to all MCP clients that have the token.
 func (b surroundings) ServeMCPOverHTTP(ctx context.Context, o agents.MCPOverHTTP) error {
-	host, _, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", o.Listen, err),
-			Fix: "give an address and a port, as in 127.0.0.1:0"}
-	}
-	if ip := net.ParseIP(host); !o.AnyAddress && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", o.Listen),
-			Fix:     "listen at 127.0.0.1, behind a proxy with TLS, or add --any-address"}
-	}
-	file := o.TokenFile
-	if file == "" {
-		if err := b.root.Ensure(); err != nil {
-			return err
-		}
-		file = filepath.Join(b.root.Dir(), "mcp-token")
-	} else if !filepath.IsAbs(file) {
-		file = filepath.Join(b.cwd, file)
-	}
-	token, err := tokenOf(file)
+	l, err := b.listen(ctx, publicOptions{listen: o.Listen, anyAddress: o.AnyAddress, tokenFile: o.TokenFile,
+		usual: "mcp-token", elsewhere: "behind a proxy with TLS, or add --any-address"})
 	if err != nil {
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("serve mcp: %w", err)
-	}
-	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), mcpwire.Path, file); err != nil {
+	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), mcpwire.Path, l.file); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return mcpserver.ServeHTTP(ctx, b.mcpConfig(), l, host, token)
+	return mcpserver.ServeHTTP(ctx, b.mcpConfig(), l, l.host, l.token)
 }
 
 const (
@@ -85,9 +63,8 @@ func tokenOf(file string) (string, error) {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("read the token of %s: other users of this machine may read it", file),
-			Fix:     "chmod 600 " + file}
+		return "", console.Usage(fmt.Sprintf("read the token of %s: other users of this machine may read it", file),
+			"chmod 600 "+file)
 	}
 	data, err := home.ReadFile(file, maxToken)
 	if err != nil {
@@ -95,9 +72,8 @@ func tokenOf(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("the token of %s is no line of at least %d printable characters", file, minToken),
-			Fix:     "remove the file, and a new one is made"}
+		return "", console.Usage(fmt.Sprintf("the token of %s is no line of at least %d printable characters", file,
+			minToken), "remove the file, and a new one is made")
 	}
 	return token, nil
 }

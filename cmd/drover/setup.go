@@ -61,10 +61,12 @@ func (b screens) saveAccess(a tui.Access) error {
 		return err
 	}
 	if set.Saved.Variables(home.Lookup(b.env), set.Providers) == nil {
-		return fmt.Errorf("saved, but variables or settings say otherwise of %s (remove what they say, or correct it there)", a.Provider)
+		return fmt.Errorf("saved, but variables or settings say otherwise of %s (remove what they say, or correct it there)",
+			a.Provider)
 	}
 	if want := cmp.Or(a.Model, provider.Default); cmp.Or(set.Model, provider.Default) != want {
-		return fmt.Errorf("saved, but your settings name the model %.60q (remove `model` there, or set it to %.60q)", set.Model, want)
+		return fmt.Errorf("saved, but your settings name the model %.60q (remove `model` there, or set it to %.60q)",
+			set.Model, want)
 	}
 	return nil
 }

@@ -260,8 +260,6 @@ func ruleSources(c Config) agents.RuleSources {
 		out.Add("ask", s.Name, s.Ask...)
 		out.Add("deny", s.Name, s.Deny...)
 	}
-	out.Add("allow", "--allowed-tools", c.Allow...)
-	out.Add("deny", "--disallowed-tools", c.Deny...)
 	out.Add("allow", "built in", own()...)
 	return out
 }

@@ -65,10 +65,6 @@ type Config struct {
 	agents.Program
 	Model string                 // instead of the settings' one
 	Own   map[string]agent.Model // models of the program itself, by name
-	Mode  policy.Mode            // instead of the settings' one
-	Allow []string               // further rules
-	Deny  []string
-	Dirs  []string // further folders that tools may use; absolute
 
 	Agents []byte // definitions of agents that come before all files, as JSON; see [catalog.ParseJSON]
 
@@ -328,18 +324,15 @@ func Rules(c Config) policy.Rules {
 	p := c.Settings.Permissions
 	r := policy.Rules{
 		Mode:         policy.Mode(p.DefaultMode),
-		Allow:        slices.Concat(p.Allow, c.Allow, own()),
+		Allow:        slices.Concat(p.Allow, own()),
 		Ask:          p.Ask,
-		Deny:         slices.Concat(p.Deny, c.Deny),
-		Dirs:         slices.Concat(c.Settings.Dirs, c.Dirs),
+		Deny:         slices.Clone(p.Deny),
+		Dirs:         slices.Clone(c.Settings.Dirs),
 		Home:         home.Lookup(c.Env)("HOME"),
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,
 		Filtered:     true,
 		Memory:       policy.NewMemory(),
-	}
-	if c.Mode != "" {
-		r.Mode = c.Mode
 	}
 	return r
 }

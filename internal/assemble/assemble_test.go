@@ -142,7 +142,9 @@ func TestRules(t *testing.T) {
 	var set settings.Settings
 	set.Permissions.DefaultMode = "plan"
 	set.Permissions.Allow, set.Permissions.Deny = []string{"Read"}, []string{"Bash(rm *)"}
-	c := Config{Settings: set, Allow: []string{"Bash(ls *)"}, Deny: []string{"Write"}, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
+	set.Add(settings.Source{Name: "--allowed-tools", Allow: []string{"Bash(ls *)"}})
+	set.Add(settings.Source{Name: "--disallowed-tools", Deny: []string{"Write"}})
+	c := Config{Settings: set, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
 	r := Rules(c)
 	if r.Mode != policy.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
 		t.Errorf("rules %+v", r)
@@ -152,9 +154,9 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not in %q", rule, r.Allow)
 		}
 	}
-	c.Mode = policy.DontAsk
+	c.Settings.Permissions.DefaultMode = "dontAsk"
 	if r := Rules(c); r.Mode != policy.DontAsk {
-		t.Errorf("mode %s: the command line must win", r.Mode)
+		t.Errorf("mode %s", r.Mode)
 	}
 }
 

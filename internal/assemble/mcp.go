@@ -86,7 +86,7 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
-		Roots: slices.Concat([]string{c.Folder}, c.Settings.Dirs, c.Dirs), Samples: true,
+		Roots: slices.Concat([]string{c.Folder}, c.Settings.Dirs), Samples: true,
 		Token: mcpauth.At(c.Root.Dir()).Token,
 		Idle:  c.Settings.MCP.IdleTimeout, Call: c.Settings.MCP.CallTimeout, FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}

@@ -110,7 +110,8 @@ func lanes(r *Recording) map[string][]string {
 	return out
 }
 
-// inOrder sorts changes and messages by their numbers in the log: a recorder may have noted two of them the other way round.
+// inOrder sorts changes and messages by their numbers in the log: a recorder may have noted two of them the
+// other way round.
 func inOrder(entries []Entry) []Entry {
 	seq := func(e Entry) task.Seq {
 		switch e.Kind {

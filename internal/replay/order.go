@@ -11,10 +11,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// order is the one order in which a recorded run goes on: what agents get from outside is given when its turn has come, and
-// what the log gets by itself (steps) is waited for in between. A step or an input that does not come is passed over after
-// some time, together with all else of its task; an answer of a model, a message or an end that does not come is a
-// [Divergence].
+// order is the one order in which a recorded run goes on: what agents get from outside is given when its turn
+// has come, and what the log gets by itself (steps) is waited for in between. A step or an input that does not
+// come is passed over after some time, together with all else of its task; an answer of a model, a message or
+// an end that does not come is a [Divergence].
 type order struct {
 	speed    float64 // 1: as recorded; 0: as fast as it goes
 	patience time.Duration
@@ -62,8 +62,8 @@ func arranged(all []placed) {
 	})
 }
 
-// late moves the last input of each agent to the end that it causes: an agent that has nothing more to do ends, and passes
-// on or stops its tasks, when all has come that came before this.
+// late moves the last input of each agent to the end that it causes: an agent that has nothing more to do
+// ends, and passes on or stops its tasks, when all has come that came before this.
 func late(all []placed) {
 	last := map[task.ID]int{}        // inputs that have caused nothing yet
 	parents := map[task.ID]task.ID{} // of tasks

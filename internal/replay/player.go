@@ -36,9 +36,10 @@ type Config struct {
 	Until int
 }
 
-// Player is the seam of a session that plays a recording, once. Agents, messages and workflows of the session are real;
-// other tasks print what they printed and end as they ended, and what agents got from outside they get again. With
-// [Config.Until] what was not recorded by then is real. The methods may be called by several goroutines.
+// Player is the seam of a session that plays a recording, once. Agents, messages and workflows of the session
+// are real; other tasks print what they printed and end as they ended, and what agents got from outside they
+// get again. With [Config.Until] what was not recorded by then is real. The methods may be called by several
+// goroutines.
 type Player struct {
 	order
 	c     Config
@@ -265,7 +266,8 @@ func (p *Player) Texts(
 	return e.Texts, nil
 }
 
-// text is the next of the texts of an agent. A run that goes on live reads from the start what its place says today.
+// text is the next of the texts of an agent. A run that goes on live reads from the start what its place says
+// today.
 func (p *Player) text(id task.ID, what string) (e Entry, ok bool) {
 	p.play.Lock()
 	defer p.play.Unlock()
@@ -284,8 +286,8 @@ func (p *Player) text(id task.ID, what string) (e Entry, ok bool) {
 	return e, true
 }
 
-// Prepare implements [environment.Seam]: it gives a task its recorded ID and the place of its begin, and what is no agent
-// and no workflow its recorded output and end instead of work.
+// Prepare implements [environment.Seam]: it gives a task its recorded ID and the place of its begin, and what
+// is no agent and no workflow its recorded output and end instead of work.
 func (p *Player) Prepare(d task.Driver, spec task.Spec) supervise.Prepared {
 	if spec.ID != "" { // of the session itself
 		return supervise.Prepared{Driver: d}
@@ -300,7 +302,8 @@ func (p *Player) Prepare(d task.Driver, spec task.Spec) supervise.Prepared {
 	}
 	switch a := p.known(id); {
 	case d.Kind().IsAgent() && id != "" && !p.live && (a == nil || len(a.calls) == 0): // its program would be started
-		_ = p.diverge("no call of the model of agent %s was recorded: it is of another vendor, or ended before its first one", id)
+		_ = p.diverge("no call of the model of agent %s was recorded: it is of another vendor, "+
+			"or ended before its first one", id)
 		start.Driver = &driver{p, d}
 	case !played(d.Kind()):
 	case p.live && (id == "" || len(p.ends[id]) == 0): // it had not ended, or not begun, by then: it runs
@@ -339,7 +342,8 @@ func (l playedLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]
 	return seqs, errs
 }
 
-// Post writes a message when its turn has come. What was not recorded is written at once: agents that go on live send it.
+// Post writes a message when its turn has come. What was not recorded is written at once: agents that go on
+// live send it.
 func (l playedLog) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	p, what := l.p, l.p.post(m)
 	p.play.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// works reports whether a tool works on the session alone. It runs, and what it starts is played; all others return what
-// was recorded.
+// works reports whether a tool works on the session alone. It runs, and what it starts is played; all others
+// return what was recorded.
 func works(tool string) bool {
 	switch tool {
 	case "Agent", "Bash", "Monitor", "TaskStop", "TaskOutput", "SendMessage", "read_agent", "Workflow", "TaskCreate",
@@ -88,7 +88,8 @@ func (s *port) Reply(
 		if p.live {
 			return ask(on)
 		}
-		return nil, refused(p.diverge("agent %s makes model call %d, and %d were recorded", p.called(s.id), n+1, len(a.calls)))
+		return nil, refused(p.diverge("agent %s makes model call %d, and %d were recorded", p.called(s.id), n+1,
+			len(a.calls)))
 	}
 	e := a.calls[n]
 	// A run that goes on live has the settings of today, of which its requests tell.
@@ -187,7 +188,8 @@ func (s *port) Check(
 		return decide()
 	}
 	if !ok {
-		return agent.Decision{}, s.p.diverge("agent %s calls %s (%s), and that was not recorded", s.p.called(s.id), c.Name, c.ID)
+		return agent.Decision{}, s.p.diverge("agent %s calls %s (%s), and that was not recorded", s.p.called(s.id),
+			c.Name, c.ID)
 	}
 	if e.Output == nil {
 		_, _ = s.call(c.ID, true)
@@ -211,7 +213,8 @@ func (s *port) Check(
 
 // Run implements [agent.Port].
 func (s *port) Run(
-	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error), after func(agent.Output) agent.Output,
+	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error),
+	after func(agent.Output) agent.Output,
 ) (agent.Output, error) {
 	e, ok := s.call(c.ID, true)
 	switch {
@@ -228,7 +231,8 @@ func (s *port) Run(
 				c.Name, s.p.called(s.id), excerpt.Line(out.Text, 200))
 		}
 	}
-	out := agent.Output{Text: e.Output.Text, Images: e.Output.Images, IsError: e.Output.IsError, EndTurn: e.Output.EndTurn}
+	out := agent.Output{Text: e.Output.Text, Images: e.Output.Images, IsError: e.Output.IsError,
+		EndTurn: e.Output.EndTurn}
 	if e.Output.Structured != nil {
 		out.Structured = e.Output.Structured
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Recorder is the seam of a session that is recorded. It writes as things happen and changes nothing; what cannot be
-// written is an error of Close. Its methods may be called by several goroutines.
+// Recorder is the seam of a session that is recorded. It writes as things happen and changes nothing; what
+// cannot be written is an error of Close. Its methods may be called by several goroutines.
 type Recorder struct {
 	begin time.Time
 	main  task.ID
@@ -39,8 +39,8 @@ type calls struct {
 	messages int // of the last request that was no summary
 }
 
-// NewRecorder writes the head of a recording to w. hide replaces secrets in a line or an output; nil: there are none.
-// next is the seam of the session without the recorder.
+// NewRecorder writes the head of a recording to w. hide replaces secrets in a line or an output; nil: there
+// are none. next is the seam of the session without the recorder.
 func NewRecorder(w io.Writer, h Head, hide func([]byte) []byte, next environment.Seam) *Recorder {
 	return &Recorder{begin: time.Now(), main: h.Session, names: NamesOf(h).Hiding(hide), hide: hide, next: next,
 		w: NewWriter(w, h, hide), agents: map[task.ID]*calls{}, running: map[*Entry]bool{}}
@@ -200,7 +200,8 @@ func (p *recorded) Check(
 
 // Run implements [agent.Port].
 func (p *recorded) Run(
-	ctx context.Context, tool string, c agent.Call, run func() (agent.Output, error), after func(agent.Output) agent.Output,
+	ctx context.Context, tool string, c agent.Call, run func() (agent.Output, error),
+	after func(agent.Output) agent.Output,
 ) (agent.Output, error) {
 	out, err := p.next.Run(ctx, tool, c, run, after)
 	p.mu.Lock()
@@ -300,8 +301,8 @@ func (r *Recorder) event(seq task.Seq, e lifecycle.Entry) {
 	}
 }
 
-// Close completes the recording of a session that is closed: it adds the calls that have not ended, and the outputs of
-// tasks.
+// Close completes the recording of a session that is closed: it adds the calls that have not ended, and the
+// outputs of tasks.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

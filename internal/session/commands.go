@@ -46,7 +46,7 @@ func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
 	if main == nil {
 		return out, nil
 	}
-	prompts, err := main.environment().Prompts(ctx)
+	prompts, err := main.environment().Servers.Prompts(ctx)
 	if err != nil {
 		out.Problems = append(out.Problems, err.Error())
 	}
@@ -110,7 +110,7 @@ func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, err
 // look looks for a command and expands it. Shell lines and files are read by the tools.
 func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.Tool) (*string, error) {
 	if strings.HasPrefix(strings.ToLower(name), mcptool.Prefix) {
-		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
+		instead, found, err := h.environment().Servers.Prompt(ctx, name, command.Words(args))
 		switch {
 		case err != nil:
 			return nil, control.Refuse(control.Invalid, err.Error(), "")

@@ -252,7 +252,7 @@ func (m *Main) unused() bool {
 }
 
 // Servers are the MCP servers of the main agent, as they stand now.
-func (m *Main) Servers() []servers.Status { return m.environment().Servers() }
+func (m *Main) Servers() []servers.Status { return m.environment().Servers.Status() }
 
 // mainHooks are the hooks of the main agent, and its commands.
 type mainHooks struct{ *Main }

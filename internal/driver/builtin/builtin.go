@@ -32,10 +32,11 @@ type Kinds struct {
 	others   acpclient.Config
 }
 
-// New makes the kinds of one session. A nil fleet has no workers, and a nil elsewhere no agents on other machines; calls
-// makes no driver without Open.
+// New makes the kinds of one session. A nil fleet has no workers, and a nil elsewhere no agents on
+// other machines; calls makes no driver without Open.
 func New(c shell.Config, fleet *placement.Fleet, calls mcptask.Config, elsewhere *remote.Driver) *Kinds {
-	k := &Kinds{Fleet: fleet, remote: elsewhere, shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+	k := &Kinds{Fleet: fleet, remote: elsewhere, shell: shell.New(c),
+		monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
 	k.others.Keeper, k.others.Table = c.Keeper, new(process.Table)
 	if calls.Open != nil {
 		k.mcp = mcptask.New(calls)

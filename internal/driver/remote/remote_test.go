@@ -654,15 +654,15 @@ func TestReview(t *testing.T) {
 	}{
 		"hook": {func(f *a2a.Task) {
 			says("<remote-review>said</remote-review>")(f)
-			prints(HookArtifact, "x<remote-review>by the hook</remote-review>")(f)
+			prints("hook_progress", "x<remote-review>by the hook</remote-review>")(f)
 		}, "by the hook"},
 		"split": {func(f *a2a.Task) {
-			prints(HookArtifact, "<remote-rev")(f)
+			prints("hook_progress", "<remote-rev")(f)
 			says("between")(f)
-			prints(HookArtifact, "iew>one ")(f)
-			prints(HookArtifact, "two</remote-review>")(f)
+			prints("hook_progress", "iew>one ")(f)
+			prints("hook_progress", "two</remote-review>")(f)
 		}, "one two"},
-		"both":   {completed("<remote-review>x</remote-review>", prints(HookArtifact, "<remote-review>by the hook</remote-review>")), "by the hook"},
+		"both":   {completed("<remote-review>x</remote-review>", prints("hook_progress", "<remote-review>by the hook</remote-review>")), "by the hook"},
 		"result": {completed("so:\n<remote-review>found</remote-review>"), "found"},
 		"said":   {completed("", says("<remote-review>sa\nid</remote-review>")), "sa\nid"},
 		"none":   {completed("the result", says("nothing found")), "the result"},
@@ -671,7 +671,7 @@ func TestReview(t *testing.T) {
 			a := newAgent(t)
 			a.Begin = c.begin
 			d, _ := driverOf(t, a)
-			res, err := d.Run(t.Context(), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(control.Ultrareview))))
+			res, err := d.Run(waittest.Context(t, patience), tasktest.NewHost(t, task.RemoteAgent, job(t, ofType(control.Ultrareview))))
 			if err != nil || res.Text != c.want {
 				t.Errorf("%q, %v", res.Text, err)
 			}

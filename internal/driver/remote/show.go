@@ -73,8 +73,8 @@ func (w *work) tell(ctx context.Context, phase string) {
 	_ = w.h.Tell(ctx, task.MonitorEvent, strings.TrimSpace(text+"\n"+words), task.Next)
 }
 
-// HookArtifact names the artifacts that are the output of a hook of the agent.
-const HookArtifact = "hook_progress"
+// hookArtifact names the artifacts that are the output of a hook of the agent.
+const hookArtifact = "hook_progress"
 
 // review returns the text between the last tags <remote-review> and </remote-review>.
 func review(text string) *string {

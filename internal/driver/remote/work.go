@@ -321,7 +321,7 @@ func (w *work) verdict(ctx context.Context, now a2a.News) (*string, error) {
 	}
 	if w.state.Type == control.Ultrareview {
 		// The output of a hook is complete as soon as it has both tags, whatever the agent still does.
-		if text := review(w.far.Artifacts(HookArtifact)); text != nil {
+		if text := review(w.far.Artifacts(hookArtifact)); text != nil {
 			return text, nil
 		}
 		if text := review(now.Result); w.done && text != nil {

@@ -63,11 +63,11 @@ const (
 // Journal is an open event log. Its methods may be called by several
 // goroutines.
 type Journal struct {
-	path  string
-	opts  Options
-	write *sql.DB // one connection, used by the current writer
-	w     *writer // on that connection; nil for a reader
-	crowd int     // size of the last batch; owned by the current writer
+	path      string
+	opts      Options
+	write     *sql.DB // one connection, used by the current writer
+	w         *writer // on that connection; nil for a reader
+	lastBatch int     // size of the last batch; owned by the current writer
 
 	readOnce sync.Once
 	read     *sql.DB // several connections for readers; opened at the first read
@@ -89,7 +89,7 @@ type Journal struct {
 // request is one write by one caller.
 type request struct {
 	entry   *lifecycle.Entry // exactly one of these four is set
-	letter  *task.Message
+	message *task.Message
 	ack     []task.Seq // notifications and messages to acknowledge
 	summary *summaryPart
 
@@ -310,7 +310,7 @@ func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
 	}
-	r := &request{letter: &m, turn: make(chan bool, 1)}
+	r := &request{message: &m, turn: make(chan bool, 1)}
 	err := j.ask(ctx, r)
 	if err = cmp.Or(err, r.err); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
@@ -364,7 +364,7 @@ func (j *Journal) ask(ctx context.Context, requests ...*request) error {
 
 // lead writes the queue, the caller's own request first, and passes the role on.
 func (j *Journal) lead() {
-	if j.crowd > 1 {
+	if j.lastBatch > 1 {
 		// Callers of the last batch tend to come back together. Waiting a moment for them saves
 		// them a commit of their own.
 		runtime.Gosched()
@@ -374,7 +374,7 @@ func (j *Journal) lead() {
 	batch, last := j.queue[:n:n], j.count
 	j.queue = j.queue[n:]
 	j.mu.Unlock()
-	j.crowd = n
+	j.lastBatch = n
 	j.settle(batch, last)
 	for _, r := range batch[1:] { // the writer's own request is first
 		r.turn <- false

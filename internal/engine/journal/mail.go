@@ -63,8 +63,8 @@ func (j *Journal) accept(r *request) bool {
 	case r.ack != nil:
 		j.undelivered.remove(r.ack)
 	case r.seq == 0: // a refused message, or a summary
-	case r.letter != nil:
-		m := *r.letter
+	case r.message != nil:
+		m := *r.message
 		m.Seq = r.seq
 		j.undelivered.add(mail{seq: r.seq, owner: m.To, message: &m})
 		return true

@@ -30,7 +30,7 @@ type Salvaged struct {
 
 	Missing      []Span    // numbers of events and messages that could not be read, or were lost in an earlier repair
 	MissingTasks []task.ID // the tasks of those numbers, as far as they are known
-	Untold       []task.ID // ended tasks whose notification could not be read: it counts as delivered
+	Unnotified   []task.ID // ended tasks whose notification could not be read: it counts as delivered
 	BadPages     int       // pages that could not be read from the disk
 }
 
@@ -124,8 +124,8 @@ const (
 		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e
 			WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
 		DELETE FROM answers WHERE substr(run_id, 1, instr(run_id || '/', '/') - 1) NOT IN (SELECT run_id FROM ends)`
-	untold = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
-	told   = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + untold
+	unnotified = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
+	told       = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + unnotified
 
 	numbers = `SELECT seq FROM events UNION SELECT seq FROM messages`
 	gaps    = `SELECT s + 1, n - 1 FROM (SELECT s, lead(s) OVER (ORDER BY s) AS n FROM (SELECT 0 AS s UNION ` + numbers + ` UNION SELECT ?)) WHERE n > s + 1 LIMIT 10000`
@@ -326,7 +326,7 @@ func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 			return rows.Scan(&id)
 		})
 	}
-	if out.Untold, err = ids(`SELECT DISTINCT task_id` + untold + ` ORDER BY task_id`); err != nil {
+	if out.Unnotified, err = ids(`SELECT DISTINCT task_id` + unnotified + ` ORDER BY task_id`); err != nil {
 		return out, err
 	}
 	if err := s.run(told); err != nil {

@@ -203,7 +203,7 @@ func TestSalvageWhole(t *testing.T) {
 					t.Errorf("%s was %.300s\nand is %.300s", k, v, got[k])
 				}
 			}
-			if len(got) != len(want) || len(s.Missing) > 0 || len(s.MissingTasks) > 0 || len(s.Untold) > 0 {
+			if len(got) != len(want) || len(s.Missing) > 0 || len(s.MissingTasks) > 0 || len(s.Unnotified) > 0 {
 				t.Errorf("%d rows of %d: %+v", len(got), len(want), s)
 			}
 		})
@@ -386,7 +386,7 @@ func TestSalvageNotifications(t *testing.T) {
 			}
 		}
 	}
-	if len(s.Untold) == 0 || told != s.Notifications {
+	if len(s.Unnotified) == 0 || told != s.Notifications {
 		t.Errorf("nothing was lost: %+v", s)
 	}
 }

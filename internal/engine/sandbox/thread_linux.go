@@ -37,7 +37,7 @@ func (l limits) fork(path string, args []string, attr *syscall.ProcAttr) (pid in
 // the process: that one cannot end, and what others may do to the process depends on it.
 func onThread(f func()) {
 	done := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(done)
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		if unix.Gettid() != unix.Getpid() {

@@ -1,13 +1,13 @@
 package folder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -68,6 +68,15 @@ func (r *Return) note(format string, args ...any) {
 type Ending struct {
 	Message string    // empty: "Work on another machine"
 	Time    time.Time // when the task ended; zero: now. A second attempt with the same time makes the same parts
+}
+
+func (e Ending) message() string { return cmp.Or(e.Message, "Work on another machine") }
+
+func (e Ending) time() time.Time {
+	if e.Time.IsZero() {
+		return time.Now()
+	}
+	return e.Time
 }
 
 // Collect packs the changes in a work tree of [Cache.Unpack] and not ignored: the files become
@@ -259,19 +268,6 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 			parents = append(parents, r.Head)
 		}
 	}
-	message := e.Message
-	if message == "" {
-		message = "Work on another machine"
-	}
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	stamp := "@" + strconv.FormatInt(e.Time.Unix(), 10) + " +0000"
-	g.Vars = append(g.Vars, "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)
-	args := []string{"commit-tree", tree, "-m", message}
-	for _, p := range parents {
-		args = append(args, "-p", p)
-	}
-	r.Result, err = g.Text(ctx, args...)
+	r.Result, err = commit(ctx, g, tree, e.message(), e.time(), parents...)
 	return err
 }

@@ -38,7 +38,6 @@ type Manifest struct {
 	Parts    []Part   `json:"parts,omitempty"`   // of the pack; none: the receiver has all of it
 	Notes    []string `json:"notes,omitempty"`   // what does not travel, or travels in another form; for people
 	Plain    bool     `json:"plain,omitempty"`   // a folder without git: Commit is a commit of ours with all of its files
-	Exclude  []string `json:"exclude,omitempty"` // patterns of files that do not travel, only if Plain
 }
 
 // Changes reports whether there is something on top of the commit.
@@ -106,9 +105,6 @@ func (m Manifest) check(l Limits) error {
 		}
 	}
 	if err := checkNotes(m.Notes); err != nil {
-		return err
-	}
-	if err := checkPatterns(m.Exclude); err != nil {
 		return err
 	}
 	return checkParts(m.Parts, l.PackedBytes)

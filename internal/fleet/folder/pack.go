@@ -30,8 +30,7 @@ type Choice struct {
 	Untracked    []string
 	AllUntracked bool // takes all files that are neither tracked nor ignored
 
-	Plain   bool     // the folder is one without git, and all of its files travel
-	Exclude []string // patterns of its files that do not travel: relative to it, with ** for any number of folders
+	Plain bool // the folder is one without git, and all of its files travel
 
 	Limits Limits
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -41,10 +39,7 @@ const asIs = "* -text -eol -ident -filter -working-tree-encoding -crlf\n"
 // packPlain makes a manifest of a folder without git.
 func packPlain(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err error) {
 	l := c.Limits.orDefault()
-	m = Manifest{V: plainVersion, Format: "sha1", Plain: true, Exclude: c.Exclude}
-	if err := checkPatterns(c.Exclude); err != nil {
-		return m, err
-	}
+	m = Manifest{V: plainVersion, Format: "sha1", Plain: true}
 	tmp, remove, err := temporary()
 	if err != nil {
 		return m, err
@@ -54,14 +49,14 @@ func packPlain(ctx context.Context, dir string, c Choice, s Store) (m Manifest, 
 	if err != nil {
 		return m, err
 	}
-	tree, notes, err := files(ctx, g, c.Exclude, l)
+	tree, notes, err := files(ctx, g, l)
 	if err != nil {
 		return m, err
 	}
 	for _, n := range notes {
 		m.note("%s", n)
 	}
-	if m.Snapshot, err = commit(ctx, g, tree, time.Unix(0, 0)); err != nil {
+	if m.Snapshot, err = commit(ctx, g, tree, "Files", time.Unix(0, 0)); err != nil {
 		return m, err
 	}
 	m.Repo, m.Commit = m.Snapshot, m.Snapshot
@@ -86,20 +81,27 @@ func ours(ctx context.Context, admin, tree string) (gitrun.Git, error) {
 // adminOf is the repository of ours next to a folder that [Cache.Unpack] has made of one without git.
 func adminOf(dir string) string { return dir + ".git" }
 
-func commit(ctx context.Context, g gitrun.Git, tree string, at time.Time) (string, error) {
+// commit makes a commit of a tree, which is the same each time.
+func commit(
+	ctx context.Context, g gitrun.Git, tree, message string, at time.Time, parents ...string,
+) (string, error) {
 	stamp := "@" + strconv.FormatInt(at.Unix(), 10) + " +0000"
 	g.Vars = append(slices.Clone(g.Vars), "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)
-	return g.Text(ctx, "commit-tree", tree, "-m", "Files")
+	args := []string{"commit-tree", tree, "-m", message}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	return g.Text(ctx, args...)
 }
 
 // files writes the tree of the files in a folder, and returns notes of what does not travel.
-func files(ctx context.Context, g gitrun.Git, exclude []string, l Limits) (tree string, notes []string, err error) {
+func files(ctx context.Context, g gitrun.Git, l Limits) (tree string, notes []string, err error) {
 	root, err := os.OpenRoot(g.Tree)
 	if err != nil {
 		return "", nil, err
 	}
 	defer func() { _ = root.Close() }()
-	w := &walk{ctx: ctx, root: root, exclude: exclude, bound: bound{top: g.Tree, limits: l}}
+	w := &walk{ctx: ctx, root: root, bound: bound{top: g.Tree, limits: l}}
 	if err := w.folder("."); err != nil {
 		return "", nil, err
 	}
@@ -126,11 +128,10 @@ func files(ctx context.Context, g gitrun.Git, exclude []string, l Limits) (tree 
 
 // walk collects the names of the files and links in a folder.
 type walk struct {
-	ctx     context.Context // of the one call that it works for
-	root    *os.Root
-	exclude []string
-	bound   bound
-	names   []string
+	ctx   context.Context // of the one call that it works for
+	root  *os.Root
+	bound bound
+	names []string
 
 	repos, outside, odd, empty []string
 }
@@ -165,11 +166,6 @@ func (w *walk) one(path, name string) error {
 	if strings.EqualFold(name, ".git") {
 		w.repos = append(w.repos, filepath.Dir(path))
 		return nil
-	}
-	for _, pattern := range w.exclude {
-		if ok, _ := doublestar.Match(pattern, path); ok {
-			return nil
-		}
 	}
 	info, err := w.root.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -301,7 +297,7 @@ func (c *Cache) collectPlain(
 		return r, err
 	}
 	g = beside(g, filepath.Join(tmp, objectsName), filepath.Join(adminOf(dir), "objects"))
-	tree, notes, err := files(ctx, g, m.Exclude, l)
+	tree, notes, err := files(ctx, g, l)
 	if err != nil {
 		return r, err
 	}
@@ -344,10 +340,7 @@ func (c *Cache) collectPlain(
 	if tree, err = g.Text(ctx, "write-tree"); err != nil {
 		return r, err
 	}
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	if r.Result, err = commit(ctx, g, tree, e.Time); err != nil {
+	if r.Result, err = commit(ctx, g, tree, e.message(), e.time()); err != nil {
 		return r, err
 	}
 	r.Parts, err = sendPack(ctx, g, []string{r.Result}, nil, tmp, l, s, "--window=0")
@@ -430,19 +423,6 @@ func takePlain(ctx context.Context, m Manifest, r Return, l Limits, s Store, dir
 		}
 	}
 	return c, nil
-}
-
-// checkPatterns refuses patterns that cannot match.
-func checkPatterns(patterns []string) error {
-	if len(patterns) > maxPatterns {
-		return fmt.Errorf("%d patterns exclude files, the limit is %d", len(patterns), maxPatterns)
-	}
-	for _, p := range patterns {
-		if !doublestar.ValidatePattern(p) || len(p) > maxNote {
-			return fmt.Errorf("the pattern %.100q of files to exclude is not valid", p)
-		}
-	}
-	return nil
 }
 
 // checkPath refuses a name that could lead out of a folder, or into a repository in it.

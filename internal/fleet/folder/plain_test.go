@@ -167,8 +167,7 @@ func TestPlainNotes(t *testing.T) {
 	must(t, os.Symlink("../../out", filepath.Join(home, "src", "climbing")))
 	must(t, os.Symlink("link/../../..", filepath.Join(home, "src", "sly")))
 	must(t, syscall.Mkfifo(filepath.Join(home, "pipe"), 0o600))
-	write(t, home, "node_modules/x/y.js", "left out\n")
-	p, err := Pack(t.Context(), home, Choice{Plain: true, Exclude: []string{"**/node_modules"}}, s)
+	p, err := Pack(t.Context(), home, Choice{Plain: true}, s)
 	must(t, err)
 	for _, words := range []string{`git repositories in the folder do not travel, only their files: "hollow"`,
 		`"src/absolute", "src/climbing", "src/sly"`, `"pipe"`} {
@@ -178,12 +177,11 @@ func TestPlainNotes(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "work")
 	unpacked(t, c, p, s, dir)
-	for _, name := range []string{"hollow/.git", "src/absolute", "src/sly", "pipe", "node_modules"} {
+	for _, name := range []string{"hollow/.git", "src/absolute", "src/sly", "pipe"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s has travelled", name)
 		}
 	}
-	write(t, dir, "node_modules/z", "made there\n")
 	if r, err := c.Collect(t.Context(), dir, p, Ending{}, Limits{}, s); err != nil || r.Result != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -201,8 +199,6 @@ func TestPlainLimits(t *testing.T) {
 		_, err := Pack(t.Context(), home, Choice{Plain: true, Limits: l}, newMemory())
 		wantError(t, err, want, home)
 	}
-	_, err := Pack(t.Context(), home, Choice{Plain: true, Exclude: []string{"["}}, newMemory())
-	wantError(t, err, "not valid")
 }
 
 // unpacked makes the folder of a manifest.
@@ -243,7 +239,7 @@ func forged(t testing.TB, s Store, entries ...string) (Manifest, Return) {
 		return strings.TrimSpace(id.String())
 	}
 	m := Manifest{V: plainVersion, Format: "sha1", Plain: true}
-	m.Commit, err = commit(t.Context(), g, trees(entries), time.Unix(0, 0))
+	m.Commit, err = commit(t.Context(), g, trees(entries), "Files", time.Unix(0, 0))
 	must(t, err)
 	m.Repo, m.Snapshot = m.Commit, m.Commit
 	m.Parts, err = sendPack(t.Context(), g, []string{m.Commit}, nil, tmp, Limits{}.orDefault(), s)
@@ -312,7 +308,6 @@ func TestHostilePlain(t *testing.T) {
 	m, r := forged(t, newMemory(), "100644 x x")
 	for name, change := range map[string]func(*Manifest){
 		"its format is 1": func(m *Manifest) { m.V = version },
-		"not valid":       func(m *Manifest) { m.Exclude = []string{"["} },
 		"10737418240":     func(m *Manifest) { m.Parts = []Part{{m.Parts[0].Digest, 10 << 30}} },
 		"this part":       func(m *Manifest) { m.Parts = []Part{{strings.Repeat("ab", 32), 5}} },
 	} {

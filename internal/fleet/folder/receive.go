@@ -17,15 +17,13 @@ import (
 
 // Received is what came back, as the receiving side has found it.
 type Received struct {
-	Ref      string // empty: nothing was changed
-	Commit   string // that Ref has
-	Base     string // the snapshot: git diff Base Commit is what the task alone has changed
-	Files    int    // that the task alone has changed
-	Added    int    // lines
-	Removed  int
-	Commits  int // that the task made itself; 0: the commit of its files is the only one
-	Notes    []string
-	Previous string // what Ref had before; empty: there was none
+	Ref     string // empty: nothing was changed
+	Commit  string // that Ref has
+	Base    string // the snapshot: git diff Base Commit is what the task alone has changed
+	Files   int    // that the task alone has changed
+	Added   int    // lines
+	Removed int
+	Notes   []string
 }
 
 // RefPrefix begins all refs that [Receive] sets.
@@ -71,7 +69,8 @@ func take(
 		return got, fmt.Errorf("the repository does not have commit %s, from which the task began"+
 			" (it is another repository, or the commit was removed)", short(m.Commit))
 	}
-	if got.Previous, err = g.Commit(ctx, ref); err != nil {
+	previous, err := g.Commit(ctx, ref)
+	if err != nil {
 		return got, err
 	}
 	tips := []string{r.Result, r.Snapshot}
@@ -85,8 +84,8 @@ func take(
 		return got, err
 	}
 	got.Commit = r.Result
-	if got.Previous != got.Commit {
-		_, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, got.Previous)
+	if previous != got.Commit {
+		_, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, previous)
 		if err != nil {
 			return got, err
 		}
@@ -150,15 +149,6 @@ func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Re
 	}
 	if err != nil {
 		return err
-	}
-	if r.Head != "" {
-		text, err := g.Text(ctx, "rev-list", "--count", r.Head, "^"+m.Commit, "^"+m.Snapshot)
-		if err != nil {
-			return err
-		}
-		if got.Commits, err = strconv.Atoi(text); err != nil {
-			return err
-		}
 	}
 	return each(ctx, g, func(e string) error {
 		added, rest, ok := strings.Cut(e, "\t")

@@ -90,7 +90,7 @@ func (s *session) started(call string) {
 
 // ending is the display of an ended task.
 func (s *session) ending(ctx context.Context, r task.Record) []acp.ToolCallContent {
-	line := fmt.Sprintf("%s %s: %s", r.Kind, r.ID, r.Status)
+	line := fmt.Sprintf("%s %s: %s", r.Noun(), r.ID, r.Status)
 	if r.ExitCode != nil {
 		line += fmt.Sprintf(", exit code %d", *r.ExitCode)
 	}

@@ -47,17 +47,9 @@ type input struct {
 	Type        string `json:"subagent_type"`
 }
 
-// inputOf reads an input without the fields of a wrong type, for which the tool refuses the call.
-func inputOf(raw json.RawMessage) input {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &fields)
-	var in input
-	for name, value := range fields {
-		one, err := json.Marshal(map[string]json.RawMessage{name: value})
-		if err == nil {
-			_ = json.Unmarshal(one, &in)
-		}
-	}
+// inputOf reads an input. It skips fields of a wrong type, for which the tool refuses the call.
+func inputOf(raw json.RawMessage) (in input) {
+	_ = json.Unmarshal(raw, &in)
 	return in
 }
 

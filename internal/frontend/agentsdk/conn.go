@@ -77,7 +77,7 @@ type response struct {
 func Connect(in io.Reader, out, warn io.Writer) *Conn {
 	c := &Conn{out: out, warn: warn, waiting: map[string]chan response{}, lines: make(chan line, maxQueued),
 		ended: make(chan struct{})}
-	go c.read(in)
+	go c.read(in) // ends with in, at the latest with the process
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/frontend/cli/watch"
@@ -56,7 +55,7 @@ func (a *app) attach() *cobra.Command {
 			case err != nil:
 				return err
 			case f.Record.ID != "":
-				return watch.Attach(ctx, a.Console, f)
+				return watch.AttachTask(ctx, a.Console, f)
 			}
 			s = f.Session
 		} else {
@@ -76,10 +75,9 @@ func (a *app) attach() *cobra.Command {
 				c.Session = s.Info().Session // the next time it has ended
 				return s, nil
 			}
-			if c.Session = s.Info().Session; s.Info().Role != console.Conversing {
-				return nil, &control.Error{Code: control.Conflict,
-					Message: fmt.Sprintf("session %s has no conversation", c.Session),
-					Fix:     "attach to one of its tasks, see `drover ps -a`"}
+			if c.Session = s.Info().Session; !console.IsConversation(s.Info()) {
+				return nil, console.Conflict(fmt.Sprintf("session %s has no conversation", c.Session),
+					"attach to one of its tasks, see `drover ps -a`")
 			}
 			return a.AttachedTo(ctx, c)
 		}
@@ -88,15 +86,14 @@ func (a *app) attach() *cobra.Command {
 	return cmd
 }
 
-// attachable finds what a word means: a session, whose record is empty then, or a
-// task.
+// attachable resolves a word to a session, which has an empty record then, or to a task.
 func (a *app) attachable(ctx context.Context, word string, all bool) (f console.Found, err error) {
 	for _, where := range console.SearchOrder(word, all) {
 		known, listed := a.Known(ctx, false, where[0].All)
 		if listed != nil {
 			return console.Found{}, fmt.Errorf("list sessions: %w", listed)
 		}
-		s, other := console.SessionOf(known, word)
+		s, other := console.PickSession(known, word)
 		if other == nil && string(s.Info().Session) == word {
 			return console.Found{Session: s}, nil
 		}

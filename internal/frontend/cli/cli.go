@@ -91,24 +91,25 @@ func (d Deps) groups() []group {
 
 func (a *app) commands() []console.Command {
 	return []console.Command{
-		{Name: "attach", Short: "Join a conversation, or watch a task and send to it", Make: a.attach,
-			Examples: console.Examples{"": {"drover attach", "drover attach --new --model opus", "drover attach b1a2b3c4d"}}},
-		{Name: "top", Short: "Watch and steer the tasks of a session in a list", Make: a.top,
-			Examples: console.Examples{"": {"drover top", "drover top --all-sessions s1b2c3d4e"}}},
+		{Name: "attach", Short: "Join a conversation, or watch a task and send to it", Make: a.attach},
+		{Name: "top", Short: "Watch and steer the tasks of a session in a list", Make: a.top},
 	}
 }
 
 // Command returns the command that the words after `drover` ask for: a prompt, a conversation to
 // resume, or the tree of commands with only the command of the first word.
 func Command(d Deps, args []string) *cobra.Command {
-	completes := len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
-	switch {
-	case prompt.NamesNoSession(args):
-		return d.app().resumableCommand()
-	case prompt.IsPrompt(args), completes && (prompt.IsPrompt(args[1:]) || strings.HasPrefix(args[1], "-")):
+	words := args
+	if len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		words = args[1:]
+	}
+	switch asked := prompt.AskedBy(words); {
+	case asked == prompt.Answer, len(words) < len(args) && strings.HasPrefix(words[0], "-"):
 		a := d.app()
 		return a.PromptCommand()
-	case prompt.IsResume(args):
+	case asked == prompt.Resumes:
+		return d.app().resumableCommand()
+	case asked == prompt.Resume:
 		return d.app().resumeCommand()
 	case len(args) > 0:
 		return tree(d, args[0])
@@ -117,7 +118,11 @@ func Command(d Deps, args []string) *cobra.Command {
 }
 
 // New returns the command `drover` with all commands below it. It does no I/O.
-func New(d Deps) *cobra.Command { return tree(d, "") }
+func New(d Deps) *cobra.Command {
+	root := tree(d, "")
+	addExamples(root)
+	return root
+}
 
 // tree returns the command `drover` with the named command below it, or with all if the name is of
 // none: help, completion and suggestions need them.
@@ -150,25 +155,40 @@ func tree(d Deps, name string) *cobra.Command {
 		}
 	}
 	root.SetHelpCommand(helpCommand(root))
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		addExamples(root)
+		help(cmd, words)
+	})
 	d.app().root(root)
 	return root
 }
 
-// made makes a command with its line of help and its examples.
+// made makes a command with its line of help. Without Args a command takes no words, without RunE it
+// prints its help, and words are files only if it says so.
 func made(c console.Command, group string) *cobra.Command {
 	top := c.Make()
 	top.Short, top.GroupID = c.Short, group
-	var each func(cmd *cobra.Command, path string)
-	each = func(cmd *cobra.Command, path string) {
-		if lines := c.Examples[path]; len(lines) > 0 {
-			cmd.Example = "  " + strings.Join(lines, "\n  ")
+	each(top, func(cmd *cobra.Command) {
+		if cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for _, sub := range cmd.Commands() {
-			each(sub, strings.TrimSpace(path+" "+sub.Name()))
+		if cmd.Args == nil {
+			cmd.Args = console.Args(0, 0)
 		}
-	}
-	each(top, "")
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	})
 	return top
+}
+
+// each calls f for a command and for all below it.
+func each(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, f)
+	}
 }
 
 // Execute runs cmd, prints its error as one line on stderr, and returns the

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -9,6 +11,45 @@ import (
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
+
+// examples are command lines for help. Each is of the command that it runs.
+//
+//go:embed examples.txt
+var examples string //rules:constant a file
+
+// addExamples gives the commands below root their examples. A command with few of its own also has the
+// first ones of the commands below it.
+func addExamples(root *cobra.Command) {
+	lines := map[*cobra.Command][]string{}
+	for line := range strings.Lines(examples) {
+		line = strings.TrimSuffix(line, "\n")
+		words := strings.Fields(line[strings.LastIndex(line, "drover ")+len("drover "):])
+		if line == "drover" {
+			words = nil
+		}
+		cmd := root
+		for _, word := range words {
+			name := strings.Trim(word, `)"`)
+			below := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+			if below < 0 {
+				break
+			}
+			cmd = cmd.Commands()[below]
+		}
+		lines[cmd] = append(lines[cmd], line)
+	}
+	each(root, func(cmd *cobra.Command) {
+		own := lines[cmd]
+		for _, sub := range cmd.Commands() {
+			if len(own) < 3 && len(lines[sub]) > 0 {
+				own = append(own, lines[sub][0])
+			}
+		}
+		if cmd != root && len(own) > 0 {
+			cmd.Example = "  " + strings.Join(own, "\n  ")
+		}
+	})
+}
 
 // helpCommand is `drover help`, which refuses words that name no command.
 func helpCommand(root *cobra.Command) *cobra.Command {
@@ -28,7 +69,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// otherWords are what people know from other programs, and what it is called here.
+// otherWords maps words of other programs to commands.
 func otherWords() map[string]string {
 	return map[string]string{
 		"kill": "stop", "terminate": "stop", "cancel": "stop", "end": "stop", "abort": "stop",

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 )
@@ -18,10 +20,11 @@ func (a *app) resumableCommand() *cobra.Command {
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			if prompt.IsPrompt(words) {
+			if slices.ContainsFunc(words, func(w string) bool { return w == "-p" || w == "--print" }) {
 				return prompt.ErrNoSessionNamed()
 			}
-			infos, err := a.Conversations(cmd.Context())
+			infos, err := a.Infos(cmd.Context(), false)
+			infos = slices.DeleteFunc(infos, func(i control.Info) bool { return !console.IsConversation(i) })
 			if err != nil {
 				return err
 			}
@@ -34,13 +37,13 @@ func (a *app) resumableCommand() *cobra.Command {
 				if i.Live {
 					state = "live"
 				}
-				rows = append(rows, []string{console.Cell(string(i.Session), 40), state, console.Age(a.Now(), i.StartTime),
+				rows = append(rows, []string{console.Cell(string(i.Session), 40), state, console.Ago(a.Now(), i.StartTime),
 					console.Cell(i.Title, 60)})
 			}
 			if err := a.Table(rows, console.ByState(rows, "STATE")); err != nil {
 				return err
 			}
-			a.Note("go on with one by `drover --resume SESSION`, or with the last by `drover --continue`")
+			a.Note("resume one with `drover --resume SESSION`, or the last one with `drover --continue`")
 			return nil
 		},
 	}

@@ -44,8 +44,8 @@ type Screen struct {
 	// Later says that nothing is started before the first prompt, which may be given already.
 	Later  bool
 	Prompt string
-	// Conversations are those of the folder, or with Everywhere of all folders, those that live first. Switch
-	// finds the host of one of them; of a new one, if the ID is empty.
+	// Conversations lists the conversations of the folder, or with Everywhere of all folders, live ones first.
+	// Switch finds the host of one of them, or of a new one if the ID is empty.
 	Conversations func(context.Context) ([]Conversation, error)
 	Switch        func(context.Context, task.ID) (console.Session, error)
 	Everywhere    bool
@@ -67,7 +67,7 @@ type Screen struct {
 	SetUp     bool // begins with the page that sets up a model
 }
 
-// Conversation is one that can be gone on with.
+// Conversation is a conversation that can be resumed.
 type Conversation struct {
 	control.Info
 	Running string // what runs in it, in a few words
@@ -81,7 +81,7 @@ type Left struct {
 }
 
 // screened reports whether the terminal UI is shown: somebody looks, the terminal can be
-// drawn on, and nobody wants lines.
+// drawn on, and the user does not want lines.
 func (a *app) screened(plain bool) bool {
 	term := home.Lookup(a.Env)("TERM")
 	return !plain && a.ReadsTerminal() && a.IsTerminal(a.Stdout) && term != "" && term != "dumb"
@@ -114,7 +114,7 @@ func (a *app) show(ctx context.Context, s Screen, c prompt.Joining) error {
 	return err
 }
 
-// choices are the conversations that can be gone on with, those that live first.
+// choices are the conversations that can be resumed, live ones first.
 func (a *app) choices(ctx context.Context, all bool) ([]Conversation, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -192,14 +192,14 @@ func (a *app) everywhere(s *Screen) {
 		if err != nil {
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		return console.SessionOf(known, string(id))
+		return console.PickSession(known, string(id))
 	}
 	s.Seen = func(ctx context.Context, id task.ID, refs []string) error {
 		known, err := a.Known(ctx, false, true)
 		if err != nil {
 			return fmt.Errorf("list sessions: %w", err)
 		}
-		of, err := console.SessionOf(known, string(id))
+		of, err := console.PickSession(known, string(id))
 		if err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (a *app) top() *cobra.Command {
 		var s console.Session
 		switch {
 		case len(words) > 0:
-			if s, err = console.SessionOf(known, words[0]); err != nil {
+			if s, err = console.PickSession(known, words[0]); err != nil {
 				return err
 			}
 		case len(known) == 1:
@@ -287,8 +287,7 @@ func (a *app) top() *cobra.Command {
 		case len(known) > 1:
 			return a.SeveralLive(ctx, known, "drover top SESSION")
 		default:
-			return &control.Error{Code: control.NotFound, Message: "this folder has no live session",
-				Fix: "start a task with `drover run -d`, or use --all-sessions"}
+			return console.Missing("this folder has no live session", "start a task with `drover run -d`, or use --all-sessions")
 		}
 		return a.show(ctx,
 			Screen{TasksOnly: true, Connect: func(context.Context) (console.Session, error) { return s, nil }}, prompt.Joining{})

@@ -18,7 +18,7 @@ func TestSilent(t *testing.T) {
 		{task.Record{LastHeard: when(31)}, "running"},
 		{task.Record{LastHeard: when(30)}, "running (silent 30s)"},
 		{task.Record{LastHeard: when(-130), Stopping: true}, "running (stopping, silent 3m10s)"},
-		{task.Record{LastHeard: when(0), AwaitingApproval: true}, "running (awaiting approval)"},
+		{task.Record{LastHeard: when(0), AwaitingApproval: true}, "running (needs your answer)"},
 		{task.Record{LastHeard: when(0), Paused: true}, "running (paused)"},
 		{task.Record{LastHeard: when(90)}, "running"},
 	} {

@@ -26,11 +26,11 @@ func crew() *world {
 // A row of a teammate says who it is and what it is about.
 func TestPsTeammates(t *testing.T) {
 	want := strings.TrimPrefix(`
-ID         NAME      KIND                 STATUS          AGE  TIME  TOKENS  EXIT  COMMAND
-t11111111  ada@crew  in_process_teammate  running (idle)  10s  10s   -       -     look at the diff: … idle
-t22222222  bob@crew  in_process_teammate  running         20s  20s   -       -     look at the diff: ▶ Reading the tests
-t33333333  eve@crew  in_process_teammate  running         30s  30s   -       -     look at the diff: ▶ working
-t44444444  dan@crew  in_process_teammate  completed       40s  10s   -       -     look at the diff
+ID         NAME      KIND      STATUS          AGE      TIME  TOKENS  EXIT  COMMAND
+t11111111  ada@crew  teammate  running (idle)  10s ago  10s   -       -     look at the diff: … idle
+t22222222  bob@crew  teammate  running         20s ago  20s   -       -     look at the diff: ▶ Reading the tests
+t33333333  eve@crew  teammate  running         30s ago  30s   -       -     look at the diff: ▶ working
+t44444444  dan@crew  teammate  completed       40s ago  10s   -       -     look at the diff
 `, "\n")
 	if got := crew().do(t, "ps", "-a"); got.out != want {
 		t.Errorf("got\n%swant\n%s", got.out, want)

@@ -104,7 +104,7 @@ func New(in io.Reader, out io.Writer, o Options) *Conn {
 	}
 	c := &Conn{o: o, out: newOutbox(out), lines: make(chan message), done: make(chan struct{}),
 		waiting: map[string]chan message{}, open: map[string]context.CancelCauseFunc{}}
-	go c.read(in)
+	go c.read(in) // ends with in, at the latest with the process
 	return c
 }
 

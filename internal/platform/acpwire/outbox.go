@@ -27,7 +27,7 @@ type outbox struct {
 func newOutbox(w io.Writer) *outbox {
 	o := &outbox{queue: make(chan []byte, maxQueued), ending: make(chan struct{}), late: make(chan struct{}),
 		broken: make(chan struct{}), done: make(chan struct{})}
-	go o.write(w)
+	go o.write(w) // ends with close, or with its write
 	return o
 }
 

@@ -127,22 +127,23 @@ func (l *loader) layer(source string, data []byte, of level) {
 		fail(err)
 		return
 	}
-	p := next.Permissions
-	next.RuleSources = with(next.RuleSources, Source{source, p.Allow, p.Ask, p.Deny})
-	next.Permissions.Allow = union(l.set.Permissions.Allow, next.Permissions.Allow)
-	next.Permissions.Ask = union(l.set.Permissions.Ask, next.Permissions.Ask)
-	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
-	before := l.set.Options
+	rules := Source{source, next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny}
+	before := l.set.Permissions
+	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = before.Allow, before.Ask, before.Deny
+	next.Add(rules)
+	was := l.set.Options
 	l.set = next
-	l.within(source, before)
+	l.within(source, was)
 }
 
-// with adds a source that has rules.
-func with(list []Source, s Source) []Source {
-	if len(s.Allow)+len(s.Ask)+len(s.Deny) == 0 {
-		return list
+// Add adds the rules of a source, if it has some.
+func (s *Settings) Add(src Source) {
+	if len(src.Allow)+len(src.Ask)+len(src.Deny) == 0 {
+		return
 	}
-	return append(slices.Clip(list), s)
+	p := &s.Permissions
+	p.Allow, p.Ask, p.Deny = union(p.Allow, src.Allow), union(p.Ask, src.Ask), union(p.Deny, src.Deny)
+	s.RuleSources = append(slices.Clip(s.RuleSources), src)
 }
 
 func (l *loader) fail(source string, err error) {

@@ -60,9 +60,7 @@ func (l *loader) foreign(path string, of level) {
 			l.note(path, "permissions.%s is not a list of texts: of it counts %q", name, *list)
 		}
 	}
-	now := &l.set.Permissions
-	now.Allow, now.Ask, now.Deny = union(now.Allow, p.Allow), union(now.Ask, p.Ask), union(now.Deny, p.Deny)
-	l.set.RuleSources = with(l.set.RuleSources, Source{path, p.Allow, p.Ask, p.Deny})
+	l.set.Add(Source{path, p.Allow, p.Ask, p.Deny})
 	l.set.Foreign = union(l.set.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
 	switch of {
 	case project:

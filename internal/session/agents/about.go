@@ -89,7 +89,7 @@ func (k *Environment) Context(c *conversation.Conversation) control.Context {
 // ServerStates are the MCP servers of the agent, as they stand now.
 func (k *Environment) ServerStates() []control.MCPServer {
 	out := []control.MCPServer{}
-	for _, s := range k.servers.Status() {
+	for _, s := range k.Servers.Status() {
 		one := control.MCPServer{Name: s.Name, Status: s.Status, Tools: s.Tools}
 		if s.Err != nil {
 			one.Error = excerpt.Line(s.Err.Error(), 400)

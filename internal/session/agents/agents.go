@@ -57,8 +57,8 @@ const MainName = "main"
 // Program is what the program that holds a session brings for its agents: a command line, or a
 // program that embeds Drover.
 type Program struct {
-	Tools   []agent.Tool // shared by all agents
-	Instead []string     // models that answer when one is overloaded or cannot be reached, in this order
+	Tools    []agent.Tool // shared by all agents
+	Fallback []string     // models that answer when one is overloaded or cannot be reached, in this order
 
 	// AskWait is how long a question waits for an answer before the call is denied; 0: no one
 	// can answer.

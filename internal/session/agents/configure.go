@@ -151,12 +151,12 @@ type foundModel struct {
 	Provider string
 }
 
-// instead are the models that answer in the place of an agent's own, without those that a
+// fallbacks are the models that answer in the place of an agent's own, without those that a
 // subagent may not use.
-func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
+func (s *Set) fallbacks(me Caller, own string) ([]agent.ModelSettings, error) {
 	var out []agent.ModelSettings
 	last := ""
-	for _, name := range s.cfg.Instead {
+	for _, name := range s.cfg.Fallback {
 		found, window, err := s.newModel(me, name)
 		switch {
 		case err != nil && me.Depth == 0:

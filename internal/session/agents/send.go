@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -252,4 +254,34 @@ func (rt *Runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ ta
 		return tasktools.Sent{}, true, context.Cause(ctx)
 	}
 	return tasktools.Sent{To: r}, true, nil
+}
+
+// Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
+// session are ignored.
+func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
+	to := s.Info.Session
+	if owner != MainName {
+		r, err := s.FindNear(owner, by)
+		if err != nil || !r.Kind.IsAgent() {
+			return nil
+		}
+		to = r.ID
+	}
+	text := fmt.Sprintf("To-do %s is yours now: %s", it.ID, it.Subject)
+	if it.Description != "" {
+		text += "\n" + it.Description
+	}
+	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
+	if errors.Is(err, task.ErrMailFull) {
+		return control.Refuse(control.Unavailable, fmt.Sprintf("%s has too much unread mail to be told", owner), "")
+	}
+	return err
+}
+
+// name returns the agent's name in messages and as the owner of to-dos.
+func (me Caller) name() string {
+	if me.Host == nil {
+		return MainName
+	}
+	return me.Host.Record().Name
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Seam is where a recording meets a session: at the turn loops of its agents, at the starts of its tasks and at its log.
-// [Unrecorded] is the seam of a session that is neither recorded nor played. The methods may be called by several goroutines.
+// Seam is where a recording meets a session: at the turn loops of its agents, at the starts of its tasks and
+// at its log. [Unrecorded] is the seam of a session that is neither recorded nor played. The methods may be
+// called by several goroutines.
 type Seam interface {
 	// Agent changes the config of an agent's loop before the loop is made. It may set the port.
 	Agent(id task.ID, c *agent.Config)
@@ -31,7 +32,7 @@ type Log interface {
 const (
 	StartTexts    = "start"    // of start hooks, of the place of an agent, of its skills
 	PromptTexts   = "prompt"   // of the hooks of a prompt
-	CommandTexts  = "command"  // the prompt that a command becomes, and the calls that it has run, as JSON; none: no command
+	CommandTexts  = "command"  // the prompt that a command becomes, and the calls that it ran, as JSON; none: no command
 	WorksTexts    = "works"    // not empty: a task of the agent is at work after an answer
 	WorktreeTexts = "worktree" // the worktree of an isolated agent, as JSON
 	LeftTexts     = "left"     // the rest of the worktree after the run, as JSON

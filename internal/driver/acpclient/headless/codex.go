@@ -313,7 +313,9 @@ func (c *codex) asks(l codexLine) (s Step) {
 			item = codexItem{Type: "fileChange", ID: l.Params.ItemID}
 		}
 	default:
-		s.Program = []any{Message{ID: l.ID, Error: &acp.RequestError{Code: codeNotFound, Message: l.Method + " is not supported"}}}
+		no := refuse(l.ID, codeNotFound, "%s is not supported", l.Method)
+		no.Version = "" // the app-server has no version field
+		s.Program = []any{no}
 		return s
 	}
 	id := c.ids.next()

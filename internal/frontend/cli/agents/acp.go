@@ -2,8 +2,6 @@ package agents
 
 import (
 	"github.com/spf13/cobra"
-
-	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 // ACP is how sessions of an ACP client are opened.
@@ -23,14 +21,13 @@ func (a *app) acp() *cobra.Command {
 			"it; docs/editors.md has the setting for each. Each session of the editor is a session of Drover: `drover ps`\n" +
 			"and `drover attach` in any terminal show it. When the editor closes stdin, all its sessions are closed and\n" +
 			"what they run is stopped.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.ServeACP(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeACP(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Agent, "agent", "", "type of agent in the place of the main one")
 	f.StringVar(&o.Model, "model", "", "model of the main agent (default: from the settings)")
-	f.StringVar(&o.Mode, "permission-mode", "", "permission mode at the start of each session (default: from the settings)")
+	f.StringVar(&o.Mode, "permission-mode", "",
+		"permission mode at the start of each session (default: from the settings)")
 	f.StringVar(&o.Settings, "settings", "", "file with settings, or JSON")
 	return cmd
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/policy/hook"
@@ -19,7 +17,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
-// agentsCommand tells which agents there are.
 func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
 	list := func(cmd *cobra.Command, _ []string) error { return a.agentsList(cmd.OutOrStdout(), asJSON) }
@@ -28,24 +25,16 @@ func (a *app) agentsCommand() *cobra.Command {
 		Long: "List the agents that can be started here: the built-in ones, and definitions in .drover/agents,\n" +
 			".claude/agents and .github/agents of the folder and of its repository, and in ~/.config/drover/agents\n" +
 			"and ~/.claude/agents.",
-		Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
+		RunE: list,
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List the agents", Args: console.Args(0, 0),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              list},
+		&cobra.Command{Use: "list", Short: "List the agents", RunE: list},
 		&cobra.Command{
 			Use: "show NAME", Short: "Show the whole definition of an agent",
 			Long: "Show the whole definition of one agent: its source, the definitions that it overrides, its problems,\n" +
 				"and the tools, model and rules that it would start with.",
-			Args: console.Args(1, 1),
-			ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if len(words) > 0 {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return a.Agents("", false).Current().Names(), cobra.ShellCompDirectiveNoFileComp
-			},
+			Args: console.Args(1, 1), ValidArgsFunction: a.CompleteAgents(),
 			RunE: func(cmd *cobra.Command, words []string) error {
 				return a.agentsShow(cmd.OutOrStdout(), words[0], asJSON)
 			},
@@ -55,6 +44,7 @@ func (a *app) agentsCommand() *cobra.Command {
 			Long: "Report the problems of all definitions, or of the files and folders named, one per line:\n" +
 				"FILE:LINE: SEVERITY: what (how to fix it). An error is a definition that cannot be used, and makes the\n" +
 				"exit code 1; a warning is a definition that works differently than written; a note is information.",
+			Args: console.Args(0, -1), ValidArgsFunction: console.CompleteFiles,
 			RunE: func(cmd *cobra.Command, paths []string) error { return a.agentsCheck(cmd.OutOrStdout(), paths, asJSON) },
 		},
 	)
@@ -149,7 +139,7 @@ func (a *app) agentsShow(out io.Writer, name string, asJSON bool) error {
 	files := a.Agents("", false)
 	def, err := files.Current().Find(name)
 	if err != nil {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover agents`"}
+		return console.Missing(err.Error(), "see `drover agents`")
 	}
 	v := agentView{}
 	for _, e := range files.Entries() {
@@ -198,7 +188,7 @@ func viewOf(e catalog.Entry) agentView {
 	}
 }
 
-// printAgent shows what is said and what a start by the main agent would come to.
+// printAgent shows the definition and its effect for a start by the main agent.
 func (a *app) printAgent(out io.Writer, v agentView) error {
 	var b strings.Builder
 	line := func(label, text string) {
@@ -330,13 +320,10 @@ func (a *app) agentsCheck(out io.Writer, paths []string, asJSON bool) error {
 		r.add(a.Agents("", true))
 	}
 	for _, path := range paths {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.Cwd, path)
-		}
+		path = a.Path(path)
 		places, err := catalog.PlacesIn(path)
 		if err != nil {
-			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("check %q: %v", path, err),
-				Fix: "name a file or a folder"}
+			return console.Missing(fmt.Sprintf("check %q: %v", path, err), "name a file or a folder")
 		}
 		r.add(catalog.New(catalog.Config{Places: places}))
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/command"
 )
 
-// commandsCommand tells what a prompt may begin with.
 func (a *app) commandsCommand() *cobra.Command {
 	return a.listing("commands", command.Prompt, "List the commands that a prompt can begin with, as /NAME",
 		"List what a prompt can begin with, as /NAME: the commands of Drover, those of files in .drover/commands,\n"+
@@ -22,7 +21,6 @@ func (a *app) commandsCommand() *cobra.Command {
 			"the reason.")
 }
 
-// skillsCommand tells which skills there are.
 func (a *app) skillsCommand() *cobra.Command {
 	return a.listing("skills", command.Skill, "List the skills that agents can load and prompts can begin with",
 		"List the skills of .drover/skills, .claude/skills and .github/skills of the folder, of\n"+
@@ -33,7 +31,7 @@ func (a *app) skillsCommand() *cobra.Command {
 func (a *app) listing(name string, sort command.Sort, short, long string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: name, Short: short, Long: long, Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: name, Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, problems := a.CommandFiles()
 			all := found.All()

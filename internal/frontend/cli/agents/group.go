@@ -41,46 +41,13 @@ type app struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &app{c, out}
 	return []console.Command{
-		{Name: "agents", Short: "List the agents that can be started, with their sources and faults", Make: a.agentsCommand,
-			Examples: console.Examples{
-				"":      {"drover agents", "drover agents show explore"},
-				"list":  {"drover agents list --json"},
-				"show":  {"drover agents show explore"},
-				"check": {"drover agents check", "drover agents check .claude/agents/reviewer.md"},
-			}},
-		{Name: "commands", Short: "List the commands that a prompt can begin with, as /NAME", Make: a.commandsCommand,
-			Examples: console.Examples{
-				"": {"drover commands", "drover commands --json | jq -r '.commands[].name'"},
-			}},
-		{Name: "skills", Short: "List the skills that agents can load and prompts can begin with", Make: a.skillsCommand,
-			Examples: console.Examples{
-				"": {"drover skills", "drover skills --json"},
-			}},
+		{Name: "agents", Short: "List the agents that can be started, with their sources and faults", Make: a.agentsCommand},
+		{Name: "commands", Short: "List the commands that a prompt can begin with, as /NAME", Make: a.commandsCommand},
+		{Name: "skills", Short: "List the skills that agents can load and prompts can begin with", Make: a.skillsCommand},
 		{Name: "models", Short: "List models: names, context windows, prices, and whether a key is set",
-			Make: a.modelsCommand, Examples: console.Examples{
-				"": {"drover models"},
-			}},
-		{Name: "permissions", Short: "Check permission rules", Make: a.permissionsCommand, Examples: console.Examples{
-			"": {"drover permissions check Bash 'git log -1'"},
-			"check": {"drover permissions check Bash 'git log -1'",
-				"drover permissions check --allow 'Bash(go test:*)' Bash 'go test -exec x ./...'",
-				"drover permissions check --deny 'Read(./.env)' Read .env"},
-		}},
-		{Name: "mcp", Short: "Serve tasks over MCP, and manage the MCP servers that agents use", Make: a.mcp,
-			Examples: console.Examples{
-				"":      {"drover mcp list", "claude mcp add drover -- drover mcp serve"},
-				"serve": {"drover mcp serve", "drover mcp serve --http 127.0.0.1:8931"},
-				"add": {"drover mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
-					"drover mcp add --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}' tickets"},
-				"list":   {"drover mcp list", "drover mcp list --no-connect"},
-				"rm":     {"drover mcp rm files"},
-				"accept": {"drover mcp accept files"},
-				"login":  {"drover mcp login tickets", "drover mcp login --port 8765 tickets"},
-				"logout": {"drover mcp logout tickets"},
-			}},
-		{Name: "acp", Short: "Serve as an agent to an editor over the Agent Client Protocol", Make: a.acp,
-			Examples: console.Examples{
-				"": {"drover acp", "drover acp --model opus --permission-mode plan"},
-			}},
+			Make: a.modelsCommand},
+		{Name: "permissions", Short: "Check permission rules", Make: a.permissionsCommand},
+		{Name: "mcp", Short: "Serve tasks over MCP, and manage the MCP servers that agents use", Make: a.mcp},
+		{Name: "acp", Short: "Serve as an agent to an editor over the Agent Client Protocol", Make: a.acp},
 	}
 }

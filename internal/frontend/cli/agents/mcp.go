@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
@@ -33,9 +32,7 @@ type Reached struct {
 // mcp is Drover for other agents, and the servers of others for ours.
 func (a *app) mcp() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:  "mcp",
-		Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: "mcp",
 	}
 	cmd.AddCommand(a.mcpServe())
 	cmd.AddCommand(a.mcpServersCommands()...)
@@ -45,7 +42,7 @@ func (a *app) mcp() *cobra.Command {
 // MCPOverHTTP says where and to whom an MCP server answers over HTTP.
 type MCPOverHTTP struct {
 	Listen     string // address and port
-	AnyAddress bool   // also one that other machines reach
+	AnyAddress bool   // also an address that other machines reach
 	TokenFile  string // has the token; made with a new one if it does not exist. Empty: the user's own
 }
 
@@ -58,7 +55,6 @@ func (a *app) mcpServe() *cobra.Command {
 			"listed by `drover ps` in any terminal, and are stopped when the client disconnects, unless it asked to keep them.\n\n" +
 			"With --http, serve all clients that send the token of a file as `Authorization: Bearer TOKEN`. The URL and the\n" +
 			"file are printed when the server listens. Whoever has the token can run commands here.",
-		Args: console.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Listen != "" {
 				return a.ServeMCPOverHTTP(cmd.Context(), o)
@@ -71,8 +67,10 @@ func (a *app) mcpServe() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "http", "", "serve over HTTP at this address and port; port 0 for any")
-	f.StringVar(&o.TokenFile, "token-file", "", "file with the token, of mode 0600; made if it does not exist (default: the user's own)")
-	f.BoolVar(&o.AnyAddress, "any-address", false, "allow an address that other machines reach: they see the token unless a proxy speaks TLS")
+	f.StringVar(&o.TokenFile, "token-file", "",
+		"file with the token, of mode 0600; made if it does not exist (default: the user's own)")
+	f.BoolVar(&o.AnyAddress, "any-address", false,
+		"allow an address that other machines reach: they see the token unless a proxy speaks TLS")
 	return cmd
 }
 
@@ -105,10 +103,8 @@ func (a *app) mcpAddCommand() *cobra.Command {
 			"shared with the project and takes effect once the folder is trusted.\n" +
 			"\n" +
 			"${VAR} and ${VAR:-DEFAULT} are replaced when the server is started.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return console.Usage("NAME is required", "usage: "+cmd.UseLine())
-			}
+		Args: console.Args(1, -1), ValidArgsFunction: console.CompleteFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
 			r.name, r.cmd = args[0], args[1:]
 			return a.mcpAdd(r, a.Stdout)
 		},
@@ -146,7 +142,7 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 		return err
 	}
 	check := s
-	if strings.Contains(check.URL, "${") { // what it is will be known when it is used
+	if strings.Contains(check.URL, "${") { // its value is known at its use
 		check.URL = "https://later.invalid"
 	}
 	if err := check.Check(); err != nil {
@@ -161,17 +157,14 @@ func (a *app) mcpAdd(r mcpAdd, out io.Writer) error {
 	}
 	if err := mcpconfig.Add(path, r.name, s); err != nil {
 		if errors.Is(err, mcpconfig.ErrExists) {
-			return &control.Error{
-				Code:    control.Conflict,
-				Message: fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
-				Fix:     "remove it with `drover mcp rm`, or take another name",
-			}
+			return console.Conflict(fmt.Sprintf("add MCP server %s: %s has one of this name", r.name, path),
+				"remove it with `drover mcp rm`, or take another name")
 		}
 		return err
 	}
-	fmt.Fprintf(out, "%s is in %s now.\n", r.name, path)
+	fmt.Fprintf(out, "Added %s to %s.\n", r.name, path)
 	if r.scope == "project" {
-		fmt.Fprintln(out, "It is started once this folder is trusted: see `drover trust`.")
+		fmt.Fprintln(out, "It starts once this folder is trusted (see `drover trust`).")
 	}
 	return nil
 }
@@ -202,7 +195,7 @@ func (a *app) mcpPath(scope string) (string, error) {
 		if path := mcpconfig.UserFile(home.Lookup(a.Env)); path != "" {
 			return path, nil
 		}
-		return "", errors.New("there is no place for files of the user (set HOME)")
+		return "", errors.New("find the configuration of the user: HOME is not set (set it)")
 	case "project":
 		return filepath.Join(a.Cwd, mcpconfig.ProjectFile), nil
 	}
@@ -238,26 +231,23 @@ func (a *app) mcpRemove(name, scope string, out io.Writer) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		entries, _ := mcpconfig.Parse(data, nil) // one that is broken has nothing to remove
+		entries, _ := mcpconfig.Parse(data, nil) // a broken file has nothing to remove
 		if slices.ContainsFunc(entries, func(e mcpconfig.Entry) bool { return e.Name == name }) {
 			has = append(has, path)
 		}
 	}
 	switch len(has) {
 	case 0:
-		return &control.Error{Code: control.NotFound, Message: "no MCP server " + name, Fix: "see `drover mcp list`"}
+		return console.Missing("no MCP server "+name, "see `drover mcp list`")
 	case 1:
 	default:
-		return &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
-			Fix:     "say which with --scope",
-		}
+		return console.Conflict(fmt.Sprintf("remove MCP server %s: it is in %s", name, strings.Join(has, " and ")),
+			"say which with --scope")
 	}
 	if _, err := mcpconfig.Remove(has[0], name); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s is removed from %s.\n", name, has[0])
+	fmt.Fprintf(out, "Removed %s from %s.\n", name, has[0])
 	return nil
 }
 
@@ -280,16 +270,16 @@ func (a *app) mcpAcceptCommand() *cobra.Command {
 				}
 			}
 			if len(keys) == 0 {
-				return &control.Error{Code: control.NotFound, Message: "no MCP server " + args[0], Fix: "see `drover mcp list`"}
+				return console.Missing("no MCP server "+args[0], "see `drover mcp list`")
 			}
 			if err := a.Root.Ensure(); err != nil {
 				return err
 			}
 			known, err := mcpconfig.PinsAt(mcpconfig.PinsFile(a.Root.Dir())).Forget(keys)
 			if err == nil && known {
-				fmt.Fprintf(a.Stdout, "The tools of %s are taken as they are when they are used next.\n", args[0])
+				fmt.Fprintf(a.Stdout, "The tools of %s are accepted as they are at their next use.\n", args[0])
 			} else if err == nil {
-				fmt.Fprintf(a.Stdout, "No tool of %s was used so far.\n", args[0])
+				fmt.Fprintf(a.Stdout, "No tool of %s has been used yet.\n", args[0])
 			}
 			return err
 		},
@@ -314,9 +304,7 @@ func (a *app) mcpListCommand() *cobra.Command {
 	var asJSON, quick bool
 	cmd := &cobra.Command{
 		Use:   "list [--json] [--no-connect]",
-		Short: "List the MCP servers, their status and their tools",
-		Args:  console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Short: "List the MCP servers, their status and their tools", RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.mcpList(cmd.Context(), asJSON, quick, a.Stdout)
 		},
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/mcp/mcpauth"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
@@ -41,7 +40,8 @@ func (a *app) mcpLoginCommand() *cobra.Command {
 		"(default: Drover registers itself)")
 	f.StringVar(&r.secret, "client-secret-env", "", "variable that holds the secret of that client")
 	f.StringVar(&r.metadata, "client-metadata", "", "https address of a client metadata document to use as the client ID")
-	f.StringArrayVar(&r.scopes, "scope", nil, "a `SCOPE` to ask for beside what the server wants and what was granted before")
+	f.StringArrayVar(&r.scopes, "scope", nil,
+		"a further `SCOPE` to ask for, in addition to those of the server and those granted before")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Minute, "how long to wait for the browser")
 	return cmd
 }
@@ -122,15 +122,11 @@ func (a *app) httpServer(name string) (mcpclient.Server, error) {
 		}
 		switch {
 		case !e.Usable():
-			return mcpclient.Server{}, &control.Error{Code: control.Invalid,
-				Message: fmt.Sprintf("MCP server %s cannot be used", name), Fix: "see `drover mcp list`"}
+			return mcpclient.Server{}, console.Usage(fmt.Sprintf("MCP server %s cannot be used", name), "see `drover mcp list`")
 		case e.Server.Kind() == mcpclient.Stdio:
-			return mcpclient.Server{}, &control.Error{Code: control.Invalid,
-				Message: fmt.Sprintf("MCP server %s is a command, which takes its credentials from its environment", name),
-				Fix:     "give them with `drover mcp add --env`"}
+			return mcpclient.Server{}, console.Usage(fmt.Sprintf("MCP server %s is a command, which takes its credentials from its environment", name), "give them with `drover mcp add --env`")
 		}
 		return e.Server, nil
 	}
-	return mcpclient.Server{}, &control.Error{Code: control.NotFound, Message: "no MCP server " + name,
-		Fix: "see `drover mcp list`"}
+	return mcpclient.Server{}, console.Missing("no MCP server "+name, "see `drover mcp list`")
 }

@@ -22,7 +22,7 @@ type modelRow struct {
 	Name     string      `json:"name"`
 	Title    string      `json:"title"` // as people call it
 	Provider string      `json:"provider"`
-	Default  bool        `json:"default,omitempty"` // what is used when nobody names one
+	Default  bool        `json:"default,omitempty"` // used when no model is named
 	Ready    bool        `json:"ready"`             // its provider has a key, or an address that needs none
 	Window   int64       `json:"window,omitempty"`
 	Output   int64       `json:"max_output,omitempty"`
@@ -46,8 +46,6 @@ func (a *app) modelsCommand() *cobra.Command {
 			"best for the newest opus. Any other name can be given to --model as PROVIDER/NAME. Prices are US dollars for a\n" +
 			"million tokens, from a dated table or from models.prices of your settings. A star marks the model that is used\n" +
 			"when nobody names one.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := a.Settings("")
 			if err != nil {
@@ -67,7 +65,7 @@ func (a *app) modelsCommand() *cobra.Command {
 	return cmd
 }
 
-// models are the short names, then what is known besides.
+// models returns the short names, then the other known models.
 func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 	table, notes := console.PriceTable(set.Models)
 	ready := a.Ready(set)

@@ -28,15 +28,13 @@ const (
 // permissionsCommand answers questions about rules.
 func (a *app) permissionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:  "permissions",
-		Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: "permissions",
 	}
 	cmd.AddCommand(a.permissionsCheck())
 	return cmd
 }
 
-// ruleSet is a batch line, but for the call.
+// ruleSet is a batch line without the call.
 type ruleSet struct {
 	Allow    []string `json:"allow"`
 	Ask      []string `json:"ask"`
@@ -68,7 +66,7 @@ func (a *app) permissionsCheck() *cobra.Command {
 		Short: "Show what the permission rules decide for a call, and why",
 		Long: "Print the decision of the rules for a tool call: allow, ask or deny, the reason, and the rule\n" +
 			"that matched. INPUT is the tool's input as a JSON object; for Bash it may be the\n" +
-			"command line, for file tools the path. Nothing is run and nobody is asked.\n\n" +
+			"command line, for file tools the path. Nothing runs, and nothing is asked.\n\n" +
 			"--allow, --ask, --deny, --mode and --read-only replace the rules of your settings. Without\n" +
 			"these flags the settings decide, and what the sandbox bounds.\n\n" +
 			"--batch reads JSON lines {allow, ask, deny, readOnly, mode, cwd, tool, input} on stdin and\n" +
@@ -127,10 +125,7 @@ func (a *app) checkOne(set ruleSet, given bool, tool, input string) (answer, err
 }
 
 func (a *app) ruleSet(set ruleSet) policy.Rules {
-	dir := set.Cwd
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(a.Cwd, dir)
-	}
+	dir := a.Path(set.Cwd)
 	get := home.Lookup(a.Env)
 	return policy.Rules{Mode: policy.Mode(set.Mode), Allow: set.Allow, Ask: set.Ask, Deny: set.Deny,
 		Cwd:  filepath.Clean(dir),
@@ -201,7 +196,7 @@ func (a *app) permissionsBatch(in io.Reader, out io.Writer) error {
 		if err := enc.Encode(a); err != nil {
 			return fmt.Errorf("write the answers: %w", err)
 		}
-		if r.Buffered() == 0 { // whoever waits for an answer before the next line gets it
+		if r.Buffered() == 0 { // the caller may wait for an answer before it writes the next line
 			if err := buffered.Flush(); err != nil {
 				return fmt.Errorf("write the answers: %w", err)
 			}
@@ -242,7 +237,7 @@ func (b *batchGates) answer(line []byte) answer {
 	if l.Tool == "" {
 		return answer{Decision: policy.Deny, Reason: "the line names no tool"}
 	}
-	headless := l.Mode == "headless" // nobody can answer: what would be asked is denied
+	headless := l.Mode == "headless" // no user can answer, so a question is a denial
 	if headless {
 		l.Mode = ""
 	}

@@ -32,9 +32,7 @@ func (a *App) attention() *cobra.Command {
 		Long: "List what needs you in all sessions of all projects, what holds up most first: sessions in which nothing\n" +
 			"starts, questions of agents and of MCP servers, plans, commands that wait for input, agents that a limit\n" +
 			"holds, and failures of background tasks that you have not seen. Each item names the commands that answer it;\n" +
-			"what is answered in one terminal is gone from the lists of all others. Failures older than 7 days are left out.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+			"an answer in one terminal removes the item from all lists. Failures older than 7 days are left out.",
 	}
 	f := cmd.Flags()
 	asJSON := f.Bool("json", false, "a JSON object; with --watch one a line for each item that comes or goes")
@@ -63,7 +61,7 @@ func (a *App) attention() *cobra.Command {
 		case *asJSON:
 			return console.PrintJSON(a.Stdout, list)
 		case len(list.Items) == 0:
-			a.Note("nothing needs you")
+			return a.Println("Nothing needs you.")
 		}
 		_, err = a.Stdout.Write(attentionText(list, a.Now()))
 		return err
@@ -78,16 +76,14 @@ func (a *App) attentionTest() *cobra.Command {
 		Short: "Send a test message by all ways that the settings under notify name",
 		Long: "Send a test message by all ways that the settings under notify name, at any hour, and say what became of\n" +
 			"each. It fails if one of them does.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sent, err := a.TryNotify(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if len(sent) == 0 {
-				return &control.Error{Code: control.Invalid, Message: "send a test message: no way to you is set",
-					Fix: "set notify.desktop, notify.command, notify.webhook or notify.ntfy: they are in settings.md"}
+				return console.Usage("send a test message: no way to you is set",
+					"set notify.desktop, notify.command, notify.webhook or notify.ntfy: they are in settings.md")
 			}
 			bad := 0
 			for _, s := range sent {
@@ -109,7 +105,7 @@ func (a *App) attentionTest() *cobra.Command {
 }
 
 // Items is the list of all sessions, with the session that each item is of. A
-// session that does not answer is noted on stderr and hinders no other.
+// session that does not answer is noted on stderr, and the others are listed.
 func (a *App) Items(ctx context.Context, all bool) (control.Attention, map[task.ID]console.Session, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -150,7 +146,7 @@ func attentionText(list control.Attention, now time.Time) []byte {
 	for _, i := range list.Items {
 		fmt.Fprintf(&b, "%s  %s", console.Cell(i.ID, 40), console.Cell(string(i.Kind), 40))
 		if !i.Since.IsZero() {
-			fmt.Fprintf(&b, "  %s ago", console.Age(now, i.Since))
+			fmt.Fprintf(&b, "  %s", console.Ago(now, i.Since))
 		}
 		if i.Name != "" {
 			fmt.Fprintf(&b, "  %s", console.Cell(i.Name, console.NameChars))
@@ -183,8 +179,9 @@ func (a *App) attentionSeen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seen (REF… | --all)",
 		Short: "Mark failures as seen",
-		Long: "Mark failures as seen, so that they need nobody any more. Marking one again changes nothing. Other items go\n" +
+		Long: "Mark failures as seen, which removes them from the list. Marking one again changes nothing. Other items go\n" +
 			"when they are answered.",
+		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}
 	all := cmd.Flags().Bool("all", false, "all failures of the list")
@@ -212,8 +209,8 @@ func (a *App) attentionSeen() *cobra.Command {
 			}
 			for _, f := range tasks {
 				if !f.Record.Status.Terminal() {
-					return &control.Error{Code: control.Conflict, Fix: "see `drover attention` for what answers it",
-						Message: fmt.Sprintf("mark task %s as seen: it has not ended", f.Record.ID)}
+					return console.Conflict(fmt.Sprintf("mark task %s as seen: it has not ended", f.Record.ID),
+						"see `drover attention` for what answers it")
 				}
 			}
 		}
@@ -232,7 +229,7 @@ func (a *App) attentionSeen() *cobra.Command {
 	return cmd
 }
 
-// markSeen marks tasks of one session, in the host that it has, or else in what it left.
+// Mark marks tasks of one session as seen: at its host, or else in its files.
 func (a *App) Mark(ctx context.Context, s console.Session, ids []string) error {
 	for losses := 0; ; losses++ {
 		err := a.markSeenAt(ctx, s, ids)
@@ -243,7 +240,7 @@ func (a *App) Mark(ctx context.Context, s console.Session, ids []string) error {
 		if listed != nil {
 			return errors.Join(err, listed)
 		}
-		if s, listed = console.SessionOf(known, string(s.Info().Session)); listed != nil {
+		if s, listed = console.PickSession(known, string(s.Info().Session)); listed != nil {
 			return errors.Join(err, listed)
 		}
 	}
@@ -291,7 +288,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 	}) // it ends with ctx
 	w.items = map[string]control.AttentionItem{}
 	if set, err := w.a.Settings(""); err == nil {
-		w.loud, _ = daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+		w.loud, _ = daypart.Parse(set.Notify.Quiet) // errors are reported when sessions are opened
 		w.loud = w.loud.Rest()
 	}
 	if !w.json && w.a.OpenTerminal != nil && w.a.IsTerminal(w.a.Stdout) {
@@ -321,7 +318,7 @@ func (w *attentionWatch) run(ctx context.Context) error {
 // Changes returns a function that wakes whenever the list of a session changes, until the session ends.
 func Changes(wake chan<- struct{}, wait time.Duration) func(context.Context, console.Session) {
 	return func(ctx context.Context, s console.Session) {
-		defer console.WakeUp(wake) // what it has left is asked for
+		defer console.WakeUp(wake) // its files are read next
 		api, done, err := s.Open(ctx)
 		if err != nil {
 			return // it has just ended, or is found again
@@ -400,8 +397,8 @@ func (w *attentionWatch) print(out *bytes.Buffer, change string, i control.Atten
 	return nil
 }
 
-// announcement is what makes a terminal tell its user of new items; empty: nothing is to
-// be told, or there is no terminal.
+// announcement is the sequence by which a terminal announces new items; empty: nothing is
+// announced, or stdout is not a terminal.
 func (w *attentionWatch) announcement(fresh []control.AttentionItem) string {
 	if w.blocking {
 		fresh = slices.DeleteFunc(fresh, func(i control.AttentionItem) bool { return i.Kind == failureKind })

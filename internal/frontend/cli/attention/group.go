@@ -28,12 +28,6 @@ type App struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &App{c, out}
 	return []console.Command{
-		{Name: "attention", Short: "List what needs you, across sessions and projects", Make: a.attention,
-			Examples: console.Examples{
-				"": {"drover attention", "drover attention --watch --notify osc9",
-					"drover attention --json | jq -r '.items[].why'"},
-				"test": {"drover attention test"},
-				"seen": {"drover attention seen b1a2b3c4d", "drover attention seen --all"},
-			}},
+		{Name: "attention", Short: "List what needs you, across sessions and projects", Make: a.attention},
 	}
 }

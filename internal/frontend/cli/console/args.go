@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,12 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 )
 
-// Args counts the words of a command. Most below 0 is no bound.
+// Args checks the number of words of a command. A negative most is no limit.
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, words []string) error {
 		switch {
@@ -58,10 +56,10 @@ func PermissionModes() []string {
 	return out
 }
 
-// CheckMode refuses a mode that is not known, and returns what it means.
+// CheckMode refuses an unknown mode, and resolves a synonym.
 func (a *Console) CheckMode(mode string) (string, error) {
 	if mode == string(policy.Auto) {
-		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto is taken as default")
+		fmt.Fprintln(a.Stderr, "drover: note: permission mode auto means default")
 		return "", nil
 	}
 	if mode != "" && !slices.Contains(PermissionModes(), mode) {
@@ -71,12 +69,11 @@ func (a *Console) CheckMode(mode string) (string, error) {
 	return mode, nil
 }
 
-// CheckToolNames refuses rules for tools that do not exist. where says where the rules
-// stand.
+// CheckToolNames refuses rules for unknown tools. where names the place of the rules.
 func CheckToolNames(where string, lists ...[]string) error {
 	for _, rule := range slices.Concat(lists...) {
 		if tool := policy.ToolOf(rule); tool != "" && !policy.Absent(tool) && !catalog.KnownTool(tool) {
-			return Usage(fmt.Sprintf("%s: permission rule %.80q: there is no tool %.40q", where, rule, tool),
+			return Usage(fmt.Sprintf("%s: permission rule %.80q: unknown tool %.40q", where, rule, tool),
 				"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL")
 		}
 	}
@@ -105,8 +102,8 @@ func SplitRules(lists []string) []string {
 				from = i + 1
 			}
 		}
-		// A bracket that stays open makes a bad rule, which is refused by name; a
-		// ban that vanished would allow.
+		// An open bracket makes a bad rule, which is refused by name: a deny rule that
+		// vanished would allow.
 		if depth > 0 {
 			out = append(out, strings.TrimSpace(list[from:]))
 		}
@@ -117,28 +114,4 @@ func SplitRules(lists []string) []string {
 // AllSessionsFlag adds the flag --all-sessions.
 func AllSessionsFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("all-sessions", false, "look in the sessions of all projects too")
-}
-
-// OnTask builds a command for one task.
-func (a *Console) OnTask(cmd *cobra.Command, ended bool,
-	do func(context.Context, control.API, Found) error) *cobra.Command {
-	cmd.Args = Args(1, 1)
-	cmd.ValidArgsFunction = a.CompleteTasks(ended)
-	all := AllSessionsFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		ctx := cmd.Context()
-		return Taken(ctx, func() (Session, error) {
-			f, err := a.Resolve(ctx, words[0], *all)
-			if err != nil {
-				return nil, err
-			}
-			api, done, err := f.Open(ctx)
-			if err != nil {
-				return f.Session, err
-			}
-			defer done()
-			return f.Session, do(ctx, api, f)
-		})
-	}
-	return cmd
 }

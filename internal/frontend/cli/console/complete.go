@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/trust"
 )
 
-// CommandFiles are the commands of this folder, and what is wrong with their files.
+// CommandFiles returns the commands of this folder, and the problems of their files.
 func (a *Console) CommandFiles() (command.Catalog, []string) {
 	get := home.Lookup(a.Env)
 	set, _, _ := settings.Load(settings.Find(get, a.Cwd, ""))
@@ -45,116 +45,126 @@ func (a *Console) CommandFiles() (command.Catalog, []string) {
 	return found, problems
 }
 
-// CompleteCommands offers the names of commands for a prompt that begins with a slash.
-func (a *Console) CompleteCommands(_ *cobra.Command, words []string, typed string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	name, ok := strings.CutPrefix(typed, "/")
-	if len(words) > 0 || !ok {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	found, _ := a.CommandFiles()
-	var out []cobra.Completion
-	for _, one := range found.Callable() {
-		if strings.HasPrefix(one.Name, name) {
-			about := strings.TrimSpace(one.Hint + " " + one.Description)
-			out = append(out, cobra.CompletionWithDesc("/"+one.Name, Cell(cmp.Or(about, string(one.Level)), 60)))
-		}
-	}
-	if len(out) == 0 {
-		return nil, cobra.ShellCompDirectiveDefault // it may be a path
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+// Word is a word that a shell offers, with what a listing says about it.
+type Word struct {
+	Text, About string
+	Typed       bool // it is only offered once some of it is typed
 }
 
-// CompletePrompt completes the values of the flags of a prompt that cmd has.
-func (a *Console) CompletePrompt(cmd *cobra.Command) {
-	words := func(list []string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
-	}
-	for flag, complete := range map[string]cobra.CompletionFunc{
-		"model": a.completeModels, "agent": a.completeAgents, "permission-mode": words(PermissionModes()),
-		"output-format": words(PromptFormats()),
-		"resume":        a.CompleteConversations,
-		"add-dir":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
-	} {
-		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // there is such a flag
-		}
-	}
-}
-
-// completeAgents offers the names of agents.
-func (a *Console) completeAgents(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	var out []cobra.Completion
-	for _, name := range a.Agents("", false).Current().Names() {
-		if strings.HasPrefix(name, typed) {
-			out = append(out, name)
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-// CompleteConversations offers the sessions that a prompt can go on with.
-func (a *Console) CompleteConversations(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	infos, _ := a.Conversations(cmd.Context()) // nothing to offer then
-	var out []cobra.Completion
-	for _, i := range infos {
-		if strings.HasPrefix(string(i.Session), typed) {
-			out = append(out, cobra.CompletionWithDesc(string(i.Session), Cell(i.Title, 40)))
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeModels offers the short names, and full names once something of one is
-// typed.
-func (a *Console) completeModels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // without it, the built-in names
-	about := map[string]string{}
-	for _, m := range models.Models() {
-		if typed != "" {
-			about[m.Name] = models.Title(m.Name)
-		}
-	}
-	for _, m := range models.Aliases() {
-		about[m.Short] = m.Full
-	}
-	maps.Copy(about, set.Models.Aliases)
-	var out []cobra.Completion
-	for _, name := range slices.Sorted(maps.Keys(about)) {
-		if strings.HasPrefix(name, typed) && excerpt.Line(name, 100) == name {
-			out = append(out, cobra.CompletionWithDesc(name, excerpt.Line(about[name], 60)))
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-// CompleteTasks offers the IDs and names of tasks; with ended, those of live
-// sessions that have ended too.
-func (a *Console) CompleteTasks(ended bool) cobra.CompletionFunc {
+// Offer completes words: those that begin with what is typed and are harmless on a terminal. words has
+// a second.
+func Offer(words func(context.Context) []Word) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
 		defer cancel()
-		sessions, err := a.Known(ctx, true, false)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		pages, _ := Each(ctx, sessions, func(ctx context.Context, api control.API) (control.Page, error) {
-			return api.List(ctx, control.ListRequest{All: ended, Limit: TablePage})
-		})
 		var out []cobra.Completion
-		for _, p := range pages {
-			for _, r := range p.Tasks {
-				for _, word := range []string{string(r.ID), r.Name} {
-					if word != "" && strings.HasPrefix(word, typed) && excerpt.Line(word, 100) == word {
-						out = append(out, cobra.CompletionWithDesc(word, Cell(Work(r), 40)))
-					}
-				}
+		for _, w := range words(ctx) {
+			fits := w.Text != "" && (typed != "" || !w.Typed) && strings.HasPrefix(w.Text, typed)
+			if fits && excerpt.Line(w.Text, 100) == w.Text {
+				out = append(out, cobra.CompletionWithDesc(w.Text, excerpt.Line(w.About, 60)))
 			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// CompleteFiles offers the names of files.
+func CompleteFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// CompleteCommands offers the commands of agents for a prompt that begins with a slash, which may
+// also be a path.
+func (a *Console) CompleteCommands(cmd *cobra.Command, words []string, typed string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
+	if len(words) > 0 || !strings.HasPrefix(typed, "/") {
+		return CompleteFiles(cmd, words, typed)
+	}
+	out, directive := Offer(func(context.Context) (names []Word) {
+		found, _ := a.CommandFiles()
+		for _, one := range found.Callable() {
+			about := strings.TrimSpace(one.Hint + " " + one.Description)
+			names = append(names, Word{Text: "/" + one.Name, About: cmp.Or(about, string(one.Level))})
+		}
+		return names
+	})(cmd, words, typed)
+	if len(out) == 0 {
+		return CompleteFiles(cmd, words, typed)
+	}
+	return out, directive
+}
+
+// CompletePrompt completes the values of the flags of a prompt that cmd has.
+func (a *Console) CompletePrompt(cmd *cobra.Command) {
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"model": Offer(a.models), "agent": a.CompleteAgents(), "resume": a.CompleteSessions(IsConversation),
+		"permission-mode": cobra.FixedCompletions(PermissionModes(), cobra.ShellCompDirectiveNoFileComp),
+		"output-format":   cobra.FixedCompletions(PromptFormats(), cobra.ShellCompDirectiveNoFileComp),
+		"add-dir":         cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+	} {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the flag exists
+		}
+	}
+}
+
+// CompleteAgents offers the names of agents.
+func (a *Console) CompleteAgents() cobra.CompletionFunc {
+	return Offer(func(context.Context) (names []Word) {
+		for _, name := range a.Agents("", false).Current().Names() {
+			names = append(names, Word{Text: name})
+		}
+		return names
+	})
+}
+
+// CompleteSessions offers the sessions of this folder that may be named.
+func (a *Console) CompleteSessions(may func(control.Info) bool) cobra.CompletionFunc {
+	return Offer(func(ctx context.Context) (ids []Word) {
+		infos, _ := a.Infos(ctx, false) // without them there is nothing to offer
+		for _, i := range infos {
+			if may(i) {
+				ids = append(ids, Word{Text: string(i.Session), About: i.Title})
+			}
+		}
+		return ids
+	})
+}
+
+// models are the short and the full names of models.
+func (a *Console) models(context.Context) (names []Word) {
+	set, _, _ := settings.Load(settings.Find(home.Lookup(a.Env), a.Cwd, "")) // without it, the built-in names
+	about := map[string]string{}
+	for _, m := range models.Aliases() {
+		about[m.Short] = m.Full
+	}
+	maps.Copy(about, set.Models.Aliases)
+	for _, name := range slices.Sorted(maps.Keys(about)) {
+		names = append(names, Word{Text: name, About: about[name]})
+	}
+	for _, m := range models.Models() {
+		name := m.Name
+		if m.Provider != "anthropic" {
+			name = m.Provider + "/" + name
+		}
+		names = append(names, Word{Text: name, About: models.Title(m.Name), Typed: true})
+	}
+	return names
+}
+
+// CompleteTasks offers the IDs and names of tasks of live sessions; with ended, also of ended tasks.
+func (a *Console) CompleteTasks(ended bool) cobra.CompletionFunc {
+	return Offer(func(ctx context.Context) (refs []Word) {
+		sessions, _ := a.Known(ctx, true, false) // without them there is nothing to offer
+		pages, _ := Each(ctx, sessions, func(ctx context.Context, api control.API) (control.Page, error) {
+			return api.List(ctx, control.ListRequest{All: ended, Limit: TablePage})
+		})
+		for _, p := range pages {
+			for _, r := range p.Tasks {
+				refs = append(refs, Word{Text: string(r.ID), About: Work(r)},
+					Word{Text: r.Name, About: Work(r)})
+			}
+		}
+		return refs
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,14 @@ func (a Console) InFolderOf(s Session) (Console, error) {
 	return a, nil
 }
 
+// Path returns a path of a command line as an absolute one.
+func (a Console) Path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(a.UserCwd(), name)
+}
+
 // UserCwd is the folder of the user, who may have named a session of another folder.
 func (a Console) UserCwd() string { return cmp.Or(a.from, a.Cwd) }
 
@@ -96,8 +105,4 @@ func (a Console) UserCwd() string { return cmp.Or(a.from, a.Cwd) }
 type Command struct {
 	Name, Short string
 	Make        func() *cobra.Command
-	Examples    Examples
 }
-
-// Examples are command lines by the path of a command below this one; "" is this command.
-type Examples map[string][]string

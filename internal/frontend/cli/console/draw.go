@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal is one of which a command has the whole.
+// Terminal is a terminal that a command has for itself.
 type Terminal struct {
-	Keys    <-chan byte // what is typed; closed when the terminal is gone
+	Keys    <-chan byte // typed keys; closed with the terminal
 	Resized <-chan os.Signal
 	Size    func() (columns, rows int)
 	Close   func() // gives the terminal back as it was
@@ -33,16 +33,15 @@ type Frame struct {
 	Ticks bool // it changes with time alone
 }
 
-// Drawing shows frames in place. Look asks for what is shown, and View makes a frame of it
-// as it was asked for last.
+// Drawing shows frames in place. Look reads the content, and View makes a frame of the content that was
+// read last.
 type Drawing struct {
 	Look    func(context.Context) error
 	View    func(columns int) Frame
 	Changed <-chan struct{} // look again
 }
 
-// Draw shows frames until the user leaves by q or Ctrl-C, or ctx ends. A line is written
-// only when it is another than that which stands there.
+// Draw shows frames until the user leaves by q or Ctrl-C, or ctx ends. It writes changed lines only.
 func (a *Console) Draw(ctx context.Context, d Drawing) (err error) {
 	s, err := a.OpenTerminal()
 	if err != nil {
@@ -108,8 +107,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fitted is the lines that a screen of so many rows shows; the last says how many it does
-// not.
+// fitted cuts lines to the rows of a screen; the last line gives the number of hidden ones.
 func fitted(lines []string, rows int) []string {
 	if rows <= 0 || len(lines) <= rows {
 		return lines
@@ -118,8 +116,8 @@ func fitted(lines []string, rows int) []string {
 	return append(cut, fmt.Sprintf("… %d more lines", len(lines)-rows+1))
 }
 
-// redraw is what makes the lines that are shown into the next ones; nil lines mean that
-// nothing is known of the screen.
+// redraw returns the bytes that turn the shown lines into the next ones. With nil the content of the
+// screen is unknown.
 func redraw(shown, next []string) []byte {
 	var b bytes.Buffer
 	if shown == nil {
@@ -137,8 +135,7 @@ func redraw(shown, next []string) []byte {
 	return b.Bytes()
 }
 
-// SplitLines is a text as lines of at most so many columns, without what is behind them.
-// A sequence that sets a colour takes no column.
+// SplitLines cuts a text into lines of at most so many columns. Color sequences take no column.
 func SplitLines(text string, columns int) []string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, line := range lines {
@@ -166,7 +163,7 @@ func Clip(line string, columns int) string {
 			used += width
 			b.WriteString(line[:n])
 		} else {
-			used = columns // what is behind a wide character that does not fit is not shown either
+			used = columns // nothing follows a wide character that does not fit
 		}
 		line = line[n:]
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// The exit codes. A command's own code and 128+n for a signal come beside them.
+// The exit codes, in addition to the codes of commands and 128+n for a signal.
 const (
 	CodeFailed    = 1
 	CodeUsage     = 2
 	codeNotFound  = 3
 	codeStopped   = 4
 	CodeTimedOut  = 124
-	CodeDrover    = 125 // run and wait: it was Drover that failed
+	CodeDrover    = 125 // run and wait: Drover itself failed
 	codeNoStart   = 127 // a command that could not be started, as shells have it
 	CodeInterrupt = 130
 )
@@ -40,6 +40,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// ExitCode is the exit code for an error of a command.
 func ExitCode(ctx context.Context, err error) int {
 	var exit *ExitError
 	var e *control.Error
@@ -64,6 +65,16 @@ func ExitCode(ctx context.Context, err error) int {
 	return CodeFailed
 }
 
+// Missing is the error of something that does not exist, with the exit code of that.
+func Missing(what, fix string) error {
+	return &control.Error{Code: control.NotFound, Message: what, Fix: fix}
+}
+
+// Conflict is the error of something that cannot be done now.
+func Conflict(what, fix string) error {
+	return &control.Error{Code: control.Conflict, Message: what, Fix: fix}
+}
+
 // Usage is an error of the arguments.
 func Usage(what, fix string) error {
 	return &control.Error{Code: control.Invalid, Message: what, Fix: fix}
@@ -86,8 +97,8 @@ func FlagError(err error, command string) error {
 	return Usage(fmt.Sprintf("--%s %q: not %s", bad.GetFlag().Name, bad.GetValue(), want), fix)
 }
 
-// DroverFailed gives the errors of run and wait a code that cannot be taken for one of
-// the command: 125, unless it is the arguments that were wrong.
+// DroverFailed gives an error of run and wait the code 125, which is not a code of the command, unless
+// the arguments were wrong.
 func DroverFailed(ctx context.Context, err error) error {
 	switch ExitCode(ctx, err) {
 	case CodeFailed, codeStopped, CodeTimedOut:

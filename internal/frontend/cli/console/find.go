@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Newest are the conversations that are live, and the last of all.
+// Newest returns the live conversations, and the newest of all.
 func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Session, err error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -35,13 +35,12 @@ func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Se
 		last = live[0]
 	}
 	if last == nil {
-		return nil, nil, &control.Error{Code: control.NotFound, Message: "this folder has no conversation",
-			Fix: "begin one with `drover attach --new`"}
+		return nil, nil, Missing("this folder has no conversation", "begin one with `drover attach --new`")
 	}
 	return live, last, nil
 }
 
-// SeveralLive lists the sessions among which a command cannot choose. It takes one as command says.
+// SeveralLive lists live sessions among which the user has to choose. command shows how.
 func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command string) error {
 	rows := [][]string{{"SESSION", "TITLE", "AGE", "FOLDER", "RUNNING"}}
 	e := Usage(fmt.Sprintf("%d sessions are live", len(sessions)), "choose one: `"+command+"`")
@@ -52,7 +51,7 @@ func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command s
 			folder = filepath.Base(i.Project)
 		}
 		rows = append(rows, []string{Cell(string(i.Session), 40), cmp.Or(Cell(i.Title, 40), "-"),
-			Age(a.Now(), i.StartTime) + " ago",
+			Ago(a.Now(), i.StartTime),
 			Cell(folder, 40), cmp.Or(Cell(a.Running(ctx, s), 30), "-")})
 	}
 	if err := a.Table(rows, Headed); err != nil {
@@ -61,7 +60,7 @@ func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command s
 	return e
 }
 
-// Running is what runs in a live session, in a few words.
+// Running says in a few words which tasks run in a live session.
 func (a *Console) Running(ctx context.Context, s Session) string {
 	api, release, err := s.Open(ctx)
 	if err != nil {
@@ -78,29 +77,13 @@ func (a *Console) Running(ctx context.Context, s Session) string {
 // Conversing is the role of a session with a main agent.
 const Conversing = "prompt"
 
-// Conversations are the sessions of this folder that a prompt can go on with, newest
-// first.
-func (a *Console) Conversations(ctx context.Context) ([]control.Info, error) {
-	infos, err := a.Infos(ctx, false)
-	return slices.DeleteFunc(infos, func(i control.Info) bool { return i.Role != Conversing }), err
-}
+// IsConversation reports whether a session has a main agent.
+func IsConversation(i control.Info) bool { return i.Role == Conversing }
 
-// MostNamed is how many of a kind are named to people.
+// MostNamed limits enumerations for people.
 const MostNamed = 20
 
-// FirstOf is a list of which people are shown the beginning.
-func FirstOf[T ~string](all []T) string {
-	var words []string
-	for _, w := range all[:min(len(all), MostNamed)] {
-		words = append(words, Cell(string(w), 60))
-	}
-	if n := len(all) - len(words); n > 0 {
-		words = append(words, fmt.Sprintf("and %d more", n))
-	}
-	return strings.Join(words, ", ")
-}
-
-// Limits of asking many sessions at once: one that hangs must not hide the rest.
+// Limits of requests to many sessions: one session that hangs must not hide the rest.
 const (
 	asked    = 8
 	patience = 10 * time.Second
@@ -123,7 +106,7 @@ func (f Found) Open(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
-// Reach is open for who waits for a host that stands still.
+// Reach is Open for commands that wait for a suspended host.
 func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
 	api, done, err := f.Session.Reach(ctx)
 	if err != nil {
@@ -132,8 +115,8 @@ func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
 	return api, done, nil
 }
 
-// Taken asks a session, which ask finds anew each time, until one has taken the
-// question: a host that is just going does not, and what it leaves can be asked.
+// Taken repeats a request until a session accepts it. ask finds the session each time: a host that is
+// ending refuses requests, and then its files or the next host answer.
 func Taken(ctx context.Context, ask func() (Session, error)) error {
 	for losses := 0; ; losses++ {
 		s, err := ask()
@@ -143,8 +126,8 @@ func Taken(ctx context.Context, ask func() (Session, error)) error {
 	}
 }
 
-// Each asks sessions side by side and returns the answers in their order. A
-// session that does not answer in time gives an error, and only for itself.
+// Each asks sessions in parallel and returns the answers in their order. A session that does not
+// answer in time has an error, and the others have answers.
 func Each[T any](ctx context.Context, sessions []Session, ask func(context.Context, control.API) (T, error)) ([]T,
 	[]error) {
 	answers, errs := make([]T, len(sessions)), make([]error, len(sessions))
@@ -170,18 +153,18 @@ func Each[T any](ctx context.Context, sessions []Session, ask func(context.Conte
 	return answers, errs
 }
 
-// place is where a word is looked for.
+// place says where a word is looked up.
 type place struct {
 	Live, All bool
 	ids       bool // names do not count
 }
 
-// LeastID is how many characters of an ID find a task or a session of another
-// project: a slip of the finger must not.
+// LeastID is the number of characters of an ID that find a task or a session of another project. A
+// typing error must not find one.
 const LeastID = 4
 
-// SearchOrder is where a word is looked for: in the project, then everywhere, but there,
-// without all, as an ID only.
+// SearchOrder returns where a word is looked up: in the project, then everywhere, but there, without
+// all, as an ID only.
 func SearchOrder(word string, all bool) [][]place {
 	out := [][]place{{{Live: true}, {}}}
 	if all || len(word) >= LeastID && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyz-") == "" {
@@ -190,9 +173,9 @@ func SearchOrder(word string, all bool) [][]place {
 	return out
 }
 
-// Resolve finds the one task that ref means: among the sessions of the project, live
-// ones first, else everywhere, by its ID or with all by its name too. A name means the
-// one task that lives and goes by it, else the newest that has ended.
+// Resolve returns the task that a word means: among the sessions of the project, live ones first, else
+// everywhere, by its ID or with all also by its name. A name means the live task that has it, else the
+// newest ended one.
 func (a *Console) Resolve(ctx context.Context, ref string, all bool) (Found, error) {
 	return a.Search(ctx, ref, slices.Concat(SearchOrder(ref, all)...))
 }
@@ -200,7 +183,7 @@ func (a *Console) Resolve(ctx context.Context, ref string, all bool) (Found, err
 func (a *Console) Search(ctx context.Context, ref string, places []place) (Found, error) {
 	seen := map[task.ID]bool{}
 	var problem error
-	var ended *Found // goes by the name
+	var ended *Found // has the name
 	for i, p := range places {
 		if ended != nil && p.All != places[i-1].All {
 			return *ended, nil
@@ -210,7 +193,7 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 			return Found{}, fmt.Errorf("list sessions: %w", err)
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
-		if ended != nil { // what ended before it began has nothing newer
+		if ended != nil { // sessions that ended before it have nothing newer
 			sessions = slices.DeleteFunc(sessions, func(s Session) bool {
 				return EndedBefore(s.Info().EndTime,
 					ended.Record.CreateTime)
@@ -227,14 +210,14 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 			return f, nil
 		}
 		for _, s := range sessions {
-			// A host that went away while it was asked has left something to ask.
+			// A host that ended meanwhile has left files that can be asked.
 			seen[s.Info().Session] = !HostGone(err)
 		}
 		var e *control.Error
 		switch {
 		case err == nil:
 		case !errors.As(err, &e) || e.Code != control.NotFound && e.Code != control.Ambiguous:
-			problem = err // a later place may know the task all the same
+			problem = err // a later place may still know the task
 		case e.Code == control.Ambiguous && ended == nil:
 			return Found{}, err
 		}
@@ -248,17 +231,16 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 	if matches := a.begins(ctx, ref); len(matches) > 0 {
 		return Found{}, SeveralMatches(ref, matches)
 	}
-	return Found{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no task %q: unknown ID or name", ref),
-		Fix: "see `drover ps -a`"}
+	return Found{}, Missing(fmt.Sprintf("no task %q: unknown ID or name", ref), "see `drover ps -a`")
 }
 
-// begins are the tasks of this project whose IDs begin with a single character, which
-// sessions do not take for an ID.
+// begins returns the tasks of this project whose IDs begin with a single character. Sessions do not
+// accept one character as an ID.
 func (a *Console) begins(ctx context.Context, ref string) []string {
 	if len(ref) != 1 {
 		return nil
 	}
-	records, _, _ := a.List(ctx, true, false, TablePage) // what cannot be listed is no candidate
+	records, _, _ := a.List(ctx, true, false, TablePage) // unlisted tasks are not candidates
 	var out []string
 	for _, r := range records {
 		if strings.HasPrefix(string(r.ID), ref) {
@@ -268,7 +250,7 @@ func (a *Console) begins(ctx context.Context, ref string) []string {
 	return out
 }
 
-// pick finds the one task in the sessions that ref means; with ids, not by its name.
+// pick returns the one task of the sessions that ref means; with ids, by its ID only.
 func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found, error) {
 	other := func(label string) bool { return ids && !strings.HasPrefix(label, ref) }
 	var hits, named []Found
@@ -288,7 +270,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 				named = append(named, Found{some[i], records[i]})
 			case err == nil:
 				hits = append(hits, Found{some[i], records[i]})
-				matches = append(matches, MatchLabel(records[i], some[i]))
+				matches = append(matches, matchLabel(records[i], some[i]))
 			case errors.As(err, &e) && e.Code == control.Ambiguous:
 				matches = append(matches, slices.DeleteFunc(e.Matches, other)...)
 			case !errors.As(err, &e) || e.Code != control.NotFound:
@@ -296,7 +278,7 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 			}
 		}
 	}
-	if hit, live := Meant(named); live != nil {
+	if hit, live := meant(named); live != nil {
 		matches = live
 	} else if hit != nil {
 		return *hit, nil
@@ -312,14 +294,14 @@ func pick(ctx context.Context, sessions []Session, ref string, ids bool) (Found,
 	return Found{}, control.NotFoundError(ref)
 }
 
-// Meant is which of the tasks of several sessions their name means: the one that lives,
-// else the newest. Of several that live it returns what tells them apart.
-func Meant(named []Found) (hit *Found, live []string) {
+// meant returns the task of several sessions that their common name means: the live one, else the
+// newest. For several live ones it returns labels that distinguish them.
+func meant(named []Found) (hit *Found, live []string) {
 	var lives bool
 	for i, f := range named {
 		switch alive := !f.Record.Status.Terminal(); {
 		case alive:
-			hit, lives, live = &named[i], true, append(live, MatchLabel(f.Record, f.Session))
+			hit, lives, live = &named[i], true, append(live, matchLabel(f.Record, f.Session))
 		case !lives && (hit == nil || f.Record.CreateTime.After(hit.Record.CreateTime)):
 			hit = &named[i]
 		}
@@ -330,30 +312,52 @@ func Meant(named []Found) (hit *Found, live []string) {
 	return nil, live
 }
 
-// SessionOf finds the one session that a word means, by its ID or the beginning of it.
-func SessionOf(known []Session, word string) (Session, error) {
-	var hits []Session
+// PickSession returns the one session that a word means: by its ID, by the beginning of its ID, or by
+// the ID that it had before it was imported.
+func PickSession(known []Session, word string) (Session, error) {
+	var same, begins, aliased []Session
 	for _, s := range known {
-		switch id := string(s.Info().Session); {
-		case id == word:
-			return s, nil
-		case len(word) > 1 && strings.HasPrefix(id, word):
-			hits = append(hits, s)
+		switch i := s.Info(); {
+		case string(i.Session) == word:
+			same = append(same, s)
+		case word != "" && strings.HasPrefix(string(i.Session), word):
+			begins = append(begins, s)
+		case slices.Contains(i.Aliases, word):
+			aliased = append(aliased, s)
 		}
 	}
-	switch len(hits) {
-	case 0:
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
-			Fix: "see `drover sessions --all-sessions`"}
-	case 1:
-		return hits[0], nil
+	for _, hits := range [][]Session{same, begins, aliased} {
+		switch {
+		case len(hits) == 1:
+			return hits[0], nil
+		case len(same) > 1: // the user chose the ID twice
+			return nil, &control.Error{Code: control.Ambiguous,
+				Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
+				Fix:     "go to the folder, and leave out --all-sessions"}
+		case len(hits) > 1:
+			ids := make([]string, len(hits))
+			for i, s := range hits {
+				ids[i] = string(s.Info().Session)
+			}
+			return nil, SeveralMatches(word, ids)
+		}
 	}
-	e := &control.Error{Code: control.Ambiguous, Fix: "give more of the ID"}
-	for _, s := range hits {
-		e.Matches = append(e.Matches, string(s.Info().Session))
+	return nil, Missing(fmt.Sprintf("no session %q", word), "see `drover sessions --all-sessions`")
+}
+
+// FindSession returns the session that a word means: of this folder, else of any folder by at least
+// [LeastID] characters.
+func (a *Console) FindSession(ctx context.Context, word string) (s Session, err error) {
+	for _, all := range []bool{false, true} {
+		known, listed := a.Known(ctx, false, all)
+		if listed != nil {
+			return nil, fmt.Errorf("list sessions: %w", listed)
+		}
+		if s, err = PickSession(known, word); !NotFound(err) || len(word) < LeastID {
+			return s, err
+		}
 	}
-	e.Message = fmt.Sprintf("%q could be any of %s", word, strings.Join(e.Matches, ", "))
-	return nil, e
+	return s, err
 }
 
 func NotFound(err error) bool {
@@ -361,8 +365,8 @@ func NotFound(err error) bool {
 	return errors.As(err, &e) && e.Code == control.NotFound
 }
 
-// MatchLabel names a match so that it can be told from the others.
-func MatchLabel(r task.Record, s Session) string {
+// matchLabel distinguishes a match from others.
+func matchLabel(r task.Record, s Session) string {
 	if r.Name == "" {
 		return string(r.ID)
 	}
@@ -406,7 +410,7 @@ func Refs(tasks []Found) []string {
 	return out
 }
 
-// SeveralMatches says that a word is ambiguous, and what it could mean.
+// SeveralMatches is the error of an ambiguous word, with its meanings.
 func SeveralMatches(ref string, matches []string) error {
 	names := matches
 	if more := len(matches) - MostNamed; more > 0 {
@@ -417,8 +421,8 @@ func SeveralMatches(ref string, matches []string) error {
 		Fix:     "give more of the ID"}
 }
 
-// OpenToResume opens the session of a task that is to go on. What a detached host has left
-// that died is taken up by the next, which is started for that.
+// OpenToResume opens the session of a task that shall continue. If the detached host of the session has
+// died, the next one is started, which resumes the session.
 func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(), error) {
 	if f.Live() || f.Session.Info().Role != "background" || !f.Record.Traits().Resumable {
 		return f.Open(ctx)
@@ -435,7 +439,7 @@ func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(
 		return api, done, nil
 	}
 	done()
-	return f.Open(ctx) // another session is the project's now
+	return f.Open(ctx) // the project has another session now
 }
 
 func (a *Console) Infos(ctx context.Context, all bool) ([]control.Info, error) {
@@ -450,7 +454,7 @@ func (a *Console) Infos(ctx context.Context, all bool) ([]control.Info, error) {
 	return infos, nil
 }
 
-// places are the sessions of the project, or of all.
+// SessionFolders returns the sessions of the project, or of all projects.
 func (a *Console) SessionFolders(all bool) ([]home.Session, error) {
 	projects := []home.Project{a.Root.Project(a.Cwd)}
 	if all {
@@ -470,59 +474,8 @@ func (a *Console) SessionFolders(all bool) ([]home.Session, error) {
 	return out, nil
 }
 
-// CalledBy are the sessions that a ref means: by their IDs, or else by what they were
-// called before they were carried here.
-func CalledBy(sessions []Session, ref string) []Session {
-	by := func(match func(control.Info) bool) []Session {
-		var out []Session
-		for _, s := range sessions {
-			if match(s.Info()) {
-				out = append(out, s)
-			}
-		}
-		return out
-	}
-	if own := by(func(i control.Info) bool { return strings.HasPrefix(string(i.Session), ref) }); len(own) > 0 {
-		return own
-	}
-	return by(func(i control.Info) bool { return slices.Contains(i.Aliases, ref) })
-}
-
-// SeveralSessions says that a word means more than one session, and names them.
-func SeveralSessions(ref string, found []Session) error {
-	var ids []string
-	for _, s := range found {
-		ids = append(ids, string(s.Info().Session))
-	}
-	return SeveralMatches(ref, ids)
-}
-
-// AfterHost finds a task again whose host has gone. What is not to outlive the
-// host may take a moment to end.
-func (a *Console) AfterHost(ctx context.Context, f Found) (Found, error) {
-	ctx, cancel := context.WithTimeout(ctx, clearing)
-	defer cancel()
-	tick := time.NewTicker(clearing / 50)
-	defer tick.Stop()
-	for {
-		// A failure may be that of the moment: the next host is just opening what
-		// this one left.
-		again, err := a.Resolve(ctx, string(f.Record.ID), true)
-		if err == nil && (again.Live() || again.Record.Status.Terminal()) {
-			return again, nil
-		}
-		select { // nobody is left who could tell
-		case <-tick.C:
-		case <-ctx.Done():
-			return again, err
-		}
-	}
-}
-
-const (
-	HostLosses = 3               // how often a host may go under one who waits or follows
-	clearing   = 5 * time.Second // how long the end of what it left may take; the keeper needs 2 s
-)
+// HostLosses is how often a host may end under a command that waits or follows.
+const HostLosses = 3
 
 // HostGone reports that a session stopped answering.
 func HostGone(err error) bool {

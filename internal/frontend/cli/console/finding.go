@@ -1,6 +1,6 @@
 package console
 
-// Finding is one thing that the doctor looked at.
+// Finding is the result of one check of the doctor.
 type Finding struct {
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
@@ -8,7 +8,7 @@ type Finding struct {
 	Fix    string `json:"fix,omitempty"` // how to fix it
 }
 
-// Level says how bad a [Finding] is.
+// Level is the severity of a [Finding].
 type Level string
 
 // The levels. Bad makes `drover doctor` fail.

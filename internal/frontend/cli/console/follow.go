@@ -10,9 +10,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// FollowSessions runs one function for each live session until ctx ends, also for those
-// that come up later: they are looked for at every pace. A function that has returned is
-// run again when its session is found again. It returns when all have returned.
+// FollowSessions runs a function for each live session until ctx ends, also for sessions that start
+// later: it looks for them at every pace. A function that has returned is run again if its session is
+// still found. FollowSessions returns when all functions have returned.
 func (a *Console) FollowSessions(
 	ctx context.Context, all bool, pace time.Duration, run func(context.Context, Session),
 ) error {
@@ -53,7 +53,7 @@ func (a *Console) FollowSessions(
 	}
 }
 
-// WakeUp lets one who waits on the channel, which has room for one, look again.
+// WakeUp wakes the reader of a channel with a capacity of one.
 func WakeUp(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:

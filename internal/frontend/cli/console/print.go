@@ -15,21 +15,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// PrintReply prints what others wrote, which a terminal must not obey.
+// PrintReply prints text of an agent, harmless for a terminal.
 func (a *Console) PrintReply(text string) error {
 	if a.IsTerminal(a.Stdout) {
 		text = excerpt.Plain(text)
 	}
-	_, err := fmt.Fprintln(a.Stdout, strings.TrimRight(text, "\n"))
-	return err
+	return a.Println(strings.TrimRight(text, "\n"))
 }
 
-// Brief is a path as seen from here, or from home.
+// Brief is a path relative to the folder, or to the home of the user.
 func (a *Console) Brief(path string) string {
 	if rel, err := filepath.Rel(a.Cwd, path); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -40,29 +38,39 @@ func (a *Console) Brief(path string) string {
 	return path
 }
 
-// ReadsTerminal reports whether somebody types.
+// ReadsTerminal reports whether stdin is a terminal.
 func (a *Console) ReadsTerminal() bool {
 	w, ok := a.Stdin.(io.Writer) // a file is both
 	return ok && a.IsTerminal(w)
 }
 
-// Note tells a person something beside the result.
+// Println prints a line of the result.
+func (a *Console) Println(v ...any) error {
+	_, err := fmt.Fprintln(a.Stdout, v...)
+	return err
+}
+
+// Printf prints a part of the result.
+func (a *Console) Printf(format string, v ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, v...)
+	return err
+}
+
+// Note prints a line for the user on stderr.
 func (a *Console) Note(format string, v ...any) {
 	fmt.Fprintf(a.Stderr, "drover: %s\n", excerpt.Line(fmt.Sprintf(format, v...), 2000))
 }
 
-// Hint tells a person something about the settings or the folder that is no error.
+// Hint prints a note about settings, the folder or the outcome on stderr.
 func (a *Console) Hint(text string) {
 	fmt.Fprintf(a.Stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
-// NewFile makes a file that is not there yet, for its owner only. If it cannot be
-// written as a whole there is none.
+// NewFile writes a new file that only its owner can read. After an error the file does not exist.
 func NewFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("write %s: the file exists", path),
-			Fix: "remove it, or choose another name"}
+		return Conflict(fmt.Sprintf("write %s: the file exists", path), "remove it, or choose another name")
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -73,7 +81,7 @@ func NewFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// HostName is the name of the machine as the name of a worker.
+// HostName is the name of the machine in the form of a worker's name.
 func HostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -98,8 +106,8 @@ const (
 	stdinWait = time.Second // for the first byte, when there is a prompt already
 )
 
-// ReadStdin reads what is piped in. Where there is a prompt already, a pipe that
-// stays open and empty is passed over.
+// ReadStdin reads piped input. Unless it is needed, a pipe that stays open and empty is ignored after a
+// second.
 func (a *Console) ReadStdin(ctx context.Context, needed bool) (string, error) {
 	type read struct {
 		data []byte
@@ -147,7 +155,7 @@ func (a *Console) ReadStdin(ctx context.Context, needed bool) (string, error) {
 	}
 }
 
-// Colored reports whether stdout shows colors, and the user wants them.
+// Colored reports whether the output has colors: stdout is a terminal, and NO_COLOR is not set.
 func (a *Console) Colored() bool {
 	return a.IsTerminal(a.Stdout) && !slices.ContainsFunc(a.Env, func(kv string) bool {
 		value, ok := strings.CutPrefix(kv, "NO_COLOR=")
@@ -165,7 +173,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
-// PrintArray prints one array, an element a line, without holding all of it.
+// PrintArray prints an array with one element per line, in parts.
 func PrintArray[T any](w io.Writer, items []T) error {
 	var buf, one bytes.Buffer
 	enc := json.NewEncoder(&one)
@@ -195,8 +203,8 @@ func PrintArray[T any](w io.Writer, items []T) error {
 	return err
 }
 
-// Marshal encodes without escaping for HTML, but escapes what JSON would leave
-// alive on a terminal: DEL, C1 controls, and the format class of Unicode.
+// Marshal encodes without escaping for HTML. It escapes characters that JSON allows and a terminal
+// would interpret: DEL, C1 controls, and the format class of Unicode.
 func Marshal(v any, indent string) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -208,8 +216,8 @@ func Marshal(v any, indent string) ([]byte, error) {
 	return excerpt.JSON(buf.Bytes()), nil
 }
 
-// WholeLine shows a text in one line with all that is in it: what a terminal would
-// hide, such as the words before a carriage return, must be seen by who trusts.
+// WholeLine shows a text in one line with every character visible. A user who trusts a file must see
+// the parts that a terminal would hide, such as the words before a carriage return.
 func WholeLine(text string) string {
 	const most = 4000
 	text = strings.ReplaceAll(excerpt.Visible(text), "\n", "<U+000A>")
@@ -219,8 +227,8 @@ func WholeLine(text string) string {
 	return text
 }
 
-// Confirm asks a question on a terminal, and fails with fix where stdin is none. The answer is read
-// on the side, so that Ctrl-C ends the command at once.
+// Confirm asks a question on a terminal, and fails with fix if stdin is not a terminal. It reads the
+// answer in a goroutine, so that Ctrl-C ends the command at once.
 func (a *Console) Confirm(ctx context.Context, out io.Writer, question, fix string) error {
 	if !a.ReadsTerminal() {
 		return Usage("stdin is not a terminal, so the question cannot be asked", fix)

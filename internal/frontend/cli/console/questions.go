@@ -12,14 +12,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// How one who watches asks: a session answers when something changes, or after
-// watchWait; sessions that are new are looked for every watchTick.
+// A watching command asks a session, which answers after a change or after watchWait. Every WatchTick it
+// looks for new sessions.
 const (
 	WatchWait = time.Minute
 	WatchTick = 3 * time.Second
 )
 
-// Asker is who asks.
+// Asker names the task and the agent of a question.
 func Asker(q task.Question) string {
 	who := Cell(string(q.Task), 40)
 	if q.Agent != "" {
@@ -28,8 +28,7 @@ func Asker(q task.Question) string {
 	return who
 }
 
-// QuestionBody is the rest of the first line of a question, and why and what is
-// asked, for every view of it.
+// QuestionBody is a question without its head, for every view: its time limit, reason, input and digest.
 func QuestionBody(q task.Question, now time.Time) string {
 	var b strings.Builder
 	if !q.Until.IsZero() {
@@ -49,10 +48,10 @@ func QuestionBody(q task.Question, now time.Time) string {
 	return b.String()
 }
 
-// ExactCell is text on one line, in which everything can be seen.
+// ExactCell is text on one line with every character visible.
 func ExactCell(text string, limit int) string { return Cell(excerpt.Exact(text), limit) }
 
-// Written says what becomes of a rule that is always to hold.
+// Written says where a permanent rule is written.
 func Written(rule string) string {
 	return "adds the rule " + excerpt.ExactLine(rule) + " to .drover/settings.local.json"
 }
@@ -65,8 +64,8 @@ func indented(text string) string {
 	return b.String()
 }
 
-// FollowQuestions gives each question of a session once, until the session or ctx ends. seen are
-// those that were given before; what it returns are those that were open at last.
+// FollowQuestions passes each question of a session to put once, until the session or ctx ends. It skips
+// the seen ones, and returns the questions that were open last.
 func FollowQuestions(
 	ctx context.Context, api control.API, seen map[string]bool, put func(task.Question),
 ) map[string]bool {
@@ -86,8 +85,8 @@ func FollowQuestions(
 	}
 }
 
-// SayQuestions says on stderr that a task, or what it has started, needs an answer, until the
-// returned function is called. No tasks: all of the session.
+// SayQuestions notes the questions of some tasks and their subtrees, or of the whole session without
+// tasks, until the returned function is called.
 func (a *Console) SayQuestions(ctx context.Context, api control.API, tasks []Found) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -117,7 +116,7 @@ func startedBy(ctx context.Context, api control.API, id task.ID, tasks []Found) 
 	return false
 }
 
-// NeedsAnswer says who waits for an answer, and which command gives it.
+// NeedsAnswer names a waiting agent and the command that answers it.
 func NeedsAnswer(q task.Question) string {
 	how := "allow " + q.ID
 	switch q.Kind {
@@ -126,6 +125,7 @@ func NeedsAnswer(q task.Question) string {
 	case task.Form:
 		how = "answer " + q.ID + " JSON"
 	}
-	return fmt.Sprintf("%s needs an answer about %s: `drover approvals %s` (`drover approvals show %s` shows it)", Asker(q),
+	return fmt.Sprintf("%s needs your answer about %s: `drover approvals %s` (`drover approvals show %s` shows it)",
+		Asker(q),
 		ExactCell(q.Tool, 60), how, q.ID)
 }

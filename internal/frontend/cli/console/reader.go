@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WhileRead is ctx until the reader of a pipe has gone; its cause is then
-// [syscall.EPIPE]. Whoever follows something would otherwise not notification before the next
-// write, as in `drover logs -f server | grep -m 1 ready`. What is no pipe is not watched.
-// The caller calls stop, which waits.
+// WhileRead returns a context that ends with the reader of a pipe; its cause is then [syscall.EPIPE].
+// Without it a command that follows something would notice only at its next write, as in
+// `drover logs -f server | grep -m 1 ready`. Only pipes are watched. The caller calls stop, which waits.
 func WhileRead(ctx context.Context, w io.Writer) (_ context.Context, stop func()) {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -25,7 +24,7 @@ func WhileRead(ctx context.Context, w io.Writer) (_ context.Context, stop func()
 	}
 	wake, end, err := os.Pipe()
 	if err != nil {
-		return ctx, func() {} // the next write notifications
+		return ctx, func() {} // the next write notices it
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup

@@ -12,22 +12,21 @@ type Opening struct {
 	Session    task.ID // empty: a new one
 	Title      string
 	Settings   string // of the flag --settings
-	Answerable bool   // questions wait for somebody who watches; Ctrl-Z holds its commands
+	Answerable bool   // questions wait for the user at the terminal; Ctrl-Z suspends its commands
 }
 
 // Session is one session, live or not.
 type Session interface {
-	// Info tells what is known without opening it.
+	// Info returns the facts that are known without opening the session.
 	Info() control.Info
-	// Open connects to a live session, or reads what a dead one left. The
-	// function lets go of it.
-	// A live one whose host stands still is read too: it would not answer.
+	// Open connects to a live session, or reads the files of a dead one or of one with a suspended
+	// host, which would not answer. The function lets go of it.
 	Open(ctx context.Context) (control.API, func(), error)
-	// Reach is Open for who waits until such a host goes on.
+	// Reach is Open, but waits for a suspended host.
 	Reach(ctx context.Context) (control.API, func(), error)
-	// Wake lets such a host go on. done, with again, makes it stand still again.
+	// Wake continues a suspended host. done with again suspends it again.
 	Wake() (done func(again bool), err error)
-	// Gone waits until a host that takes nothing any more listens no more; false
-	// says that it still does after a while.
+	// Gone waits until an ending host has stopped listening. It reports false if the host still
+	// listens after some time.
 	Gone(ctx context.Context) bool
 }

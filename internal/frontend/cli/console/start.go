@@ -41,11 +41,10 @@ func (a *Console) PrintDetached(ctx context.Context, r control.StartRequest) err
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.Stdout, rec.ID)
-	return err
+	return a.Println(rec.ID)
 }
 
-// InSession does something in a session of its own, and says meanwhile what needs an answer there.
+// InSession opens a session in this process for do, and notes its questions meanwhile.
 func (a *Console) InSession(ctx context.Context, o Opening, do func(context.Context, control.API) error) error {
 	return a.Here(ctx, o, func(ctx context.Context, s control.API) error {
 		if o.Answerable {
@@ -55,7 +54,7 @@ func (a *Console) InSession(ctx context.Context, o Opening, do func(context.Cont
 	})
 }
 
-// AnswerOf waits for a task, and returns its answer. It says what was stopped with the task.
+// AnswerOf waits for a task and returns its answer. It notes the tasks that were stopped with it.
 func (a *Console) AnswerOf(ctx context.Context, s control.API, id task.ID) (string, error) {
 	ref := string(id)
 	if _, err := s.Wait(ctx, control.WaitRequest{Refs: []string{ref}}); err != nil {

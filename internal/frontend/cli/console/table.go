@@ -7,7 +7,6 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,7 +16,7 @@ const (
 	leastCell = 8 // columns of the terminal that a column keeps in any terminal
 )
 
-// Colours, as the numbers that a terminal is given.
+// Colors, as codes of a terminal.
 const (
 	bold   = "1"
 	faint  = "2"
@@ -26,27 +25,27 @@ const (
 	yellow = "33"
 )
 
-// paint is the colour of a cell; empty: that of the terminal.
-type paint func(row, col int) string
+// Paint returns the color of a cell; empty: the default one.
+type Paint func(row, col int) string
 
-// Table prints rows in columns, the first of which are the heads. It is written as a
-// whole, so that a pipe that breaks is met once.
-func (a *Console) Table(rows [][]string, colour paint) error {
+// Table prints rows in columns; the first row is the head. It writes once, so that a broken pipe is one
+// error.
+func (a *Console) Table(rows [][]string, colour Paint) error {
 	_, err := a.Stdout.Write(a.LayOut(rows, colour))
 	return err
 }
 
-// LayOut makes a table, as wide as the terminal if there is one.
-func (a *Console) LayOut(rows [][]string, colour paint) []byte {
+// LayOut makes a table that fits the terminal on stdout.
+func (a *Console) LayOut(rows [][]string, colour Paint) []byte {
 	if !a.Colored() {
 		colour = nil
 	}
 	return LayOut(rows, a.Columns(), colour)
 }
 
-// LayOut makes a table that is at most width columns of a terminal wide, where that is
-// possible without the first column; 0 is no limit.
-func LayOut(rows [][]string, width int, colour paint) []byte {
+// LayOut makes a table of at most width columns of a terminal, as far as the other columns than the
+// first can be cut; 0 is no limit.
+func LayOut(rows [][]string, width int, colour Paint) []byte {
 	cols := columnWidths(rows)
 	if width > 0 {
 		narrow(cols, width)
@@ -71,8 +70,8 @@ func LayOut(rows [][]string, width int, colour paint) []byte {
 	return b.Bytes()
 }
 
-// columnWidths is what each column needs. The last cell of a row that is shorter than
-// others needs nothing, since nothing stands behind it.
+// columnWidths is the width of each column. The last cell of a short row does not count: nothing
+// follows it.
 func columnWidths(rows [][]string) []int {
 	var cols []int
 	for _, row := range rows {
@@ -88,8 +87,7 @@ func columnWidths(rows [][]string) []int {
 	return cols
 }
 
-// narrow takes from the widest columns what is too much; the first column has what is
-// typed again, and stays.
+// narrow cuts the widest columns. The first column stays: it has the IDs that users type.
 func narrow(cols []int, width int) {
 	sum := tableGap * (len(cols) - 1)
 	for _, n := range cols {
@@ -109,7 +107,7 @@ func narrow(cols []int, width int) {
 	}
 }
 
-// cells knows how many columns of a terminal characters take, whatever the locale says.
+// cells measures characters in columns of a terminal, independent of the locale.
 func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
 func TextWidth(text string) int { return cells().StringWidth(text) }
@@ -130,8 +128,8 @@ func Headed(row, _ int) string {
 	return ""
 }
 
-// ByState colours one column by the state that it names.
-func ByState(rows [][]string, name string) paint {
+// ByState colors a column by its states.
+func ByState(rows [][]string, name string) Paint {
 	at := slices.Index(rows[0], name)
 	return func(row, col int) string {
 		if row == 0 || col != at {
@@ -150,17 +148,4 @@ func ByState(rows [][]string, name string) paint {
 		}
 		return ""
 	}
-}
-
-// icon stands for what a teammate is about: it rests, or it is at work.
-func icon(r task.Record) string {
-	if r.Idle {
-		return "…"
-	}
-	return "▶"
-}
-
-// mateDoing is the work of a live teammate with what it is about.
-func mateDoing(r task.Record) string {
-	return Cell(Work(r), 30) + ": " + icon(r) + " " + excerpt.Line(r.Activity(), 50)
 }

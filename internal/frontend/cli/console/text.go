@@ -13,9 +13,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// PartChars is how much of a call, or of its result, a line shows.
-const PartChars = 200
-
 // PriceTable is the table of prices under the user's settings.
 func PriceTable(m options.Models) (ledger.Table, []string) {
 	own := map[string]ledger.Price{}
@@ -25,6 +22,7 @@ func PriceTable(m options.Models) (ledger.Table, []string) {
 	return ledger.NewTable(own, m.Windows)
 }
 
+// Count is a number of tokens.
 func Count(n int64) string {
 	switch {
 	case n < 1000:
@@ -35,40 +33,26 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Cell makes text fit for a column.
+// Cell is text for a column, or a dash.
 func Cell(text string, limit int) string {
 	return cmp.Or(excerpt.Line(text, limit), "-")
 }
 
-// Work is what a task does, in a line: its description, command or prompt.
+// Work is the description, command or prompt of a task.
 func Work(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Prompt) }
 
-// Doing is the work of a task, and of an agent at work what it is about: the
-// summary that was made of it, or else what it says itself.
-func Doing(r task.Record) string {
-	if r.Team != nil && r.Status == task.Running {
-		return mateDoing(r)
-	}
-	if p := r.Progress; p != nil && r.Status == task.Running && r.Traits().Work != task.ByCommand && !r.Idle {
-		if now := excerpt.Line(cmp.Or(p.Summary, p.Message), 50); now != "" {
-			return Cell(Work(r), 30) + ": " + now
-		}
-	}
-	return Cell(Work(r), 60)
-}
-
-// silence is how long nothing may be heard of an agent before a table says so.
+// silence is the time after which a table says that an agent is silent.
 const silence = 30 * time.Second
 
-// Status is the status with the facts beside it.
+// Status is the status of a task with further facts.
 func Status(now time.Time, r task.Record) string {
 	var facts []string
 	for _, f := range []struct {
 		on   bool
 		word string
 	}{
-		{r.HostStopped, "host stands still"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
-		{r.AwaitingApproval, "awaiting approval"}, {r.Resting(), "idle"},
+		{r.HostStopped, "host suspended"}, {r.Stopping, "stopping"}, {r.Paused, "paused"},
+		{r.AwaitingApproval, "needs your answer"}, {r.Resting(), "idle"},
 		{r.WaitsFor != "", "waits for " + excerpt.Line(r.WaitsFor, 60)},
 		{!r.Status.Terminal() && !r.Backgrounded, "foreground"},
 	} {
@@ -88,9 +72,9 @@ func Status(now time.Time, r task.Record) string {
 	if r.Status == task.Pending && r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, excerpt.Line(r.Progress.Message, 30)) // its place in the queue
 	}
-	// else it says itself what it waits for
+	// otherwise another fact says what it waits for
 	if at := r.LastHeard; at != nil && now.Sub(*at) >= silence && !r.AwaitingApproval && !r.Paused && r.Parked == nil {
-		facts = append(facts, "silent "+Age(now, *at))
+		facts = append(facts, "silent "+Span(now.Sub(*at)))
 	}
 	if len(facts) == 0 {
 		return string(r.Status)
@@ -115,20 +99,6 @@ func Ending(r task.Record) string {
 	return Exit(r)
 }
 
-func cause(c *task.Cause) string {
-	if c == nil {
-		return "-"
-	}
-	text := string(c.Reason)
-	if c.Actor != task.ByItself {
-		text += " by " + string(c.Actor)
-	}
-	if c.Signal != "" {
-		text += ", " + c.Signal
-	}
-	return Cell(text, 60)
-}
-
 // Span is a duration in two units at most.
 func Span(d time.Duration) string {
 	switch d = max(d, 0); {
@@ -144,14 +114,23 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-func Age(now, then time.Time) string {
-	if then.IsZero() {
+// Ago is how long ago a moment was, in one unit: "3m ago".
+func Ago(now, then time.Time) string {
+	d := max(now.Sub(then), 0)
+	switch {
+	case then.IsZero():
 		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
 	}
-	return Span(now.Sub(then))
+	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
 }
 
-// Tokens is what a task has used so far.
+// Tokens is the number of tokens that a task has used so far.
 func Tokens(r task.Record) string {
 	var n int64
 	if r.Progress != nil {
@@ -160,17 +139,13 @@ func Tokens(r task.Record) string {
 	if r.Usage != nil {
 		n = r.Usage.TotalTokens
 	}
-	switch {
-	case n <= 0:
+	if n <= 0 {
 		return "-"
-	case n < 1000:
-		return strconv.FormatInt(n, 10)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1fk", float64(n)/1e3)
 	}
-	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	return Count(n)
 }
 
+// Size is a number of bytes.
 func Size(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -183,7 +158,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-// Plural is a number and what is counted.
+// Plural is a number with a noun.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -191,8 +166,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// AfterASecond tells a person at a terminal what takes so long. The returned
-// function must be called.
+// AfterASecond notes on a terminal what a command is waiting for. The caller calls the returned function.
 func (a *Console) AfterASecond(format string, v ...any) func() {
 	if !a.IsTerminal(a.Stderr) {
 		return func() {}

@@ -35,23 +35,9 @@ type app struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &app{c, out}
 	return []console.Command{
-		{Name: "hub", Short: "Let other machines do tasks: the place where sessions and workers meet", Make: a.hub,
-			Examples: console.Examples{
-				"":       {"drover hub", "drover hub --listen 0.0.0.0:7484 --address build.example:7484"},
-				"join":   {"drover hub join", "drover hub join --project web --address build.example:7484"},
-				"status": {"drover hub status", "drover hub status --json"},
-			}},
-		{Name: "worker", Short: "Take tasks of sessions on other machines, and do them here or over ssh", Make: a.worker,
-			Examples: console.Examples{
-				"": {"drover worker", "drover worker --hub ~/join --label gpu --capacity 4"},
-			}},
-		{Name: "workers", Short: "List the workers of the hub, and what each does", Make: a.workers,
-			Examples: console.Examples{
-				"": {"drover workers", "drover workers --json"},
-			}},
-		{Name: "drain", Short: "Let a worker take nothing new, and end after its tasks", Make: a.drain,
-			Examples: console.Examples{
-				"": {"drover drain build-1"},
-			}},
+		{Name: "hub", Short: "Let other machines do tasks: the place where sessions and workers meet", Make: a.hub},
+		{Name: "worker", Short: "Take tasks of sessions on other machines, and do them here or over ssh", Make: a.worker},
+		{Name: "workers", Short: "List the workers of the hub, and what each does", Make: a.workers},
+		{Name: "drain", Short: "Let a worker take nothing new, and end after its tasks", Make: a.drain},
 	}
 }

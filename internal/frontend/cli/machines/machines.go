@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,15 +45,15 @@ type Worker struct {
 	// Join is a line, a file that has one, or the URL of a NATS cluster; empty: the cluster of the settings, or the
 	// user's own hub.
 	Join     string
-	Creds    string // file with the credentials for the cluster; empty: that of the settings, if any
-	Name     string // empty: that of the machine
+	Creds    string // file with the credentials for the cluster; empty: the file of the settings, if any
+	Name     string // empty: the name of the machine
 	Labels   []string
 	Capacity int // 0: the processors of the machine
 
 	Via    string // the other machine on which it is made; empty: this one
 	Binary string // file of the program for that; empty: this program
 	Stdio  bool   // the end of Via on that machine
-	Daemon bool   // the worker behind Stdio
+	Daemon bool   // the worker that Stdio starts
 }
 
 func (a *app) hub() *cobra.Command {
@@ -65,8 +64,6 @@ func (a *app) hub() *cobra.Command {
 			"hand tasks to workers on other machines. It prints the line by which a worker joins; keep that as you keep a\n" +
 			"password. Beyond the loopback address it speaks TLS, with a certificate that it makes at its first start and that\n" +
 			"the line names. See `drover worker` and `drover run --on`.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return console.DroverFailed(cmd.Context(), a.ServeHub(cmd.Context(), o))
 		},
@@ -81,18 +78,15 @@ func (a *app) hub() *cobra.Command {
 func (a *app) hubJoin() *cobra.Command {
 	var o Invitation
 	cmd := &cobra.Command{
-		Use:               "join [--project NAME] [--session] [--address HOST:PORT]",
-		Short:             "Print a line by which another worker joins the hub",
-		Long:              "Print a line by which a worker joins a project of the running hub, or with --session the sessions of another\nmachine. A worker sees offers of its own project only, and of the work only what it has claimed.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:   "join [--project NAME] [--session] [--address HOST:PORT]",
+		Short: "Print a line by which another worker joins the hub",
+		Long:  "Print a line by which a worker joins a project of the running hub, or with --session the sessions of another\nmachine. A worker sees offers of its own project only, and of the work only what it has claimed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line, err := a.Invite(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.Stdout, line)
-			return err
+			return a.Println(line)
 		},
 	}
 	f := cmd.Flags()
@@ -105,10 +99,8 @@ func (a *app) hubJoin() *cobra.Command {
 func (a *app) hubStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "status [--json]",
-		Short:             "Show how the hub is",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:   "status [--json]",
+		Short: "Show how the hub is",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.HubStatus(cmd.Context())
 			if err != nil {
@@ -121,7 +113,8 @@ func (a *app) hubStatus() *cobra.Command {
 			if s.TLS {
 				secure = "TLS"
 			}
-			_, err = fmt.Fprintf(a.Stdout, "hub at %s (%s), NATS %s, project %s\n%d workers, %d tasks wait for one, %d events not taken yet, %s stored\n",
+			_, err = fmt.Fprintf(a.Stdout,
+				"hub at %s (%s), NATS %s, project %s\n%d workers, %d tasks wait for one, %d events not taken yet, %s stored\n",
 				s.Address, secure, s.Server, s.Project, s.Workers, s.Waiting, s.Untaken, console.Size(int64(s.Bytes)))
 			for _, p := range s.Problems {
 				_, _ = fmt.Fprintln(a.Stdout, "problem:", p)
@@ -142,12 +135,8 @@ func (a *app) worker() *cobra.Command {
 			"more ends the task when its lease has passed. Without --hub it joins the hub of this user on this machine.\n\n" +
 			"With --via the worker is on another machine, over ssh as you have set it up: nothing has to be installed or opened\n" +
 			"there. This program is copied to ~/.cache/drover there, and its connection to the hub runs through ssh. While that\n" +
-			"is interrupted the worker goes on for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
+			"is interrupted the worker continues for twice the lease, and ssh connects again. The variable DROVER_SSH is the\n" +
 			"command that is run instead of ssh, such as \"ssh -F FILE\".",
-		Example: "  drover worker --via ssh://build@ci.example.com --label gpu\n" +
-			"  drover worker --via ssh://pi --binary ./drover_linux_arm64",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Binary != "" && o.Via == "" {
 				return console.Usage("--binary needs --via", "it is the program for the machine that --via names")
@@ -159,8 +148,10 @@ func (a *app) worker() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Join, "hub", "", "line that drover hub has printed, or a file that has it, which other users of this machine cannot see;\nor the URL of a NATS cluster, nats://HOST:PORT")
-	f.StringVar(&o.Creds, "credentials", "", "file with the credentials for the cluster (default: the setting workers.credentials)")
+	f.StringVar(&o.Join, "hub", "",
+		"line that drover hub has printed, or a file that has it, which other users of this machine cannot see;\nor the URL of a NATS cluster, nats://HOST:PORT")
+	f.StringVar(&o.Creds, "credentials", "",
+		"file with the credentials for the cluster (default: the setting workers.credentials)")
 	f.StringVar(&o.Name, "name", "", "by which run --on means this worker (default: the name of its machine)")
 	f.StringSliceVar(&o.Labels, "label", nil, "further word by which run --on means it, such as gpu")
 	f.IntVar(&o.Capacity, "capacity", 0, "tasks at the same time (default: one for each processor)")
@@ -191,9 +182,7 @@ func (o *Worker) defaultName() error {
 func (a *app) workers() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "workers [--json]",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "workers [--json]",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.Workers(cmd.Context())
 			if err != nil {
@@ -206,11 +195,10 @@ func (a *app) workers() *cobra.Command {
 				return console.PrintJSON(a.Stdout, map[string]any{"workers": all})
 			}
 			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.Stderr, "no workers (start one: `drover worker --via ssh://HOST`, or there `drover worker --hub LINE`, see `drover hub join`)")
-				return err
+				return a.Println("No workers. Start one with `drover worker --via ssh://HOST`, or with `drover worker --hub LINE` " +
+					"on that machine (see `drover hub join`).")
 			}
-			t := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-			_, _ = fmt.Fprintln(t, "NAME\tTASKS\tLOAD\tLABELS\tSYSTEM\tVERSION\tSTATE")
+			rows := [][]string{{"NAME", "TASKS", "LOAD", "LABELS", "SYSTEM", "VERSION", "STATE"}}
 			for _, w := range all {
 				load := "-"
 				if w.Load >= 0 {
@@ -223,14 +211,15 @@ func (a *app) workers() *cobra.Command {
 				if _, err := fleetwire.Speaks("it", w.Oldest, w.Newest); err != nil {
 					state = err.Error()
 				}
-				_, _ = fmt.Fprintf(t, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", w.Name, len(w.Tasks), w.Capacity, load,
-					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state)
+				rows = append(rows, []string{w.Name, fmt.Sprintf("%d/%d", len(w.Tasks), w.Capacity), load,
+					excerpt.Line(strings.Join(w.Labels, ","), 60), excerpt.Line(w.System, 30), excerpt.Line(w.Version, 30), state})
 				for _, d := range w.Tasks {
-					_, _ = fmt.Fprintf(t, "  %s\t%s\t\t%s\t\t\t\n", excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40),
-						(time.Duration(d.Since) * time.Millisecond).Round(time.Second))
+					since := time.Duration(d.Since) * time.Millisecond
+					rows = append(rows, []string{"  " + excerpt.Line(string(d.Task), 20), excerpt.Line(d.Name, 40), "",
+						console.Span(since), "", "", ""})
 				}
 			}
-			return t.Flush()
+			return a.Table(rows, console.Headed)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -239,9 +228,8 @@ func (a *app) workers() *cobra.Command {
 
 func (a *app) drain() *cobra.Command {
 	return &cobra.Command{
-		Use:               "drain WORKER",
-		Args:              console.Args(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, words []string) error { return a.Drain(cmd.Context(), words[0]) },
+		Use:  "drain WORKER",
+		Args: console.Args(1, 1),
+		RunE: func(cmd *cobra.Command, words []string) error { return a.Drain(cmd.Context(), words[0]) },
 	}
 }

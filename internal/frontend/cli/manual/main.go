@@ -70,7 +70,7 @@ func commands() (root, prompt *cobra.Command) {
 func packages() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	root, _ := commands()
-	// The date of the pages is that of the sources, so that a build can be repeated.
+	// The pages have no date, so that a build can be repeated.
 	head := &doc.GenManHeader{Title: "DROVER", Section: "1", Source: "Drover", Manual: "Drover", Date: &time.Time{}}
 	for _, c := range all(root) {
 		c.DisableAutoGenTag = true

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,17 +34,7 @@ func (a *app) sessionsExport() *cobra.Command {
 			"An existing file is never overwritten.",
 		Args: console.Args(1, 1),
 	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
-		cobra.ShellCompDirective) {
-		infos, _ := a.Infos(cmd.Context(), false)
-		var out []cobra.Completion
-		for _, i := range infos {
-			if strings.HasPrefix(string(i.Session), typed) {
-				out = append(out, console.Cell(string(i.Session), 40))
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+	cmd.ValidArgsFunction = a.CompleteSessions(func(control.Info) bool { return true })
 	format := cmd.Flags().String("format", string(Markdown), "md, jsonl or json")
 	file := cmd.Flags().StringP("output", "o", "", "a new file instead of stdout")
 	all := console.AllSessionsFlag(cmd)
@@ -55,19 +43,15 @@ func (a *app) sessionsExport() *cobra.Command {
 		if !slices.Contains([]Form{Markdown, JSONL, JSON}, form) {
 			return console.Usage(fmt.Sprintf("--format %q: unknown format", *format), "use md, jsonl or json")
 		}
-		infos, err := a.Infos(cmd.Context(), *all)
+		info, err := a.pick(cmd.Context(), words[0], *all)
 		if err != nil {
 			return err
-		}
-		info, err := pickSession(infos, words[0])
-		if err != nil {
-			return a.elsewhere(cmd.Context(), words[0], err)
 		}
 		write := func(w io.Writer) error {
 			err := a.Export(cmd.Context(), w, info, form)
 			if errors.Is(err, fs.ErrNotExist) {
-				return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s has no conversation", info.Session),
-					Fix: "see `drover ps -a` for its tasks"}
+				return console.Missing(fmt.Sprintf("session %s has no conversation", info.Session),
+					"see `drover ps -a` for its tasks")
 			}
 			return err
 		}
@@ -78,10 +62,7 @@ func (a *app) sessionsExport() *cobra.Command {
 		if *file == "" {
 			return write(a.Stdout)
 		}
-		path := *file
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.Cwd, path)
-		}
+		path := a.Path(*file)
 		return console.NewFile(path, write)
 	}
 	return cmd

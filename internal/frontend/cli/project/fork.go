@@ -12,7 +12,7 @@ import (
 
 func (a *app) fork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork [--at N] [--list] [--json] SESSION", Args: console.Args(1, 1)}
-	at := cmd.Flags().Int("at", 0, "copy what was before prompt `N`; 0 copies everything")
+	at := cmd.Flags().Int("at", 0, "copy the conversation before prompt `N`; 0 copies everything")
 	list := cmd.Flags().Bool("list", false, "list the prompts of the conversation instead")
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("at", "list")
@@ -22,13 +22,12 @@ func (a *app) fork() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		named := console.CalledBy(known, words[0])
-		if len(named) == 0 {
-			return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", words[0]),
-				Fix: "see `drover sessions`"}
+		s, err := console.PickSession(known, words[0])
+		if err != nil {
+			return err
 		}
 		if *list {
-			api, done, err := named[0].Open(ctx)
+			api, done, err := s.Open(ctx)
 			if err != nil {
 				return err
 			}
@@ -48,15 +47,14 @@ func (a *app) fork() *cobra.Command {
 			}
 			return nil
 		}
-		forked, err := a.Fork(named[0].Info().Session, control.ForkRequest{At: *at})
+		forked, err := a.Fork(s.Info().Session, control.ForkRequest{At: *at})
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, forked)
 		}
-		_, err = fmt.Fprintln(a.Stdout, forked.Session)
-		return err
+		return a.Println(forked.Session)
 	}
 	return cmd
 }

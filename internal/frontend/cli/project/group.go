@@ -40,52 +40,12 @@ type app struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &app{c, out}
 	return []console.Command{
-		{Name: "sessions", Short: "List, export, repair and remove sessions", Make: a.sessions, Examples: console.Examples{
-			"":   {"drover sessions", "drover sessions --all-sessions"},
-			"rm": {"drover sessions rm s1b2c3d4e", "drover sessions rm --old=30d"},
-			"export": {"drover sessions export s1b2c3d4e -o talk.md",
-				"drover sessions export --format json s1b2c3d4e"},
-			"repair": {"drover sessions repair s1b2c3d4e"},
-		}},
-		{Name: "fork", Short: "Copy a conversation to a new session, as it stands or before an earlier prompt", Make: a.fork,
-			Examples: console.Examples{
-				"": {"drover fork --list s1b2c3d4e", "drover fork --at 3 s1b2c3d4e"},
-			}},
-		{Name: "todo", Short: "Show and change the to-do list", Make: a.todoCommand, Examples: console.Examples{
-			"":     {"drover todo", `drover todo add "write the release notes"`, "drover todo done 3"},
-			"list": {"drover todo list --json"},
-			"add":  {`drover todo add "write the release notes"`, `drover todo add --blocked-by 1,2 "publish"`},
-			"set": {"drover todo set 3 status=in_progress",
-				"drover todo set 4 owner=ann blocked_by=2,3 metadata.ticket=17"},
-			"done":  {"drover todo done 3", "drover todo done 3 4 5"},
-			"rm":    {"drover todo rm 3"},
-			"graph": {"drover todo graph"},
-		}},
-		{Name: "memory", Short: "Show and change the memory of this project", Make: a.memoryCommand,
-			Examples: console.Examples{
-				"":            {"drover memory", "drover memory dream"},
-				"show":        {"drover memory show"},
-				"list":        {"drover memory list"},
-				"path":        {"cd \"$(drover memory path)\""},
-				"board":       {"drover memory board"},
-				"board list":  {"drover memory board list --json"},
-				"board add":   {`drover memory board add --tag ci "the nightly job needs go 1.26"`},
-				"board prune": {"drover memory board prune m1b2c3"},
-				"dream":       {"drover memory dream", "drover memory dream -d"},
-			}},
-		{Name: "stats", Short: "Show the use of models: tokens, cost, time", Make: a.statsCommand, Examples: console.Examples{
-			"": {"drover stats", "drover stats --by day --since 7d"},
-		}},
-		{Name: "teleport", Short: "Move a session to another folder or machine", Make: a.teleportCommand,
-			Examples: console.Examples{
-				"": {"drover teleport export s1b2c3d4e -o talk.tar.gz",
-					"drover teleport import talk.tar.gz --into ~/project"},
-				"export": {"drover teleport export s1b2c3d4e -o talk.tar.gz"},
-				"import": {"drover teleport import talk.tar.gz --into ~/project"},
-			}},
-		{Name: "trust", Short: "Show what the files of a folder would execute, and trust them", Make: a.trustCommand,
-			Examples: console.Examples{
-				"": {"drover trust", "drover trust --revoke"},
-			}},
+		{Name: "sessions", Short: "List, export, repair and remove sessions", Make: a.sessions},
+		{Name: "fork", Short: "Copy a conversation to a new session, whole or up to an earlier prompt", Make: a.fork},
+		{Name: "todo", Short: "Show and change the to-do list", Make: a.todoCommand},
+		{Name: "memory", Short: "Show and change the memory of this project", Make: a.memoryCommand},
+		{Name: "stats", Short: "Show the use of models: tokens, cost, time", Make: a.statsCommand},
+		{Name: "teleport", Short: "Move a session to another folder or machine", Make: a.teleportCommand},
+		{Name: "trust", Short: "Show what the files of a folder would execute, and trust them", Make: a.trustCommand},
 	}
 }

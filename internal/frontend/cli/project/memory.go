@@ -18,12 +18,10 @@ import (
 	"github.com/drover-dev/drover/internal/project/memory"
 )
 
-// memoryCommand shows and changes what is remembered of this folder.
 func (a *app) memoryCommand() *cobra.Command {
 	sub := func(use, short string, least, most int, run func(cmd *cobra.Command, words []string) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: console.Args(least, most),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              run}
+			RunE: run}
 	}
 	// shows makes a command that prints a table, or JSON.
 	shows := func(use, short string, run func(out io.Writer, asJSON bool) error) *cobra.Command {
@@ -110,7 +108,7 @@ func (a *app) memoryShow(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// memoryFiles tells of what cannot be a file of memory.
+// memoryFiles lists the files of memory and notes what cannot be one.
 func (a *app) memoryFiles(s *memory.Store) ([]memory.File, error) {
 	files, problems, err := s.Files()
 	for _, p := range problems {
@@ -126,6 +124,9 @@ func (a *app) memoryList(out io.Writer, asJSON bool) error {
 	}
 	if asJSON {
 		return console.PrintJSON(out, append([]memory.File{}, files...))
+	}
+	if len(files) == 0 {
+		return a.Println("No files. Consolidate memory with `drover memory dream`.")
 	}
 	rows := [][]string{{"NAME", "BYTES", "CHANGED"}}
 	for _, f := range files {
@@ -144,6 +145,9 @@ func (a *app) boardList(out io.Writer, asJSON bool) error {
 	}
 	if asJSON {
 		return console.PrintJSON(out, append([]memory.Entry{}, b.Entries...))
+	}
+	if len(b.Entries) == 0 {
+		return a.Println("No notes. Add one with `drover memory board add TEXT`.")
 	}
 	rows := [][]string{{"ID", "BY", "NOTE"}}
 	for _, e := range slices.Backward(b.Entries) {
@@ -168,7 +172,7 @@ func (a *app) boardAdd(ctx context.Context, out io.Writer, text string, tags []s
 func (a *app) boardPrune(ctx context.Context, out io.Writer, ids []string) error {
 	gone, err := a.memory().Prune(ctx, ids...)
 	if errors.Is(err, memory.ErrNoEntry) {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover memory board`"}
+		return console.Missing(err.Error(), "see `drover memory board`")
 	}
 	if err != nil {
 		return err
@@ -186,7 +190,6 @@ func (a *app) dreamCommand() *cobra.Command {
 		Long: "Run an agent that reads the conversations since the last consolidation and updates memory. It can read\n" +
 			"transcripts and change memory, and nothing else. Only one runs at a time; `drover ps` lists it and\n" +
 			"`drover stop` ends it.",
-		Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := control.StartRequest{Dream: &control.DreamRequest{}, Env: a.Env, Cwd: a.Cwd}
 			if detach {

@@ -13,15 +13,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Repair is what was done about the damaged log of a session.
+// Repair is the result of the repair of a session.
 type Repair struct {
 	Session task.ID `json:"session_id"`
 	Intact  bool    `json:"intact"`           // nothing was wrong, and nothing was changed
 	Damage  string  `json:"damage,omitempty"` // of the log
 
-	DescriptionRebuilt bool `json:"description_rebuilt,omitempty"` // session.json was made anew
+	DescriptionRebuilt bool `json:"description_rebuilt,omitempty"` // session.json was rebuilt
 
-	Tasks         int `json:"tasks"` // that were kept, and what is known of them
+	Tasks         int `json:"tasks"` // that were kept, with their events and messages
 	Events        int `json:"events"`
 	Notifications int `json:"notifications"`
 	Messages      int `json:"messages"`
@@ -51,17 +51,12 @@ func (a *app) sessionsRepair() *cobra.Command {
 		Long: "Rebuild the damaged log of a session that has no host from its readable records and, for tasks without a\n" +
 			"readable record, from their files. The damaged files are kept beside the new log. Records that could not\n" +
 			"be read are listed. An undamaged log is left unchanged.",
-		Args:              console.Args(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: console.Args(1, 1),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	force := cmd.Flags().Bool("force", false, "treat an unknown format as damage")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		infos, err := a.Infos(cmd.Context(), true)
-		if err != nil {
-			return err
-		}
-		info, err := pickSession(infos, words[0])
+		info, err := a.pick(cmd.Context(), words[0], true)
 		if err != nil {
 			return err
 		}
@@ -78,7 +73,7 @@ func (a *app) sessionsRepair() *cobra.Command {
 	return cmd
 }
 
-// filled has lists where there are none.
+// filled returns the result with empty lists in place of nil, for JSON.
 func (r Repair) filled() Repair {
 	r.Missing, r.MissingTasks, r.NotificationsLost = append([][2]task.Seq{}, r.Missing...),
 		append([]task.ID{}, r.MissingTasks...),
@@ -90,15 +85,16 @@ func (r Repair) filled() Repair {
 func (r Repair) text() string {
 	id := console.Cell(string(r.Session), 40)
 	if r.Intact {
-		return fmt.Sprintf("session %s: nothing is wrong with its log; nothing was changed\n", id)
+		return fmt.Sprintf("session %s: its log is undamaged; nothing was changed\n", id)
 	}
 	if r.DescriptionRebuilt && r.Damage == "" {
-		return fmt.Sprintf("session %s: its session.json was made anew; nothing is wrong with its log\n", id)
+		return fmt.Sprintf("session %s: rebuilt its session.json; its log is undamaged\n", id)
 	}
 	var b strings.Builder
 	line := func(format string, v ...any) { fmt.Fprintf(&b, format+"\n", v...) }
-	line("session %s: its log was made anew (%s)", id, console.Cell(r.Damage, 300))
-	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications, r.Messages,
+	line("session %s: rebuilt its log (%s)", id, console.Cell(r.Damage, 300))
+	line("kept: %d tasks, %d events, %d notifications, %d messages, %d answers", r.Tasks, r.Events, r.Notifications,
+		r.Messages,
 		r.Answers)
 	for i, t := range r.Rebuilt {
 		if i == console.MostNamed {
@@ -107,9 +103,10 @@ func (r Repair) text() string {
 		}
 		what := "killed, cause lost"
 		if t.Running {
-			what = "a kept command, which the next host takes up"
+			what = "a kept command, which the next host continues"
 		}
-		line("made from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what, console.Cell(strings.Join(t.From, ", "), 200))
+		line("rebuilt from its files: %s, %s (%s)", console.Cell(string(t.ID), 40), what,
+			console.Cell(strings.Join(t.From, ", "), 200))
 	}
 	if len(r.Missing) > 0 {
 		var spans []string
@@ -120,22 +117,22 @@ func (r Repair) text() string {
 			}
 			spans = append(spans, span)
 		}
-		line("not read: numbers %s", console.FirstOf(spans))
+		line("unreadable records: %s", firstOf(spans))
 	}
 	if len(r.MissingTasks) > 0 {
-		line("some of that was of: %s", console.FirstOf(r.MissingTasks))
+		line("tasks with unreadable records: %s", firstOf(r.MissingTasks))
 	}
 	if len(r.NotificationsLost) > 0 {
-		line("their ends count as told, since no notification could be read: %s", console.FirstOf(r.NotificationsLost))
+		line("their ends count as delivered, since no notification could be read: %s", firstOf(r.NotificationsLost))
 	}
 	if r.UnreadablePages > 0 {
-		line("the disk did not give %d pages", r.UnreadablePages)
+		line("%d pages could not be read from the disk", r.UnreadablePages)
 	}
 	for _, path := range r.Aside {
 		line("set aside: %s", console.Cell(path, 1000))
 	}
 	if r.DescriptionRebuilt {
-		line("its session.json was made anew, too")
+		line("rebuilt its session.json, too")
 	}
 	return b.String()
 }
@@ -150,4 +147,16 @@ func (a *app) remove(ctx context.Context, of control.Info, force bool) error {
 		a.Note("session %s: %s", of.Session, unseen)
 	}
 	return err
+}
+
+// firstOf is a list of which people are shown the beginning.
+func firstOf[T ~string](all []T) string {
+	var words []string
+	for _, w := range all[:min(len(all), console.MostNamed)] {
+		words = append(words, console.Cell(string(w), 60))
+	}
+	if n := len(all) - len(words); n > 0 {
+		words = append(words, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
 }

@@ -19,7 +19,7 @@ func TestRepairText(t *testing.T) {
 		r.MissingTasks, r.Rebuilt = append(r.MissingTasks, id), append(r.Rebuilt, Rebuilt{ID: id, Running: i == 1, From: []string{"tasks/x.output"}})
 	}
 	text := r.text()
-	for _, want := range []string{"made anew", "kept: 4 tasks, 9 events", "numbers 0, 10 to 11, 20,", "and 30 more", "b00000019", "2 pages", "set aside: /x/session.db.damaged-1",
+	for _, want := range []string{"rebuilt its log", "kept: 4 tasks, 9 events", "records: 0, 10 to 11, 20,", "and 30 more", "b00000019", "2 pages", "set aside: /x/session.db.damaged-1",
 		"b00000001, a kept command", "b00000002, killed, cause lost"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +13,7 @@ import (
 
 func (a *app) sessions() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "sessions [--json] [--all-sessions]",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "sessions [--json] [--all-sessions]",
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	all := console.AllSessionsFlag(cmd)
@@ -27,6 +24,9 @@ func (a *app) sessions() *cobra.Command {
 		}
 		if *asJSON {
 			return console.PrintArray(a.Stdout, infos)
+		}
+		if len(infos) == 0 {
+			return a.Println("No sessions. Start one with `drover`.")
 		}
 		rows := [][]string{{"SESSION", "ROLE", "STATE", "LIVE", "TASKS", "SIZE", "AGE", "TITLE"}}
 		if *all {
@@ -43,7 +43,7 @@ func (a *app) sessions() *cobra.Command {
 			row := []string{
 				console.Cell(string(i.Session), 40), console.Cell(i.Role,
 					20), state, fmt.Sprint(i.Tasks.Live), fmt.Sprint(i.Tasks.Total),
-				console.Size(i.DiskBytes), console.Age(a.Now(), i.StartTime), console.Cell(i.Title, 50),
+				console.Size(i.DiskBytes), console.Ago(a.Now(), i.StartTime), console.Cell(i.Title, 50),
 			}
 			if *all {
 				row = append(row, console.Cell(i.Project, 80))
@@ -57,7 +57,7 @@ func (a *app) sessions() *cobra.Command {
 }
 
 // recount asks the sessions that have not ended in order for what changes while
-// they live. One that does not answer stays as its file has it.
+// they live. A session that does not answer keeps the values of its file.
 func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
@@ -95,17 +95,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 	}
 	old := cmd.Flags().String("old", "", "all that ended longer than AGE ago, such as 30d; without AGE as tasks.retention")
 	cmd.Flags().Lookup("old").NoOptDefVal = noAge
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion,
-		cobra.ShellCompDirective) {
-		infos, _ := a.Infos(cmd.Context(), false)
-		var out []cobra.Completion
-		for _, i := range infos {
-			if !i.Live && strings.HasPrefix(string(i.Session), typed) {
-				out = append(out, console.Cell(string(i.Session), 40))
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+	cmd.ValidArgsFunction = a.CompleteSessions(func(i control.Info) bool { return !i.Live })
 	all := console.AllSessionsFlag(cmd)
 	force := cmd.Flags().Bool("force", false, "also delete a session with a damaged log, if it has no live process")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -115,19 +105,15 @@ func (a *app) sessionsRemove() *cobra.Command {
 		if len(words) == 0 {
 			return console.Usage("SESSION is required", "see `drover sessions`")
 		}
-		infos, err := a.Infos(cmd.Context(), *all)
-		if err != nil {
-			return err
-		}
 		var chosen []control.Info
 		for _, word := range words { // all are looked at before the first is gone
-			i, err := pickSession(infos, word)
+			i, err := a.pick(cmd.Context(), word, *all)
 			if err != nil {
-				return a.elsewhere(cmd.Context(), word, err)
+				return err
 			}
 			if i.Live {
-				return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("remove session %s: it is live", i.Session),
-					Fix: "stop its tasks first, see `drover ps`"}
+				return console.Conflict(fmt.Sprintf("remove session %s: it is live", i.Session),
+					"stop its tasks first, see `drover ps`")
 			}
 			if !slices.ContainsFunc(chosen, func(c control.Info) bool { return c.Session == i.Session }) {
 				chosen = append(chosen, i)
@@ -146,45 +132,20 @@ func (a *app) sessionsRemove() *cobra.Command {
 	return cmd
 }
 
-// pickSession finds a session by its ID or a prefix of it that is unique.
-func pickSession(infos []control.Info, word string) (control.Info, error) {
-	var hits, same []control.Info
-	var ids []string
-	for _, i := range infos {
-		if string(i.Session) == word {
-			same = append(same, i)
-		}
-		if word != "" && strings.HasPrefix(string(i.Session), word) {
-			hits, ids = append(hits, i), append(ids, string(i.Session))
-		}
+// pick returns the session of this folder that a word means, or with all of any folder. The error
+// names the folder of a session that belongs to another one.
+func (a *app) pick(ctx context.Context, word string, all bool) (control.Info, error) {
+	known, err := a.Known(ctx, false, all)
+	if err != nil {
+		return control.Info{}, fmt.Errorf("list sessions: %w", err)
 	}
-	switch {
-	case len(same) > 1: // whoever chose the ID chose it twice
-		return control.Info{}, &control.Error{Code: control.Ambiguous,
-			Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Project, same[1].Project),
-			Fix:     "go to the folder, and leave out --all-sessions"}
-	case len(same) == 1:
-		return same[0], nil
-	case len(hits) == 0:
-		return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %q", word),
-			Fix: "see `drover sessions`"}
-	case len(hits) == 1:
-		return hits[0], nil
+	s, err := console.PickSession(known, word)
+	if err == nil {
+		return s.Info(), nil
 	}
-	return control.Info{}, console.SeveralMatches(word, ids)
-}
-
-// elsewhere is an error that says of an unknown session that it is one of another
-// folder.
-func (a *app) elsewhere(ctx context.Context, word string, err error) error {
-	infos, listed := a.Infos(ctx, true)
-	if !console.NotFound(err) || listed != nil {
-		return err
+	if other, missing := a.FindSession(ctx, word); console.NotFound(err) && missing == nil {
+		err = console.Missing(fmt.Sprintf("session %s belongs to the folder %s", other.Info().Session, other.Info().Project),
+			"add --all-sessions")
 	}
-	i, other := pickSession(infos, word)
-	if other != nil {
-		return err
-	}
-	return &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %s belongs to the folder %s", i.Session,
-		i.Project), Fix: "add --all-sessions"}
+	return control.Info{}, err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// stats is what `drover stats` was asked for, and what it found.
+// stats is the request and the result of `drover stats`.
 type stats struct {
 	By      ledger.By    `json:"by"`
 	Since   *time.Time   `json:"since"`
@@ -28,7 +28,6 @@ type stats struct {
 	unpriced []string // models whose price is not known
 }
 
-// statsCommand tells what models have cost.
 func (a *app) statsCommand() *cobra.Command {
 	var by, since string
 	var all, asJSON bool
@@ -42,7 +41,6 @@ func (a *app) statsCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := stats{all: all}
 			var err error
@@ -159,7 +157,7 @@ func (a *app) tellGaps(s *stats) {
 	if s.Total.Estimated > 0 {
 		fmt.Fprintf(
 			a.Stderr,
-			"drover: note: of %d calls the provider told no figures that can be true; the most that they may have used is counted\n",
+			"drover: note: the provider reported no plausible figures for %d calls; the most that they can have used is counted\n",
 			s.Total.Estimated,
 		)
 	}
@@ -177,8 +175,7 @@ func (a *app) printStats(s *stats) error {
 		if !s.all {
 			text += " --all-projects looks everywhere."
 		}
-		_, err := fmt.Fprintln(a.Stdout, text)
-		return err
+		return a.Println(text)
 	}
 	rows := [][]string{{strings.ToUpper(string(s.By)), "CALLS", "INPUT", "CACHED", "OUTPUT", "COST", "TIME"}}
 	s.Total.Key = "TOTAL"
@@ -190,7 +187,7 @@ func (a *app) printStats(s *stats) error {
 	return a.Table(rows, console.Headed)
 }
 
-// cost is at least what is known.
+// cost is the known cost, which is a lower bound if a price is unknown.
 func cost(s ledger.Sum) string {
 	switch {
 	case s.Unpriced == s.Calls:

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,8 +25,7 @@ import (
 
 // teleportCommand carries sessions to other folders and machines.
 func (a *app) teleportCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "teleport", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "teleport"}
 	cmd.AddCommand(a.teleportExport(), a.teleportImport())
 	return cmd
 }
@@ -52,7 +51,6 @@ func (a *app) teleportExport() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := a.Settings("")
 			if err != nil {
@@ -111,29 +109,18 @@ func (a *app) teleportOptions(set settings.Settings, cwd bool, names []string) (
 }
 
 // exported finds the session to carry away.
-func (a *app) exported(ctx context.Context, ref string) (control.Info, error) {
-	all, err := a.Known(ctx, false, true)
-	if err != nil {
-		return control.Info{}, err
-	}
-	found := console.CalledBy(all, ref)
+func (a *app) exported(ctx context.Context, ref string) (console.Session, error) {
+	s, err := a.FindSession(ctx, ref)
 	switch {
-	case len(found) == 0:
-		return control.Info{}, &control.Error{Code: control.NotFound, Message: "no session " + ref,
-			Fix: "see `drover sessions --all-sessions`"}
-	case len(found) > 1:
-		return control.Info{}, console.SeveralSessions(ref, found)
+	case err != nil:
+		return nil, err
+	case s.Info().Live:
+		return nil, console.Conflict(fmt.Sprintf("export session %s: it is live", ref),
+			"wait for it, or stop it with `drover stop`")
+	case !console.IsConversation(s.Info()):
+		return nil, console.Conflict(fmt.Sprintf("export session %s: it has no conversation", ref), "see `drover sessions`")
 	}
-	switch info := found[0].Info(); {
-	case info.Live:
-		return info, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("export session %s: it is live", ref),
-			Fix: "wait for it, or stop it with `drover stop`"}
-	case info.Role != console.Conversing:
-		return info, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("export session %s: it has no conversation", ref), Fix: "see `drover sessions`"}
-	default:
-		return info, nil
-	}
+	return s, nil
 }
 
 // place is the folder of a session.
@@ -142,13 +129,15 @@ func (a *app) place(of control.Info) home.Session {
 }
 
 func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.Options) (err error) {
-	info, err := a.exported(ctx, ref)
+	s, err := a.exported(ctx, ref)
 	if err != nil {
 		return err
 	}
-	there := *a
-	there.Cwd = info.Project // whose definitions count
-	agents := there.Agents("", false).Current()
+	there, err := a.InFolderOf(s) // whose definitions count
+	if err != nil {
+		return err
+	}
+	info, agents := s.Info(), there.Agents("", false).Current()
 	src := teleport.Source{Place: a.place(info), Info: info, Todos: a.Root.Todos(string(info.Session)),
 		Definition: func(kind string) string {
 			def, err := agents.Find(kind)
@@ -157,54 +146,32 @@ func (a *app) exportSession(ctx context.Context, ref, file string, opt teleport.
 			}
 			return def.Source
 		}}
-	out, done, err := a.newArchive(file, info.Session)
-	if err != nil {
+	var m teleport.Manifest
+	write := func(out io.Writer) (err error) {
+		m, err = teleport.Export(ctx, out, src, opt)
 		return err
 	}
-	m, err := teleport.Export(ctx, out, src, opt)
-	if err = done(err); err != nil {
-		if errors.Is(err, teleport.ErrRunning) {
-			return &control.Error{Code: control.Conflict, Message: err.Error(),
-				Fix: "wait for it, or stop it with `drover stop`"}
-		}
-		return err
+	file = cmp.Or(file, string(info.Session)+".drover.tar.gz")
+	switch {
+	case file != "-":
+		err = console.NewFile(a.Path(file), write)
+	case a.IsTerminal(a.Stdout):
+		return console.Usage("stdout is a terminal, and the archive is binary", "name a file with -o")
+	default:
+		err = write(a.Stdout)
 	}
-	if m.Secrets > 0 {
+	switch {
+	case errors.Is(err, teleport.ErrRunning):
+		return console.Conflict(err.Error(), "wait for it, or stop it with `drover stop`")
+	case err != nil:
+		return err
+	case m.Secrets > 0:
 		a.Hint(fmt.Sprintf("values of secret variables were left out in %d places", m.Secrets))
 	}
-	return nil
-}
-
-// newArchive opens a file that is not there yet. It is named on stdout when it is
-// whole, and removed if it did not become so.
-func (a *app) newArchive(file string, id task.ID) (io.Writer, func(error) error, error) {
 	if file == "-" {
-		if a.IsTerminal(a.Stdout) {
-			return nil, nil, console.Usage("stdout is a terminal, and the archive is binary", "name a file with -o")
-		}
-		return a.Stdout, func(err error) error { return err }, nil
+		return nil
 	}
-	if file == "" {
-		file = string(id) + ".drover.tar.gz"
-	}
-	path := file
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.Cwd, path)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return nil, nil, console.Usage(file+" exists", "name another file with -o")
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("write archive: %w", err)
-	}
-	return f, func(err error) error {
-		if err = errors.Join(err, f.Close()); err != nil {
-			return errors.Join(err, os.Remove(path))
-		}
-		_, err = fmt.Fprintln(a.Stdout, file)
-		return err
-	}, nil
+	return a.Println(file)
 }
 
 func (a *app) teleportImport() *cobra.Command {
@@ -214,6 +181,7 @@ func (a *app) teleportImport() *cobra.Command {
 		Short: "Import an archive as a new session and print its ID",
 		Long: "Import an archive as a new session and print its ID. The session continues in the folder that it had, or in\n" +
 			"the one that --into names; the folder must exist. `drover -p --resume ID` resumes it by its new ID or its old one.",
+		ValidArgsFunction: console.CompleteFiles,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return console.Usage("exactly one FILE is required", "one that `drover teleport export` wrote")
@@ -236,9 +204,7 @@ func (a *app) teleportImport() *cobra.Command {
 }
 
 func (a *app) importSession(ctx context.Context, set settings.Settings, file, into string) error {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(a.Cwd, file)
-	}
+	file = a.Path(file)
 	f, err := os.Open(file)
 	if err != nil {
 		return console.Usage("read archive: "+err.Error(), "name a file that `drover teleport export` wrote")
@@ -272,23 +238,20 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		a.Hint(fmt.Sprintf("it was used with %s=%s, which is not set here", name, m.Env[name]))
 	}
-	_, err = fmt.Fprintln(a.Stdout, id)
-	return err
+	return a.Println(id)
 }
 
-// destination is the folder in which an imported session goes on.
+// destination is the folder of an imported session.
 func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, error) {
-	folder, fix := into, "name one that exists"
+	folder, fix := a.Cwd, "name one that exists"
 	switch {
-	case into != "" && !filepath.IsAbs(into):
-		folder = filepath.Join(a.Cwd, into)
-	case into == "" && sync && m.Cwd != "":
+	case into != "":
+		folder = a.Path(into)
+	case sync && m.Cwd != "":
 		folder, fix = m.Cwd, "name another with --into"
-	case into == "":
-		folder = a.Cwd
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", console.Usage(fmt.Sprintf("there is no folder %s", folder), fix)
+		return "", console.Usage(fmt.Sprintf("folder %s does not exist", folder), fix)
 	}
 	return folder, nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -33,36 +32,35 @@ func (a *app) todoCommand() *cobra.Command {
 		Use: "todo",
 		Long: "Show and change a to-do list. Each session and each folder has its own list. Without --list and\n" +
 			"DROVER_TODO_LIST the command uses the list of this folder and its sessions that was changed last.",
-		Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: show,
+		RunE: show,
 	}
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.list, "list", "", "name of the list; a session's list is named by its ID")
 	p.BoolVar(&f.json, "json", false, "print JSON")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "Show all to-dos", Args: console.Args(0, 0),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              show},
+		&cobra.Command{Use: "list", Short: "Show all to-dos", RunE: show},
 		a.todoAdd(&f),
 		&cobra.Command{
 			Use: "set ID FIELD=VALUE…", Short: "Change a to-do",
 			Long: "Change a to-do. The fields are subject, description, active_form, owner, status (pending, in_progress or\n" +
 				"completed), blocked_by (numbers, such as 1,2; empty for none), and metadata.KEY (JSON or text;\n" +
 				"null removes it).",
-			Args: console.Args(2, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			Args: console.Args(2, -1),
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoSet(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "done ID…", Short: "Complete to-dos", Args: console.Args(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			Use: "done ID…", Short: "Complete to-dos", Args: console.Args(1, -1),
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoDone(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "rm ID…", Short: "Delete to-dos", Args: console.Args(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			Use: "rm ID…", Short: "Delete to-dos", Args: console.Args(1, -1),
 			RunE: func(cmd *cobra.Command, words []string) error { return a.todoRemove(cmd, f, words) },
 		},
 		&cobra.Command{
-			Use: "graph", Short: "Show the to-dos as a graph of what blocks what", Args: console.Args(0, 0),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              func(cmd *cobra.Command, _ []string) error { return a.todoGraph(cmd, f) },
+			Use: "graph", Short: "Show the to-dos as a graph of what blocks what", RunE: func(cmd *cobra.Command,
+				_ []string) error {
+				return a.todoGraph(cmd, f)
+			},
 		},
 	)
 	return cmd
@@ -108,7 +106,7 @@ func (a *app) lastTodos() (string, error) {
 	return name, nil
 }
 
-// todosChanged is when a list was changed; the zero time if there is none.
+// todosChanged is when a list was changed; the zero time without a list.
 func (a *app) todosChanged(name string) time.Time {
 	info, err := a.Root.Below().Lstat(a.Root.Todos(name))
 	if err != nil {
@@ -117,7 +115,7 @@ func (a *app) todosChanged(name string) time.Time {
 	return info.ModTime()
 }
 
-// readTodos reads a list, and tells of what it could not read.
+// readTodos reads a list, and notes unreadable to-dos.
 func (a *app) readTodos(ctx context.Context, name string) (todo.List, string, error) {
 	s, name, err := a.openTodos(name)
 	if err != nil {
@@ -152,6 +150,9 @@ func (a *app) todoShow(cmd *cobra.Command, f todoFlags) error {
 		}
 		return console.PrintJSON(cmd.OutOrStdout(), out)
 	}
+	if len(l.Items) == 0 {
+		return a.Printf("No to-dos in list %s. Add one with `drover todo add SUBJECT`.\n", name)
+	}
 	rows := [][]string{{"ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"}}
 	for _, it := range l.Items {
 		owner, waits := cmp.Or(excerpt.Line(it.Owner, 30), "-"), cmp.Or(todoNumbers(l.Waits(it)), "-")
@@ -178,7 +179,7 @@ func (a *app) todoAdd(f *todoFlags) *cobra.Command {
 	var d todo.Draft
 	var after string
 	cmd := &cobra.Command{
-		Use: "add SUBJECT", Short: "Add a to-do", Args: console.Args(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "add SUBJECT", Short: "Add a to-do", Args: console.Args(1, -1),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			d.Subject = strings.Join(words, " ")
 			var err error
@@ -357,7 +358,7 @@ func (a *app) todoGraph(cmd *cobra.Command, f todoFlags) error {
 	return err
 }
 
-// todoTell prints what was done, as a line or as a value.
+// todoTell prints a change, as a line or as JSON.
 func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...any) error {
 	if f.json {
 		return console.PrintJSON(cmd.OutOrStdout(), v)
@@ -366,10 +367,10 @@ func todoTell(cmd *cobra.Command, f todoFlags, v any, format string, words ...an
 	return err
 }
 
-// todoError gives what is not there the exit code of that.
+// todoError gives a missing to-do the exit code for that.
 func todoError(err error) error {
 	if errors.Is(err, todo.ErrNotFound) {
-		return &control.Error{Code: control.NotFound, Message: err.Error(), Fix: "see `drover todo`"}
+		return console.Missing(err.Error(), "see `drover todo`")
 	}
 	return err
 }

@@ -20,7 +20,6 @@ type trustRequest struct {
 	yes, revoke, json bool
 }
 
-// trustCommand lets the user look at what a folder would execute, and decide.
 func (a *app) trustCommand() *cobra.Command {
 	r := trustRequest{folder: a.Cwd}
 	cmd := &cobra.Command{
@@ -30,6 +29,7 @@ func (a *app) trustCommand() *cobra.Command {
 			"\n" +
 			"Trust is given to this folder with exactly these files: when one of them changes, trust it again. A\n" +
 			"repository or worktree below it is trusted separately.",
+		ValidArgsFunction: console.CompleteFiles,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return console.Usage("one FOLDER at most", "without one it is this folder")
@@ -106,7 +106,7 @@ func absolute(folder string) string {
 	return folder
 }
 
-// showTrust tells what the files would do. Their words are shown, not obeyed.
+// showTrust prints the effects of the files. Their text is shown harmless for a terminal.
 func showTrust(out io.Writer, st trust.State) {
 	name := console.WholeLine(st.Folder)
 	switch {

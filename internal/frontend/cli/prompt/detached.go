@@ -34,8 +34,7 @@ func (a *App) promptDetached(ctx context.Context, p *Prompt) error {
 	for tries := 1; ; tries++ {
 		again, err := a.giveDetached(ctx, p, id)
 		if err == nil {
-			_, err = fmt.Fprintln(a.Stdout, id)
-			return err
+			return a.Println(id)
 		}
 		if !again || tries == handOvers {
 			return err
@@ -44,7 +43,7 @@ func (a *App) promptDetached(ctx context.Context, p *Prompt) error {
 }
 
 // giveDetached gives the prompt to the host of the session, which is started for it
-// if there is none; again says that this host was just going away, and has gone.
+// if there is none; again says that this host was ending, and has ended.
 func (a *App) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bool, err error) {
 	s, started, err := a.Conversation(ctx, *p, id)
 	switch {
@@ -64,11 +63,10 @@ func (a *App) giveDetached(ctx context.Context, p *Prompt, id task.ID) (again bo
 	return s.Gone(ctx), err
 }
 
-// hasHost says where a session lives that cannot be gone on with here.
+// hasHost says which process has a session that cannot be resumed here.
 func hasHost(info control.Info) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s runs in process %d", info.Session,
-		info.PID),
-		Fix: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session)}
+	return console.Conflict(fmt.Sprintf("session %s runs in process %d", info.Session, info.PID),
+		fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", info.Session))
 }
 
 // Host finds the live host of a conversation that somebody attaches to, or starts one.
@@ -84,7 +82,7 @@ func (a *App) AttachedTo(ctx context.Context, c Joining) (console.Session, error
 	if c.Session == "" {
 		c.Session = task.NewSessionID()
 	} else {
-		s, err := a.entry(ctx, string(c.Session))
+		s, err := a.FindSession(ctx, string(c.Session))
 		if err != nil {
 			return nil, err
 		}
@@ -108,16 +106,17 @@ func (a *App) in(s console.Session) (*App, error) {
 }
 
 func ErrNoSessionNamed() error {
-	return console.Usage("--resume names no session", "give its ID, see `drover --resume`, or use --continue for the last one")
+	return console.Usage("--resume names no session",
+		"give its ID, see `drover --resume`, or use --continue for the last one")
 }
 
-// Of is the command line of the session that a prompt is to go on with: one of this
-// folder, or else of another. None is an error of [App.Pick].
+// Of returns the app in the folder of the session that a prompt resumes. A missing session is an error
+// of [App.Pick].
 func (a *App) Of(ctx context.Context, p *Prompt) (*App, error) {
 	if p.Resume == "" || p.Continue {
 		return a, nil
 	}
-	s, err := a.entry(ctx, p.Resume)
+	s, err := a.FindSession(ctx, p.Resume)
 	if console.NotFound(err) {
 		return a, nil
 	}
@@ -131,26 +130,4 @@ func (a *App) Of(ctx context.Context, p *Prompt) (*App, error) {
 			"look at `drover trust "+there.Cwd+"`, and leave it out")
 	}
 	return there, err
-}
-
-// entry finds the session that a word means, among those of this folder, else of all.
-func (a *App) entry(ctx context.Context, ref string) (console.Session, error) {
-	for _, all := range []bool{false, true} {
-		if all && len(ref) < console.LeastID {
-			break
-		}
-		sessions, err := a.Known(ctx, false, all)
-		if err != nil {
-			return nil, err
-		}
-		hits := console.CalledBy(sessions, ref)
-		switch {
-		case len(hits) == 1, len(hits) > 0 && !all: // of several here the newest is gone on with
-			return hits[0], nil
-		case len(hits) > 1:
-			return nil, console.SeveralSessions(ref, hits)
-		}
-	}
-	return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", ref),
-		Fix: "see `drover sessions --all-sessions`"}
 }

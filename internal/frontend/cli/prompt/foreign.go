@@ -26,12 +26,13 @@ type foreignFlags struct {
 	prompts        string   // who answers questions: host or none
 	resumeAt       string   // a message of the session that is resumed
 	systemFile     string   // the text of --system-prompt
-	appendFile     string   // that of --append-system-prompt
+	appendFile     string   // the text of --append-system-prompt
 	withoutEffects []string // names of those that were given and do nothing
 }
 
 // add declares them; help does not list them.
-func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
+func (x *foreignFlags) add(all *pflag.FlagSet, p *Prompt) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringArrayVar(&p.Plugins, "plugin-dir", nil, "")
 	f.StringArrayVar(&p.QuietPlugins, "plugin-dir-no-mcp", nil, "")
 	f.StringVar(&x.thinking, "thinking", "", "adaptive, enabled or disabled")
@@ -42,31 +43,24 @@ func (x *foreignFlags) add(f *pflag.FlagSet, p *Prompt) {
 	f.StringVar(&x.systemFile, "system-prompt-file", "", "")
 	f.StringVar(&x.appendFile, "append-system-prompt-file", "", "")
 	f.BoolVar(&x.noPersistence, "no-session-persistence", false, "")
-	idle := map[string]string{ // what each would do
+	for name, lacks := range map[string]string{ // what each would do
 		"allow-dangerously-skip-permissions": "", // the mode can be asked for later: it always can
 		"await-initialize":                   "", // it always is awaited
-		"debug":                              "there is no debug log",
+		"debug":                              "Drover keeps no debug log",
 		"bare":                               "settings of the folder and the user count",
 		"replay-user-messages":               "prompts are not repeated on the stream",
-	}
-	for name, lacks := range idle {
-		v := &idleFlag{name: name, lacks: lacks, of: x}
-		f.Var(v, name, "")
-		f.Lookup(name).NoOptDefVal = "true"
-	}
-	for name, lacks := range map[string]string{
-		"debug-file": "there is no debug log",
-		"betas":      "no beta headers are sent",
+		"debug-file":                         "Drover keeps no debug log",
+		"betas":                              "no beta headers are sent",
 	} {
 		f.Var(&idleFlag{name: name, lacks: lacks, of: x}, name, "")
+		if name != "debug-file" && name != "betas" { // which take a value
+			f.Lookup(name).NoOptDefVal = "true"
+		}
 	}
-	for _, name := range []string{"managed-settings", "resume-session-at", "thinking",
-		"dangerously-skip-permissions", "no-session-persistence",
-		"allow-dangerously-skip-permissions", "await-initialize", "debug", "bare",
-		"replay-user-messages", "permission-prompts", "system-prompt-file", "append-system-prompt-file",
-		"debug-file", "plugin-dir", "plugin-dir-no-mcp", "betas"} {
-		f.Lookup(name).Hidden = true
-	}
+	f.VisitAll(func(one *pflag.Flag) {
+		one.Hidden = true
+		all.AddFlag(one)
+	})
 }
 
 // idleFlag is a flag that is accepted and does nothing.
@@ -205,7 +199,7 @@ type foreignSandbox struct {
 func (p *Prompt) translateSandbox() error {
 	var all, box map[string]json.RawMessage
 	if json.Unmarshal([]byte(p.Settings), &all) != nil || json.Unmarshal(all["sandbox"], &box) != nil {
-		return nil // a file, or what is refused later
+		return nil // a file, or settings that are refused later
 	}
 	var f foreignSandbox
 	if err := json.Unmarshal(all["sandbox"], &f); err != nil || f.Enabled == nil {
@@ -253,7 +247,7 @@ func (p *Prompt) translateSandbox() error {
 }
 
 // programServers takes the MCP servers out of --mcp-config that are in the program on stdin:
-// those of type sdk. What cannot be read is left for whoever reads the rest.
+// those of type sdk. Unreadable files are left to the reader of the rest.
 func (p *Prompt) programServers() {
 	for i, text := range p.MCP {
 		var file struct {

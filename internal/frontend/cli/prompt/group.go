@@ -40,12 +40,8 @@ type App struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &App{c, out}
 	return []console.Command{
-		{Name: "record", Short: "Answer one prompt like drover -p, and record the run in a file for drover replay", Make: a.record, Examples: console.Examples{
-			"": {`drover record --model sonnet run.jsonl "find the flaky test and fix it"`},
-		}},
-		{Name: "replay", Short: "Play a recorded run again, without network and without a model", Make: a.replay, Examples: console.Examples{
-			"": {"drover replay run.jsonl", "drover replay --check run.jsonl", "drover replay --list run.jsonl",
-				"drover replay --until 3 --model opus run.jsonl"},
-		}},
+		{Name: "record", Short: "Answer one prompt like drover -p, and record the run in a file for drover replay",
+			Make: a.record},
+		{Name: "replay", Short: "Play a recorded run again, without network and without a model", Make: a.replay},
 	}
 }

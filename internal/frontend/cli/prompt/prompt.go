@@ -28,8 +28,8 @@ import (
 // works elsewhere.
 func (a *App) givenServers(p *Prompt) error {
 	for i, given := range p.MCP {
-		if text := strings.TrimSpace(given); !strings.HasPrefix(text, "{") && !filepath.IsAbs(given) {
-			p.MCP[i] = filepath.Join(a.UserCwd(), given)
+		if !strings.HasPrefix(strings.TrimSpace(given), "{") {
+			p.MCP[i] = a.Path(given)
 		}
 	}
 	if len(p.MCP) == 0 {
@@ -47,14 +47,14 @@ func (a *App) givenServers(p *Prompt) error {
 	return nil
 }
 
-// Prompt is what `drover -p` is given. Its JSON is what a detached host is handed.
+// Prompt is the command line of `drover -p`. A detached host gets it as JSON.
 type Prompt struct {
 	Print          bool            `json:"-"`
 	Attach         bool            `json:"-"` // without a prompt, by somebody who stays
 	Detach         bool            `json:"-"`
 	Format         string          `json:"-"`
 	Partial        bool            `json:"-"`
-	HookEvents     bool            `json:"-"` // hooks are told of, with stream-json
+	HookEvents     bool            `json:"-"` // hooks are lines of stream-json
 	Verbose        bool            `json:"-"`
 	Model          string          `json:"model,omitempty"`
 	Instead        []string        `json:"fallback,omitempty"` // models
@@ -92,7 +92,7 @@ type Prompt struct {
 
 	SandboxGiven    bool          // --settings turns the sandbox on in the words of another program
 	ProgramServers  []string      `json:"-"`                       // MCP servers in the program on stdin
-	Plugins         []string      `json:"plugins,omitempty"`       // folders, beside those of the settings
+	Plugins         []string      `json:"plugins,omitempty"`       // folders, in addition to the settings
 	QuietPlugins    []string      `json:"quiet_plugins,omitempty"` // the same, without their MCP servers
 	GivenMCP        bool          `json:"given_mcp,omitempty"`     // only MCP counts of MCP servers
 	Skip            settings.Skip `json:"skip"`                    // files that are passed over
@@ -150,7 +150,7 @@ func (p *Prompt) Add(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.ImageFiles, "image", nil,
 		"add the image in `FILE` to the prompt: PNG, JPEG, GIF or WebP, 5 MiB at most")
 	f.IntVar(&p.ForkAt, "at", 0,
-		"with --fork-session: copy what was before prompt `N`; drover fork --list shows the numbers")
+		"with --fork-session: copy the conversation before prompt `N`; drover fork --list shows the numbers")
 	f.Float64Var(&p.MaxBudget, "max-budget-usd", 0, "budget of the session in US dollars")
 	f.DurationVar(&p.AskTimeout, "ask-timeout", 0,
 		"how long questions wait for \"drover approvals\" (default: denied at once; with -d as set)")
@@ -279,9 +279,7 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 	}
 	for _, dirs := range [][]string{p.Plugins, p.QuietPlugins, p.Dirs} {
 		for i, dir := range dirs {
-			if !filepath.IsAbs(dir) {
-				dirs[i] = filepath.Join(a.UserCwd(), dir)
-			}
+			dirs[i] = a.Path(dir)
 		}
 	}
 	for _, dir := range p.Dirs {
@@ -289,8 +287,8 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 			return console.Usage(fmt.Sprintf("--add-dir %s: not a folder", dir), "name a folder that exists")
 		}
 	}
-	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") && !filepath.IsAbs(file) {
-		p.Settings = filepath.Join(a.UserCwd(), file) // a detached host works elsewhere
+	if file := strings.TrimSpace(p.Settings); file != "" && !strings.HasPrefix(file, "{") {
+		p.Settings = a.Path(file) // a detached host works elsewhere
 	}
 	if err := a.readSchema(p); err != nil {
 		return err
@@ -317,7 +315,7 @@ func (a *App) Check(ctx context.Context, p *Prompt, words []string) error {
 	return a.readPrompt(ctx, p, words)
 }
 
-// checkTools refuses names that no tool has. The preset default of the Agent SDK is no restriction.
+// checkTools refuses names that no tool has. The preset default of the Agent SDK restricts nothing.
 func (p *Prompt) checkTools() error {
 	if p.Tools == nil || slices.Contains(p.Tools, "default") {
 		p.Tools = nil
@@ -325,7 +323,7 @@ func (p *Prompt) checkTools() error {
 	}
 	tools, unknown := catalog.Chosen(p.Tools)
 	if len(unknown) > 0 {
-		return console.Usage(fmt.Sprintf("--tools: there is no tool %.40q", unknown[0]),
+		return console.Usage(fmt.Sprintf("--tools: unknown tool %.40q", unknown[0]),
 			"the tools are "+strings.Join(catalog.ToolNames(), ", ")+", and mcp__SERVER__TOOL; default means all")
 	}
 	p.Tools = tools
@@ -358,7 +356,7 @@ func (a *App) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 	return nil
 }
 
-// Pick finds the session to go on with, if one is meant.
+// Pick finds the session to resume, if the flags name one.
 func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 	if !p.Continue && p.Resume == "" {
 		return task.ID(p.Session), nil
@@ -368,7 +366,11 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		return "", err
 	}
 	if p.Resume != "" {
-		sessions = console.CalledBy(sessions, p.Resume)
+		s, err := console.PickSession(sessions, p.Resume)
+		if err != nil {
+			return "", err
+		}
+		sessions = []console.Session{s}
 	}
 	for _, s := range sessions {
 		info := s.Info()
@@ -380,13 +382,11 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 			return "", hasHost(info)
 		}
 		if info.Damaged {
-			return "", &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("the session.json of session %s cannot be read", id),
-				Fix:     fmt.Sprintf("run `drover sessions repair %s`", id)}
+			return "", console.Conflict(fmt.Sprintf("the session.json of session %s cannot be read", id),
+				fmt.Sprintf("run `drover sessions repair %s`", id))
 		}
 		if info.Role != console.Conversing {
-			return "", &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("session %s has no main agent to go on with", id), Fix: "see `drover sessions`"}
+			return "", console.Conflict(fmt.Sprintf("session %s has no conversation to resume", id), "see `drover sessions`")
 		}
 		if p.Fork {
 			forked, err := a.Fork(id, control.ForkRequest{At: p.ForkAt, Session: task.ID(p.Session)})
@@ -394,19 +394,14 @@ func (a *App) Pick(ctx context.Context, p *Prompt) (task.ID, error) {
 		}
 		return id, nil
 	}
-	if p.Continue {
-		return "", ErrNoConversation()
-	}
-	return "", &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", p.Resume),
-		Fix: "see `drover sessions`"}
+	return "", ErrNoConversation()
 }
 
 // readImage reads an image of a prompt.
 func (a *App) readImage(file string) (control.Image, error) {
 	image, err := ReadImage(a.UserCwd(), file)
 	if err != nil {
-		return control.Image{}, &control.Error{Code: control.Invalid, Message: err.Error(),
-			Fix: "give a PNG, JPEG, GIF or WebP file of at most 5 MiB"}
+		return control.Image{}, console.Usage(err.Error(), "give a PNG, JPEG, GIF or WebP file of at most 5 MiB")
 	}
 	return image, nil
 }
@@ -433,6 +428,5 @@ func ReadImage(folder, file string) (control.Image, error) {
 }
 
 func ErrNoConversation() error {
-	return &control.Error{Code: control.NotFound, Message: "this folder has no session to go on with",
-		Fix: "start one with `drover -p \"…\"`"}
+	return console.Missing("this folder has no session to resume", "start one with `drover -p \"…\"`")
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/replay"
@@ -23,7 +21,7 @@ type Replay struct {
 	Recording *replay.Recording
 	Prompt    *Prompt   // as it was recorded
 	Speed     float64   // 1: as recorded; 0: as fast as it goes
-	Until     int       // the call of a tool behind which the run goes on live; 0: none does
+	Until     int       // the call of a tool after which the run continues live; 0: none
 	Check     io.Writer // compares the replay with the recording and prints the differences; nil: prints the answer
 }
 
@@ -34,7 +32,8 @@ func (a *App) record() *cobra.Command {
 		Long: "Answer one prompt as `drover -p` does, and write to a new file what models answered, what tools and commands\n" +
 			"printed, and every change of every task. The file holds the whole conversation and can be read only by you;\n" +
 			"keys and headers of requests are never in it. `drover replay` plays it without network and without a model.",
-		Args: console.Args(1, -1),
+		ValidArgsFunction: console.CompleteFiles,
+		Args:              console.Args(1, -1),
 	}
 	p.Add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
@@ -49,10 +48,7 @@ func (a *App) record() *cobra.Command {
 		if err := a.Check(cmd.Context(), &p, words[1:]); err != nil {
 			return err
 		}
-		path := words[0]
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.UserCwd(), path)
-		}
+		path := a.Path(words[0])
 		var answer error
 		err := console.NewFile(path, func(w io.Writer) error {
 			answer = a.Record(cmd.Context(), &p, w)
@@ -83,13 +79,14 @@ func (a *App) replay() *cobra.Command {
 		Long: "Play a run that `drover record` has recorded in a new session of this folder: models and tools answer what they\n" +
 			"answered, commands print what they printed. No command runs, no file is written, no model is asked.\n" +
 			"`drover ps` and `drover attach` show it like every session. With --check the exit code is 1 if the events differ.",
-		Args: console.Args(1, 1),
+		ValidArgsFunction: console.CompleteFiles,
+		Args:              console.Args(1, 1),
 	}
-	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then goes on\n" +
+	cmd.Long += "\n\nWith --until the run is played up to the end of the N-th call of a tool, by the numbers of --list, and then continues\n" +
 		"live in this folder, with its models, tools and rules: what the agents had written with Write and Edit by\n" +
 		"then is written again, and to-dos are as they were. What commands had changed is not changed again. Commands\n" +
-		"that were at work then run again from their begin."
-	until := cmd.Flags().Int("until", 0, "play the run up to the end of the `N`-th call of a tool, and go on live")
+		"that were running then start again."
+	until := cmd.Flags().Int("until", 0, "play the run up to the end of the `N`-th call of a tool, and continue live")
 	model := cmd.Flags().String("model", "", "with --until, the model of the main agent; default: as it was recorded")
 	speed := cmd.Flags().String("speed", "1", "how many times as fast as recorded, or max")
 	check := cmd.Flags().Bool("check", false,
@@ -97,10 +94,7 @@ func (a *App) replay() *cobra.Command {
 	list := cmd.Flags().Bool("list", false, "list the tool calls of the recording instead")
 	cmd.MarkFlagsMutuallyExclusive("check", "list", "until")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
-		path := words[0]
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(a.UserCwd(), path)
-		}
+		path := a.Path(words[0])
 		r, err := readRecording(path)
 		if err != nil {
 			return err
@@ -150,8 +144,7 @@ func speedOf(text string) (float64, error) {
 func readRecording(path string) (*replay.Recording, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("read recording %s: no such file", path),
-			Fix: "make one with `drover record`"}
+		return nil, console.Missing(fmt.Sprintf("read recording %s: no such file", path), "make one with `drover record`")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read recording: %w", err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -18,10 +17,7 @@ func (a *App) readSchema(p *Prompt) error {
 	if p.Schema == "" || strings.HasPrefix(strings.TrimSpace(p.Schema), "{") {
 		return nil
 	}
-	name := p.Schema
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(a.UserCwd(), name)
-	}
+	name := a.Path(p.Schema)
 	const fix = "name a file with a JSON schema, or give the schema itself"
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,66 +1,54 @@
 package prompt
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 )
 
-// IsResume reports whether the words ask to go on with a conversation without a
-// prompt, as `drover --resume ID` does.
-func IsResume(args []string) bool {
+// Asked is what the words after `drover` ask for when the first is a flag.
+type Asked int
+
+// What may be asked for.
+const (
+	Other   Asked = iota // a command, or a conversation
+	Answer               // `drover -p`, also by a program of the Agent SDK
+	Resume               // to resume a conversation that --resume or --continue names
+	Resumes              // the list of conversations, by --resume without a session
+)
+
+// AskedBy reads the flags before the first other word.
+func AskedBy(args []string) Asked {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return Other
+	}
 	var p Prompt
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.Add(flags)
 	flags.Bool("plain", false, "")
-	flags.Usage = func() {} // --help is for somebody else
-	return len(args) > 0 && strings.HasPrefix(args[0], "-") && flags.Parse(args) == nil && (p.Continue || p.Resume != "")
-}
-
-// asksToResume reports whether --resume stands at a place of the words without a value.
-func asksToResume(args []string, i int) bool {
-	return (args[i] == "--resume" || args[i] == "-r") && (i == len(args)-1 || strings.HasPrefix(args[i+1], "-"))
-}
-
-// NamesNoSession reports whether --resume is among the flags without a session.
-func NamesNoSession(args []string) bool {
-	return slices.ContainsFunc(leadingFlags(args), func(i int) bool { return asksToResume(args, i) })
-}
-
-// leadingFlags are the places of the flags before the first word that is neither a flag
-// nor the value of one.
-func leadingFlags(args []string) []int {
-	if len(args) == 0 || !strings.HasPrefix(args[0], "-") { // every command asks, and most have none
-		return nil
+	flags.Usage = func() {} // --help is for the command
+	asked := Other
+	if drivenBySDK(args) {
+		asked = Answer
 	}
-	var p Prompt
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	p.Add(flags)
-	var out []int
-	for i := 0; i < len(args); i++ {
+	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-") && args[i] != "--"; i++ {
 		word := args[i]
-		if word == "--" || !strings.HasPrefix(word, "-") {
-			break
+		takesValue := word == "-r"
+		if f := flags.Lookup(strings.TrimPrefix(word, "--")); f != nil && strings.HasPrefix(word, "--") {
+			takesValue = f.NoOptDefVal == ""
 		}
-		out = append(out, i)
+		last := i == len(args)-1 || strings.HasPrefix(args[i+1], "-")
 		switch {
-		case asksToResume(args, i):
-		case word == "-r":
+		case (word == "-r" || word == "--resume") && last:
+			return Resumes
+		case word == "-p" || word == "--print":
+			asked = Answer
+		case takesValue:
 			i++
-		case strings.HasPrefix(word, "--") && !strings.Contains(word, "="):
-			if f := flags.Lookup(word[2:]); f != nil && f.NoOptDefVal == "" {
-				i++
-			}
 		}
 	}
-	return out
-}
-
-// IsPrompt reports whether the words ask for `drover -p`.
-func IsPrompt(args []string) bool {
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") && drivenBySDK(args) {
-		return true
+	if asked == Other && flags.Parse(args) == nil && (p.Continue || p.Resume != "") {
+		return Resume
 	}
-	return slices.ContainsFunc(leadingFlags(args), func(i int) bool { return args[i] == "-p" || args[i] == "--print" })
+	return asked
 }

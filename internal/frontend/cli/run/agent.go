@@ -14,8 +14,7 @@ import (
 
 // agentCommand runs agents without a conversation around them.
 func (a *app) agentCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "agent"}
 	var req control.AgentRequest
 	var name, settings, quote string
 	var asJSON bool
@@ -32,12 +31,7 @@ func (a *app) agentCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return a.Agents("", false).Current().Names(), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: a.CompleteAgents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")
 			if req.Prompt == "-" {
@@ -86,8 +80,7 @@ func (a *app) agentCommand() *cobra.Command {
 					return err
 				}
 				a.sayQuote(rec.Quote)
-				_, err = fmt.Fprintln(a.Stdout, rec.ID)
-				return err
+				return a.Println(rec.ID)
 			}
 			return a.agent(cmd.Context(), settings, start)
 		},
@@ -103,7 +96,8 @@ func (a *app) agentCommand() *cobra.Command {
 		"calls that run without asking, such as 'Bash(go test:*),Edit'")
 	f.StringVar(&req.Isolation, "isolation", "", "worktree: give the agent a checkout of its own")
 	f.StringVar(&on, "on", "", "work on another machine: a worker, a label, or auto")
-	f.StringArrayVar(&untracked, "untracked", nil, "with --on: files that travel though git does not track them, such as '*.env'")
+	f.StringArrayVar(&untracked, "untracked", nil,
+		"with --on: files that travel though git does not track them, such as '*.env'")
 	f.BoolVar(&bare, "no-folder", false, "with --on: leave the folder here")
 	f.BoolVar(&sync, "sync", false, "with --on: send the files of a folder without git")
 	f.StringVar(&req.Team, "team", "", "run a teammate of this team, addressed by --name; needs -d")

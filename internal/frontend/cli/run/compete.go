@@ -13,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	ledger "github.com/drover-dev/drover/internal/model/usage"
+
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
-	ledger "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -28,7 +29,7 @@ const maxRivals = 6
 // contest is what `drover compete` is given.
 type contest struct {
 	agents   []string // TYPE or TYPE@MODEL
-	judge    string   // as agents; empty: nobody
+	judge    string   // as agents; empty: none
 	check    string   // a command; empty: none
 	timeout  time.Duration
 	settings string
@@ -97,7 +98,7 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file) }() // the workflow keeps what is in it
+	defer func() { _ = os.Remove(file) }() // the workflow has read it
 	params := map[string]string{"prompt": prompt, "base": base}
 	if _, faults := a.compileFlow(file); len(faults) > 0 {
 		return console.Usage(faults[0].Text, "see `drover compete --help`")
@@ -131,8 +132,8 @@ func (a *app) compete(ctx context.Context, c contest, prompt string) error {
 	return err
 }
 
-// mergeBest merges the best change of a competition. Its agent is told nothing: its session
-// has ended.
+// mergeBest merges the best change of a competition. Its agent gets no message: its
+// session has ended.
 func (a *app) mergeBest(ctx context.Context, c contest, r competition) ([]Merged, error) {
 	i, why := best(r.Rivals, c.judge != "", c.check != "")
 	if i < 0 {
@@ -147,8 +148,8 @@ func (a *app) mergeBest(ctx context.Context, c contest, r competition) ([]Merged
 	return a.mergeTasks(ctx, m, tasks)
 }
 
-// best is the change to merge: that which the judge has chosen, or without a judge the only
-// one that can be. A negative one says why there is none.
+// best returns the change to merge: the choice of the judge, or without a judge the only candidate. A
+// negative number comes with the reason.
 func best(list []Rival, judged, checked bool) (int, string) {
 	var can []int
 	for i, r := range list {
@@ -204,7 +205,7 @@ func (c contest) write() (string, error) {
 // object is one of JSON.
 type object map[string]any
 
-// reading is what a judge is told behind the task.
+// reading is the text after the task in the prompt of a judge.
 const reading = "\n\nThe task above was given to several agents. Below is what each of them changed. " +
 	"Choose the best result: correct first, then complete, then simple. Change nothing yourself. " +
 	"Begin your answer with the number of the best one, alone on the first line, and give your reasons below it."
@@ -249,7 +250,7 @@ func (c contest) plan() object {
 	return object{"name": "compete", "params": params, "steps": steps, "outputs": outputs, "parallel": 2 * maxRivals}
 }
 
-// staged is the begin of a command that shows what a worktree has beyond a commit, new files too;
+// staged begins a command that shows the changes of a worktree since a commit, with new files;
 // it leaves the index alone.
 const staged = `index=$(mktemp) && trap 'rm -f "$index"' EXIT && cp "$(git rev-parse --git-path index)" "$index" &&
 export GIT_INDEX_FILE=$index && git add -A && git diff --cached --no-ext-diff `
@@ -391,7 +392,7 @@ func choice(text string, most int) int {
 // shortstat reads a line of `git diff --shortstat`.
 func shortstat(line string) (files, added, removed int) {
 	for _, m := range regexp.MustCompile(`(\d+) (file|insertion|deletion)`).FindAllStringSubmatch(line, -1) {
-		n, _ := strconv.Atoi(m[1]) // digits; one that is too large is the largest
+		n, _ := strconv.Atoi(m[1]) // digits; a number out of range becomes the largest
 		switch m[2] {
 		case "file":
 			files = n

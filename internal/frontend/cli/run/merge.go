@@ -51,7 +51,7 @@ type Merged struct {
 	Check    task.ID  `json:"check_task_id,omitempty"`
 	Output   string   `json:"check_output,omitempty"` // the end of a failed check
 	URL      string   `json:"pull_request,omitempty"`
-	Returned bool     `json:"returned"` // its agent was told, and goes on
+	Returned bool     `json:"returned"` // its agent was notified, and continues
 	Error    string   `json:"error,omitempty"`
 
 	message string // for the agent
@@ -77,7 +77,7 @@ func (a *app) merge() *cobra.Command {
 	f.StringVar(&m.check, "check", "",
 		"a shell `COMMAND` that must pass, such as 'make test'; default: the setting merge.check")
 	f.BoolVar(&m.noCheck, "no-check", false, "run no check")
-	f.BoolVar(&m.noReturn, "no-return", false, "tell agents nothing of conflicts and failed checks")
+	f.BoolVar(&m.noReturn, "no-return", false, "send no message about conflicts and failed checks to agents")
 	f.BoolVar(&m.pull, "pr", false, "open a pull request for each change with gh")
 	f.StringVar(&m.remote, "remote", "origin", "the git `REMOTE` to which --pr pushes")
 	f.DurationVar(&m.timeout, "timeout", 0, "stop a check after this time; it has failed then")
@@ -108,13 +108,12 @@ func (a *app) mergeAll(ctx context.Context, m merging, tasks []console.Found) er
 	return err
 }
 
-// mergeTasks is mergeAll that prints no JSON. The results hold beside an error.
+// mergeTasks is mergeAll without the JSON. The results are valid even with an error.
 func (a *app) mergeTasks(ctx context.Context, m merging, tasks []console.Found) ([]Merged, error) {
 	for _, f := range tasks {
 		if !f.Record.Status.Terminal() {
-			return nil, &control.Error{Code: control.Conflict,
-				Message: fmt.Sprintf("merge the change of %s: its agent is still at work", f.Record.ID),
-				Fix:     fmt.Sprintf("wait for it: `drover wait %s`", f.Record.ID)}
+			return nil, console.Conflict(fmt.Sprintf("merge the change of %s: its agent is still running", f.Record.ID),
+				fmt.Sprintf("wait for it: `drover wait %s`", f.Record.ID))
 		}
 	}
 	set, err := a.Settings(m.settings)
@@ -175,7 +174,7 @@ func (a *app) train(ctx context.Context, s control.API, m merging, tasks []conso
 		}
 		if r.message != "" && !m.noReturn {
 			if problem := a.giveBack(ctx, f, r.message); problem != nil {
-				a.Hint(fmt.Sprintf("task %s was not told of it: %v", f.Record.ID, problem))
+				a.Hint(fmt.Sprintf("agent %s was not notified: %v", f.Record.ID, problem))
 			} else {
 				r.Returned = true
 			}
@@ -329,7 +328,7 @@ func (a *app) propose(ctx context.Context, s control.API, m merging, t *merge.Tr
 	return nil
 }
 
-// giveBack sends a message to the agent of a change, which goes on with it.
+// giveBack sends a message to the agent of a change, which continues with it.
 func (a *app) giveBack(ctx context.Context, f console.Found, text string) error {
 	api, done, err := a.OpenToResume(ctx, f)
 	if err != nil {
@@ -342,12 +341,12 @@ func (a *app) giveBack(ctx context.Context, f console.Found, text string) error 
 
 func (a *app) mergeLine(r Merged) error {
 	text := map[string]string{"merged": "merged to " + r.Branch + " as " + brief(r.Commit),
-		"proposed": "pull request " + excerpt.Line(r.URL, 300), "nothing": "nothing is left to merge"}[r.Status]
+		"proposed": "pull request " + excerpt.Line(r.URL, 300), "nothing": "nothing to merge"}[r.Status]
 	if text == "" {
 		text = "not merged: " + r.Error
 	}
 	if r.Returned {
-		text += "; its agent was told and goes on"
+		text += "; its agent was notified and continues"
 	}
 	_, err := fmt.Fprintf(a.Stdout, "%s: %s\n", r.Task, excerpt.Line(text, 1000))
 	if err == nil && r.Output != "" {

@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
-// monitorUsual is how long a monitor goes on unless it is told otherwise.
+// monitorUsual is the default time limit of a monitor.
 const monitorUsual = 5 * time.Minute
 
 // monitorFlags are what `drover monitor` is given.
@@ -35,6 +34,7 @@ func (a *app) monitorCommand() *cobra.Command {
 			"\n" +
 			"A line that matches is an event: `drover ps` counts events, and `drover logs -f` prints all lines. A monitor\n" +
 			"ends with what it watches, after its timeout, or by `drover stop`. It does not outlive its host.",
+		Args: console.Args(0, -1), ValidArgsFunction: console.CompleteFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.timed = cmd.Flags().Changed("timeout")
 			r, err := m.request(a, args)
@@ -83,8 +83,8 @@ func (m *monitorFlags) request(a *app, words []string) (control.StartRequest, er
 	if !m.persistent {
 		r.Timeout = m.timeout
 	}
-	if m.file != "" && !filepath.IsAbs(m.file) {
-		r.Monitor.File = filepath.Join(a.Cwd, m.file)
+	if m.file != "" {
+		r.Monitor.File = a.Path(m.file)
 	}
 	switch {
 	case len(words) == 1 && strings.ContainsAny(words[0], " \t\n"):

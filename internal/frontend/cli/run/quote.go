@@ -41,8 +41,7 @@ func (a *app) quoteOnly(req control.AgentRequest, asJSON bool) error {
 	if asJSON {
 		return console.PrintJSON(a.Stdout, q)
 	}
-	_, err = fmt.Fprintln(a.Stdout, quoteText(q))
-	return err
+	return a.Println(quoteText(q))
 }
 
 // sayQuote says what an agent will likely use.

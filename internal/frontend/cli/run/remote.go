@@ -14,10 +14,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// remoteCommand has agents of other machines do work.
 func (a *app) remoteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "remote", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "remote"}
 	cmd.AddCommand(a.remoteRun())
 	return cmd
 }
@@ -37,7 +35,6 @@ func (a *app) remoteRun() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Prompt = strings.Join(args, " ")
 			if metadata != "" {

@@ -68,7 +68,7 @@ JSON object {"name", "description", "command" | "args", "cwd", "timeout", "keep"
 "sandbox", "retry", "on", "env_names", "untracked", "no_folder", "sync"}, which come before the flags.
 The IDs are printed in order; with --json, one JSON object per line.`,
 		Args:              console.Args(0, -1),
-		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		ValidArgsFunction: console.CompleteFiles,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is the command's
@@ -97,17 +97,16 @@ The IDs are printed in order; with --json, one JSON object per line.`,
 			}
 		}
 		ctx := cmd.Context()
+		for flag, given := range map[string]bool{"name": *name != "", "tty": *terminal, "sandbox": *bounded,
+			"retry": *retries != 0} {
+			if given && f.Changed("batch") {
+				return console.Usage("--"+flag+" and --batch are mutually exclusive",
+					"set "+flag+" in the JSON objects of the batch")
+			}
+		}
 		switch {
 		case f.Changed("batch") && len(words) > 0:
 			return console.Usage("--batch and a command are mutually exclusive", "give one of them")
-		case f.Changed("batch") && *name != "":
-			return console.Usage("--name and --batch are mutually exclusive", "give names in the JSON objects of the batch")
-		case f.Changed("batch") && *terminal:
-			return console.Usage("--tty and --batch are mutually exclusive", "set tty in the JSON objects of the batch")
-		case f.Changed("batch") && *bounded:
-			return console.Usage("--sandbox and --batch are mutually exclusive", "set sandbox in the JSON objects of the batch")
-		case f.Changed("batch") && *retries != 0:
-			return console.Usage("--retry and --batch are mutually exclusive", "set retry in the JSON objects of the batch")
 		case (len(*env) > 0 || *bare || *sync || len(*untracked) > 0) && *on == "":
 			return console.Usage("--env, --no-folder, --sync and --untracked need --on: a command here has your environment and folder", "leave them out")
 		case *sync && (*bare || len(*untracked) > 0):
@@ -165,24 +164,14 @@ func (a *app) runForeground(ctx context.Context, req control.StartRequest, asJSO
 }
 
 func (a *app) runDetached(ctx context.Context, req control.StartRequest, asJSON bool) error {
-	api, done, err := a.Background(ctx)
-	if err != nil {
-		return fmt.Errorf("open background session: %w", err)
-	}
-	defer done()
-	started, err := api.Start(ctx, []control.StartRequest{req})
-	if err != nil {
+	rec, err := a.StartDetached(ctx, req)
+	switch {
+	case err != nil:
 		return fmt.Errorf("start task: %w", err)
+	case asJSON:
+		return console.PrintJSON(a.Stdout, rec)
 	}
-	if started[0].Error != nil {
-		return fmt.Errorf("start task: %w", started[0].Error)
-	}
-	a.NoteRenamed(started[0].Task)
-	if asJSON {
-		return console.PrintJSON(a.Stdout, started[0].Task)
-	}
-	_, err = fmt.Fprintln(a.Stdout, started[0].Task.ID)
-	return err
+	return a.Println(rec.ID)
 }
 
 // ended gives the end of a task as an exit code, and says on stderr what the
@@ -272,14 +261,11 @@ func parseLine(line []byte, model control.StartRequest) (control.StartRequest, e
 	return req, nil
 }
 
-// runBatch starts tasks as their lines come. A bad line is told and hinders no
-// other.
+// runBatch starts tasks as their lines arrive. A bad line is noted and skipped.
 func (a *app) runBatch(ctx context.Context, name string, model control.StartRequest, asJSON bool) error {
 	in := a.Stdin
 	if name != "-" {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(a.Cwd, name)
-		}
+		name = a.Path(name)
 		file, err := os.Open(name)
 		if err != nil {
 			return console.Usage("open batch: "+err.Error(), "give a file, or - for stdin")
@@ -305,7 +291,7 @@ func (a *app) runBatch(ctx context.Context, name string, model control.StartRequ
 			req, bad := parseLine(text, model)
 			b.add(number, req, bad)
 		}
-		// Nothing more has come yet: what is here need not wait for it.
+		// No further line has arrived: the tasks so far need not wait for one.
 		if err != nil || lines.Buffered() == 0 || len(b.reqs) == maxBatch {
 			if err := b.send(ctx); err != nil {
 				return console.DroverFailed(ctx, err)
@@ -369,7 +355,9 @@ func (b *batch) send(ctx context.Context) error {
 	}
 	var out bytes.Buffer
 	for i, s := range started {
-		b.NoteRenamed(s.Task)
+		if s.Task != nil && s.Task.Renamed() != "" {
+			b.Hint(s.Task.Renamed())
+		}
 		switch {
 		case s.Error != nil:
 			b.refuse(b.numbers[i], s.Error)

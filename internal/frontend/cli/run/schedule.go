@@ -24,18 +24,16 @@ func (a *app) scheduleCommand() *cobra.Command {
 			"tasks and runs as long as there are schedules; `drover service install` starts it after login. A time at\n" +
 			"which no host ran is made up for once within an hour (--late), and one at which the last task still runs\n" +
 			"is skipped; the list says so.",
-		Args: console.Args(0, 0), ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
+		RunE: list,
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	one := func(use, short, long string, do func(context.Context, string, bool) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Long: long, Args: console.Args(1, 1),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              func(cmd *cobra.Command, words []string) error { return do(cmd.Context(), words[0], asJSON) }}
+			RunE: func(cmd *cobra.Command, words []string) error { return do(cmd.Context(), words[0], asJSON) }}
 	}
 	cmd.AddCommand(
 		a.scheduleAdd(&asJSON),
-		&cobra.Command{Use: "list", Short: "List the schedules of this folder", Args: console.Args(0, 0),
-			ValidArgsFunction: cobra.NoFileCompletions, RunE: list},
+		&cobra.Command{Use: "list", Short: "List the schedules of this folder", RunE: list},
 		one("rm ID|NAME", "Remove a schedule",
 			"Remove a schedule. A task that it has started runs on.", a.scheduleChange(func(ref string) control.ScheduleRequest {
 				return control.ScheduleRequest{Remove: ref}
@@ -62,9 +60,9 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 		Short: "Add a schedule",
 		Long: "Add a schedule. CRON has five fields, minute, hour, day of the month, month and day of the week, such as\n" +
 			"\"0 6 * * 1-5\", or is @hourly, @daily, @weekly, @monthly or \"@every 90m\". What is started is a command, or an\n" +
-			"agent with --prompt. It has the environment of the detached host, and nobody is asked: allow with\n" +
-			"--allowed-tools what the rules do not.",
-		Args: console.Args(1, -1), ValidArgsFunction: cobra.NoFileCompletions,
+			"agent with --prompt. It has the environment of the detached host. You may not be there to answer\n" +
+			"questions: allow calls with --allowed-tools.",
+		Args: console.Args(1, -1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.Name, "name", "", "name of the schedule and of its tasks")
@@ -143,8 +141,7 @@ func (a *app) scheduleList(ctx context.Context, asJSON bool) error {
 		return console.PrintArray(a.Stdout, out.Schedules)
 	}
 	if len(out.Schedules) == 0 {
-		a.Note("this folder has no schedules (add one with `drover schedule add`)")
-		return nil
+		return a.Println("No schedules. Add one with `drover schedule add \"0 6 * * *\" -- make test`.")
 	}
 	rows := [][]string{{"ID", "NAME", "CRON", "NEXT", "LAST", "TASK", "RUNS", "SKIPPED", "STARTS"}}
 	for _, s := range out.Schedules {
@@ -206,6 +203,5 @@ func (a *app) scheduleRun(ctx context.Context, ref string, asJSON bool) error {
 	if asJSON {
 		return console.PrintJSON(a.Stdout, out.Task)
 	}
-	_, err = fmt.Fprintln(a.Stdout, cmp.Or(out.Task, &task.Record{}).ID)
-	return err
+	return a.Println(cmp.Or(out.Task, &task.Record{}).ID)
 }

@@ -19,8 +19,7 @@ import (
 
 // workflowCommand runs files of steps.
 func (a *app) workflowCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Args: console.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "workflow"}
 	cmd.AddCommand(a.workflowRun(), a.workflowCheck(), a.workflowGraph())
 	return cmd
 }
@@ -48,6 +47,7 @@ in the detached host and its ID is printed. List and answer steps that wait for 
 
 --resume continues a workflow that failed, was stopped, or died with its host. Completed
 steps are skipped, and the file is not read again.`,
+		ValidArgsFunction: console.CompleteFiles,
 		Args: func(_ *cobra.Command, words []string) error {
 			switch {
 			case (len(words) == 0) == (f.resume == ""):
@@ -85,7 +85,7 @@ steps are skipped, and the file is not read again.`,
 	p.BoolVarP(&f.detach, "detach", "d", false, "run it in the detached host and print its ID")
 	p.StringVar(&f.name, "name", "", "a name that can be used wherever an ID can")
 	p.DurationVar(&f.timeout, "timeout", 0, "stop it after this time; instead of the file's")
-	p.StringVar(&f.resume, "resume", "", "go on with the workflow of this `ID`")
+	p.StringVar(&f.resume, "resume", "", "resume the workflow with this `ID`")
 	p.BoolVar(&f.json, "json", false, "print the task with its result as JSON at the end, and the steps on stderr")
 	return cmd
 }
@@ -95,9 +95,7 @@ func errFaults() error { return &console.ExitError{Code: 1} }
 
 // compileFlow reads a workflow, and prints its faults, each on a line.
 func (a *app) compileFlow(file string) (*workflowfile.Plan, []workflowfile.Fault) {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(a.Cwd, file)
-	}
+	file = a.Path(file)
 	p, faults := workflowfile.Compile(file, workflowfile.Read)
 	for i := range faults {
 		if rel, err := filepath.Rel(a.Cwd, faults[i].File); err == nil && !strings.HasPrefix(rel, "..") {
@@ -142,8 +140,8 @@ func (a *app) flowDetached(ctx context.Context, r control.StartRequest, asJSON b
 	return console.PrintJSON(a.Stdout, rec)
 }
 
-// flowHere runs a workflow in a session in this process: a new one, or that of an ID
-// whose host has gone.
+// flowHere runs a workflow in a session in this process: a new one, or the session of an
+// ended host.
 func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflowFlags,
 	begin func(context.Context, control.API) (task.Record, error)) error {
 	return a.InSession(ctx, console.Opening{Session: id, Title: title, Answerable: true},
@@ -160,8 +158,7 @@ func (a *app) flowHere(ctx context.Context, id task.ID, title string, f workflow
 		})
 }
 
-// resumeFlow goes on with a workflow where it was: in a session that lives, in the
-// detached host, or here.
+// resumeFlow resumes a workflow at its place: in a live session, in the detached host, or here.
 func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	flow, err := a.findFlow(ctx, f.resume)
 	if err != nil {
@@ -193,7 +190,7 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	default:
 		return &control.Error{Code: control.Unavailable,
 			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Fix:     fmt.Sprintf("go on with that by `drover -p --resume %s \"…\"`", info.Session)}
+			Fix:     fmt.Sprintf("resume it with `drover -p --resume %s \"…\"`", info.Session)}
 	}
 	if err != nil {
 		return err
@@ -203,52 +200,18 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 		return err
 	}
 	if f.detach {
-		_, err = fmt.Fprintln(a.Stdout, rec.ID)
-		return err
+		return a.Println(rec.ID)
 	}
 	return a.followFlow(ctx, api, rec, f.json)
 }
 
 // findFlow finds a workflow among the sessions of this folder, or by its ID among all.
 func (a *app) findFlow(ctx context.Context, ref string) (console.Found, error) {
-	f, err := a.flowAmong(ctx, ref, false)
-	if console.NotFound(err) && len(ref) >= console.LeastID {
-		return a.flowAmong(ctx, ref, true)
+	f, err := a.Resolve(ctx, ref, false)
+	if console.NotFound(err) || err == nil && f.Record.Traits().Work != task.BySteps {
+		err = console.Missing(fmt.Sprintf("no workflow %.80q in this folder", ref), "see `drover ps -a`")
 	}
 	return f, err
-}
-
-func (a *app) flowAmong(ctx context.Context, ref string, all bool) (console.Found, error) {
-	sessions, err := a.Known(ctx, false, all)
-	if err != nil {
-		return console.Found{}, err
-	}
-	var hit console.Found
-	var matches []string
-	for _, s := range sessions {
-		api, release, err := s.Open(ctx)
-		if err != nil {
-			continue // what cannot be read has nothing to go on with
-		}
-		rec, err := api.Get(ctx, ref)
-		release()
-		if err != nil || rec.Traits().Work != task.BySteps || all && !strings.HasPrefix(string(rec.ID), ref) {
-			continue
-		}
-		hit, matches = console.Found{Session: s, Record: rec}, append(matches, string(rec.ID))
-		if string(rec.ID) == ref {
-			return hit, nil
-		}
-	}
-	switch len(matches) {
-	case 0:
-		return console.Found{}, &control.Error{Code: control.NotFound,
-			Message: fmt.Sprintf("no workflow %.80q in this folder", ref),
-			Fix:     "see `drover ps -a`"}
-	case 1:
-		return hit, nil
-	}
-	return console.Found{}, console.SeveralMatches(ref, matches)
 }
 
 // followFlow prints how the steps go until the workflow ends, and gives the end as an
@@ -302,7 +265,7 @@ func flowEnd(r task.Record) error {
 	case task.Killed:
 		return &console.ExitError{Code: 4, Err: fmt.Errorf("workflow %s was stopped", r.ID)}
 	case task.Failed:
-		const text = "workflow %s has failed: %s (go on behind what is done with `drover workflow run --resume %s`)"
+		const text = "workflow %s failed: %s (resume it after its completed steps with `drover workflow run --resume %s`)"
 		return &console.ExitError{Code: 1, Err: fmt.Errorf(text, r.ID, r.Error, r.ID)}
 	}
 	return nil
@@ -321,7 +284,7 @@ func (a *app) workflowCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--json] FILE",
 		Short: "Check a workflow; the exit code is 1 if it has faults",
-		Args:  oneFile,
+		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, faults := a.compileFlow(words[0])
 			if asJSON {
@@ -348,7 +311,7 @@ func (a *app) workflowCheck() *cobra.Command {
 			case len(faults) > 0:
 				return errFaults()
 			case !asJSON:
-				fmt.Fprintf(a.Stdout, "%s is good: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
+				fmt.Fprintf(a.Stdout, "%s is valid: %d steps\n", excerpt.Line(p.Name, 100), len(p.Steps))
 			}
 			return nil
 		},
@@ -362,7 +325,7 @@ func (a *app) workflowGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [--dot | --mermaid] FILE",
 		Short: "Draw the graph of the steps of a workflow",
-		Args:  oneFile,
+		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			if dot && mermaid {
 				return console.Usage("--dot and --mermaid are mutually exclusive", "give one of them")

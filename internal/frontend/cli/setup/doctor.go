@@ -13,9 +13,7 @@ import (
 
 func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "doctor [--json]",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "doctor [--json]",
 	}
 	cmd.AddCommand(a.stall(), a.doctorSandbox())
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
@@ -47,9 +45,7 @@ func (a *app) doctor() *cobra.Command {
 
 func (a *app) version() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "version [--json]",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "version [--json]",
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
@@ -71,8 +67,7 @@ func (a *app) version() *cobra.Command {
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, v)
 		}
-		_, err := fmt.Fprintf(a.Stdout, "drover %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
-		return err
+		return a.Printf("drover %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
 	}
 	return cmd
 }

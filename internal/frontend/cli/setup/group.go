@@ -33,29 +33,11 @@ type app struct {
 func Commands(c console.Console, out Outside) []console.Command {
 	a := &app{c, out}
 	return []console.Command{
-		{Name: "init", Short: "Write a settings file and notes for agents in this folder", Make: a.initCommand,
-			Examples: console.Examples{
-				"": {"drover init"},
-			}},
-		{Name: "doctor", Short: "Check the setup of this machine", Make: a.doctor, Examples: console.Examples{
-			"":        {"drover doctor", "drover doctor --json"},
-			"sandbox": {"drover doctor sandbox", "drover doctor sandbox --seatbelt"},
-			"stall":   {"printf 'Overwrite? [y/N] ' | drover doctor stall"},
-		}},
-		{Name: "service", Short: "Start the hosts of schedules and parked agents after a restart", Make: a.serviceCommand,
-			Examples: console.Examples{
-				"":          {"drover service install", "drover service status"},
-				"install":   {"drover service install"},
-				"uninstall": {"drover service uninstall"},
-				"status":    {"drover service status --json"},
-				"run":       {"drover service run"},
-			}},
+		{Name: "init", Short: "Write a settings file and notes for agents in this folder", Make: a.initCommand},
+		{Name: "doctor", Short: "Check the setup of this machine", Make: a.doctor},
+		{Name: "service", Short: "Start the hosts of schedules and parked agents after a restart", Make: a.serviceCommand},
 		{Name: "completion", Short: "Print the script that makes a shell complete: bash, zsh, fish or powershell",
-			Make: a.completion, Examples: console.Examples{
-				"": {"source <(drover completion bash)", "drover completion zsh > \"${fpath[1]}/_drover\""},
-			}},
-		{Name: "version", Short: "Print the version", Make: a.version, Examples: console.Examples{
-			"": {"drover version --json"},
-		}},
+			Make: a.completion},
+		{Name: "version", Short: "Print the version", Make: a.version},
 	}
 }

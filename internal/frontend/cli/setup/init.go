@@ -53,7 +53,6 @@ func (a *app) initCommand() *cobra.Command {
 		Use: "init",
 		Long: "Write .drover/settings.json, with the most used settings as comments, and a short AGENTS.md, after asking.\n" +
 			"Files that are there stay as they are.",
-		Args: console.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.init(cmd.Context(), yes) },
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "write without asking")

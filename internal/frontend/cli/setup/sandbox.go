@@ -15,7 +15,7 @@ type SandboxCheck struct {
 	Bound string `json:"bound"`
 	By    string `json:"by,omitempty"` // the mechanism that should hold it
 	Holds bool   `json:"holds"`
-	Text  string `json:"text"` // what was tried, and what came of it
+	Text  string `json:"text"` // the attempt and its outcome
 }
 
 // doctorSandbox tries the sandbox of commands.
@@ -30,8 +30,6 @@ is best or required, and try to leave it. The exit code is 1 if a bound does not
 
 With --seatbelt nothing is tried: the bounds of a command in this folder are printed as a profile for
 sandbox-exec of macOS. It is an experiment that has never run on a mac; Drover starts no command with it.`,
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array")
 	seatbelt := cmd.Flags().Bool("seatbelt", false, "print a profile for sandbox-exec of macOS, and try nothing")
@@ -63,7 +61,9 @@ sandbox-exec of macOS. It is an experiment that has never run on a mac; Drover s
 			err = a.Table(rows, console.ByState(rows, "STATE"))
 		}
 		if err == nil && bad > 0 {
-			return &console.ExitError{Code: console.CodeFailed, Err: fmt.Errorf("%d of %d bounds do not hold (the setting sandbox.mode required would start no command here)", bad, len(checks))}
+			return &console.ExitError{Code: console.CodeFailed,
+				Err: fmt.Errorf("%d of %d bounds do not hold (the setting sandbox.mode required would start no command here)", bad,
+					len(checks))}
 		}
 		return err
 	}

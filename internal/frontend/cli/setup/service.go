@@ -26,9 +26,8 @@ const (
 func (a *app) serviceCommand() *cobra.Command {
 	var asJSON bool
 	sub := func(use, short, long string, run func(context.Context, bool) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Long: long, Args: console.Args(0, 0),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), asJSON) }}
+		return &cobra.Command{Use: use, Short: short, Long: long,
+			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), asJSON) }}
 	}
 	status := func(ctx context.Context, asJSON bool) error { return a.serviceStatus(ctx, asJSON) }
 	cmd := sub("service", "Start the hosts of schedules and parked agents after a restart",
@@ -98,8 +97,7 @@ func (a *app) serviceInstall(ctx context.Context, asJSON bool) error {
 	if asJSON {
 		return console.PrintJSON(a.Stdout, st)
 	}
-	_, err = fmt.Fprintln(a.Stdout, st.File)
-	return err
+	return a.Println(st.File)
 }
 
 func (a *app) serviceUninstall(ctx context.Context, asJSON bool) error {
@@ -149,8 +147,7 @@ func (a *app) serviceStatus(ctx context.Context, asJSON bool) error {
 	if st.Problem != "" {
 		a.Note("%s", st.Problem)
 	}
-	_, err = fmt.Fprintln(a.Stdout, st.File)
-	return err
+	return a.Println(st.File)
 }
 
 // serviceRun starts missing hosts until ctx ends.

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 // stallCommand says what Drover makes of an output, to look into a surprise.
@@ -21,7 +19,6 @@ func (a *app) stall() *cobra.Command {
 		Long: "Read the end of a command's output from stdin and print `waiting` or `progress`, as the stall detection of\n" +
 			"background commands decides. With --batch each line is one such output, in which \\\\ \\n \\r \\t and\n" +
 			"\\xHH stand for bytes; text after a tab is ignored.",
-		Args: console.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if batch {
 				return stallBatch(cmd.OutOrStdout(), cmd.InOrStdin(), a.Waiting())
@@ -72,7 +69,7 @@ func unescape(s string) ([]byte, error) {
 			continue
 		}
 		if i++; i == len(s) {
-			return nil, errors.New("a backslash stands at the end")
+			return nil, errors.New("a backslash at the end")
 		}
 		switch s[i] {
 		case '\\':
@@ -90,7 +87,7 @@ func unescape(s string) ([]byte, error) {
 			}
 			out, i = append(out, byte(b)), i+2
 		default:
-			return nil, fmt.Errorf("\\%c is no escape", s[i])
+			return nil, fmt.Errorf("\\%c is not an escape", s[i])
 		}
 	}
 	return out, nil

@@ -2,14 +2,12 @@ package steer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +34,6 @@ func (a *app) approvals() *cobra.Command {
 		Long: "List the open questions of agents in the live sessions of this project: calls that need approval,\n" +
 			"and questions to you. The input of a call is shown decoded, with every character visible. Answer with allow,\n" +
 			"deny or answer; IDs may be shortened while unique. A question that times out is denied, and the agent sees the reason.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	all := cmd.PersistentFlags().Bool("all-sessions", false, "look in the sessions of all projects too")
 	asJSON := cmd.Flags().Bool("json", false, "a JSON array; with --watch an object a line")
@@ -60,7 +56,7 @@ func (a *app) approvals() *cobra.Command {
 			}
 		}
 		if len(open) == 0 {
-			a.Note("nothing waits for an answer")
+			return a.Println("No questions need your answer.")
 		}
 		return nil
 	}
@@ -177,8 +173,8 @@ func digestFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("digest", "", "answer only if the question has this digest, or one that begins so")
 }
 
-// questions lists what is open, oldest first. A session that does not answer is
-// noted on stderr and hinders no other.
+// questions lists the open questions, oldest first. A session that does not answer is
+// noted on stderr, and the others are listed.
 func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {
@@ -212,16 +208,7 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	}
 	reply := v.reply
 	if v.digest != "" && (len(v.digest) < minDigest || !strings.HasPrefix(q.Digest, v.digest)) {
-		return &control.Error{
-			Code: control.Conflict,
-			Message: fmt.Sprintf(
-				"answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown",
-				q.ID,
-				q.Digest,
-				v.digest,
-			),
-			Fix: fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest),
-		}
+		return console.Conflict(fmt.Sprintf("answer question %s: digest mismatch: it is %.16s, not %.64s, so the question is not the one that was shown", q.ID, q.Digest, v.digest), fmt.Sprintf("look at it with `drover approvals show %s`, and give %d characters or more", q.ID, minDigest))
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Actor: task.ByUser}
 	if v.always {
@@ -248,9 +235,8 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	if err := api.Decide(ctx, req); err != nil {
 		return fmt.Errorf("answer %s: %w", q.ID, err)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s %s: %s of %s\n", done, console.Cell(q.ID, 40), console.Cell(q.Tool, 60),
+	return a.Printf("%s %s: %s of %s\n", done, console.Cell(q.ID, 40), console.Cell(q.Tool, 60),
 		console.Cell(string(q.Task), 40))
-	return err
 }
 
 // question finds what ref means as [console.Console.Resolve] finds tasks.
@@ -288,11 +274,8 @@ func pickQuestion(open []openQuestion, ref string) (openQuestion, error) {
 }
 
 func notOpen(ref string) error {
-	return &control.Error{
-		Code:    control.NotFound,
-		Message: fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
-		Fix:     "see `drover approvals --all-sessions`",
-	}
+	return console.Missing(fmt.Sprintf("no question %q is open: it has been answered or has expired", ref),
+		"see `drover approvals --all-sessions`")
 }
 
 // advice says how a question is answered.
@@ -310,8 +293,8 @@ func advice(q task.Question) string {
 func (a *app) printQuestion(q openQuestion) error {
 	now := a.Now()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s  asked %s ago by %s in session %s", console.Cell(q.ID, 40), console.ExactCell(q.Tool, 60),
-		console.Age(now, q.At),
+	fmt.Fprintf(&b, "%s  %s  asked %s by %s in session %s", console.Cell(q.ID, 40), console.ExactCell(q.Tool, 60),
+		console.Ago(now, q.At),
 		console.Asker(q.Question), console.Cell(string(q.Session), 40))
 	b.WriteString(console.QuestionBody(q.Question, now))
 	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
@@ -323,58 +306,45 @@ func (a *app) printQuestion(q openQuestion) error {
 	return err
 }
 
-// watcher follows the questions of every session that comes up.
-type watcher struct {
-	a      *app
-	asked  chan openQuestion
-	group  sync.WaitGroup // one per session; watchQuestions waits
-	follow map[task.ID]*followed
-}
-
-// followed is a session that is followed, or has been.
-type followed struct {
-	on   bool            // of watchQuestions
-	seen map[string]bool // open questions that were printed; of the goroutine that follows
-}
-
-// watchQuestions prints what is open and then each question when it is asked.
+// watchQuestions prints the open questions and then each new one, of sessions that start later too.
 func (a *app) watchQuestions(ctx context.Context, all, asJSON bool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{a: a, asked: make(chan openQuestion), follow: map[task.ID]*followed{}}
-	defer w.group.Wait()
+	asked, failed := make(chan openQuestion), make(chan error, 1)
+	var group sync.WaitGroup
+	defer group.Wait()
 	defer cancel()
-	tick := time.NewTicker(console.WatchTick)
-	defer tick.Stop()
-	gone := make(chan *followed)
-	for {
-		sessions, err := a.Known(ctx, true, all)
-		if err != nil {
-			return cmp.Or(context.Cause(ctx), fmt.Errorf("list sessions: %w", err))
-		}
-		for _, s := range sessions {
-			f := w.follow[s.Info().Session]
-			if f == nil {
-				f = &followed{}
-				w.follow[s.Info().Session] = f
+	var mu sync.Mutex
+	seen := map[task.ID]map[string]bool{} // by session; guarded by mu
+	group.Go(func() {
+		failed <- a.FollowSessions(ctx, all, console.WatchTick, func(ctx context.Context, s console.Session) {
+			api, done, err := s.Open(ctx)
+			if err != nil {
+				return // it has just ended, or is found again
 			}
-			if !f.on {
-				f.on = true
-				w.group.Go(func() { w.session(ctx, s, f, gone) })
-			}
-		}
-		for again := false; !again; {
-			select {
-			case q := <-w.asked:
-				if err := a.printWatched(q, asJSON); err != nil {
-					return err
+			defer done()
+			id := s.Info().Session
+			mu.Lock()
+			before := seen[id]
+			mu.Unlock()
+			open := console.FollowQuestions(ctx, api, before, func(q task.Question) {
+				select {
+				case asked <- opened(q, s):
+				case <-ctx.Done():
 				}
-			case f := <-gone:
-				f.on = false
-			case <-tick.C:
-				again = true
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			seen[id] = open
+		})
+	})
+	for {
+		select {
+		case q := <-asked:
+			if err := a.printWatched(q, asJSON); err != nil {
+				return err
 			}
+		case err := <-failed:
+			return err
 		}
 	}
 }
@@ -391,42 +361,13 @@ func (a *app) printWatched(q openQuestion, asJSON bool) error {
 	return err
 }
 
-// session follows one session until it ends.
-func (w *watcher) session(ctx context.Context, s console.Session, f *followed, gone chan<- *followed) {
-	defer func() {
-		select {
-		case gone <- f:
-		case <-ctx.Done():
-		}
-	}()
-	api, close, err := s.Open(ctx)
-	if err != nil {
-		return // it has just ended, or is found again
-	}
-	defer close()
-	f.seen = console.FollowQuestions(ctx, api, f.seen, func(q task.Question) {
-		select {
-		case w.asked <- opened(q, s):
-		case <-ctx.Done():
-		}
-	})
-}
-
 // completeQuestions offers the IDs of open questions.
 func (a *app) completeQuestions(all *bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, words []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(words) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second) // a person waits at the key
-		defer cancel()
-		open, _ := a.questions(ctx, *all) // nothing to offer then
-		var out []cobra.Completion
+	return console.Offer(func(ctx context.Context) (ids []console.Word) {
+		open, _ := a.questions(ctx, *all) // without them there is nothing to offer
 		for _, q := range open {
-			if strings.HasPrefix(q.ID, typed) && excerpt.Line(q.ID, 100) == q.ID {
-				out = append(out, cobra.CompletionWithDesc(q.ID, console.Cell(q.Tool+" "+q.Reason, 60)))
-			}
+			ids = append(ids, console.Word{Text: q.ID, About: q.Tool + " " + q.Reason})
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+		return ids
+	})
 }

@@ -18,10 +18,10 @@ func (a *app) configure() *cobra.Command {
 			"[--mode MODE] [SESSION]",
 		Long: "Change the settings of the main agent of a live session, by default the only one of this folder, and print\n" +
 			"them. A change applies from the next call of the model on. Agents that the session starts later begin with\n" +
-			"the new settings; agents at work keep theirs. A new host of the session begins with its own flags again.\n" +
+			"the new settings; running agents keep theirs. A new host of the session begins with its own flags again.\n" +
 			"Without a flag nothing changes.",
 		Args:              console.Args(0, 1),
-		ValidArgsFunction: a.CompleteConversations,
+		ValidArgsFunction: a.CompleteSessions(func(i control.Info) bool { return i.Live }),
 	}
 	f := cmd.Flags()
 	model := f.String("model", "", "name or alias of a model, as listed by drover models")
@@ -54,10 +54,9 @@ func (a *app) configure() *cobra.Command {
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, now)
 		}
-		_, err = fmt.Fprintf(a.Stdout, "model: %s\npermission mode: %s\nthinking: %s\nsession mode: %s\n",
+		return a.Printf("model: %s\npermission mode: %s\nthinking: %s\nsession mode: %s\n",
 			console.Cell(now.Model, 80), console.Cell(now.Mode, 40), thinkingText(now.Thinking), console.Cell(now.SessionMode,
 				40))
-		return err
 	}
 	return cmd
 }

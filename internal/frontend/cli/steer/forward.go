@@ -20,8 +20,7 @@ func (a *app) forward() *cobra.Command {
 			"one of this folder. Their localhost is their own: a server that an agent has started is reached at\n" +
 			"127.0.0.1:HOSTPORT, by default the same number, until the session ends or --end. Without a port the\n" +
 			"command lists what is forwarded.",
-		Args:              console.Args(0, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: console.Args(0, 1),
 	}
 	f := cmd.Flags()
 	session := f.String("session", "", "the session whose commands listen")
@@ -60,7 +59,7 @@ func (a *app) forward() *cobra.Command {
 		case *asJSON:
 			return console.PrintJSON(a.Stdout, got.Forwards)
 		case len(got.Forwards) == 0 && req.Port == 0:
-			a.Note("nothing is forwarded")
+			return a.Println("No ports are forwarded. Forward one with `drover forward PORT`.")
 		}
 		for _, f := range got.Forwards {
 			if req.Port == 0 || req.Port == f.Port {
@@ -81,13 +80,13 @@ func (a *app) forward() *cobra.Command {
 func port(word string) (int, error) {
 	n, err := strconv.Atoi(word)
 	if err != nil || n < 1 || n > 65535 {
-		return 0, console.Usage(fmt.Sprintf("%.40q is no port", word),
+		return 0, console.Usage(fmt.Sprintf("%.40q is not a port", word),
 			"give a number from 1 to 65535, such as 3000 or 3000:8080")
 	}
 	return n, nil
 }
 
-// sandboxed is the live session that is named, or the only one.
+// sandboxed returns the named live session, or the only one.
 func (a *app) sandboxed(ctx context.Context, word string, all bool) (console.Session, error) {
 	if word != "" {
 		return a.host(ctx, word, all)
@@ -101,8 +100,7 @@ func (a *app) sandboxed(ctx context.Context, word string, all bool) (console.Ses
 	case 1:
 		return live[0], nil
 	case 0:
-		return nil, &control.Error{Code: control.NotFound, Message: "this folder has no live session",
-			Fix: "see `drover sessions`"}
+		return nil, console.Missing("this folder has no live session", "see `drover sessions`")
 	}
 	return nil, a.SeveralLive(ctx, live, "drover forward PORT --session SESSION")
 }

@@ -57,7 +57,7 @@ func keyNamed(name string) (string, bool) {
 	return string(rune(letter[0] - 'a' + 1)), true
 }
 
-// message is what is to be sent: a word, stdin in place of -, and keys behind it.
+// message returns the text to send: a word, or stdin for -, and then the keys.
 func (a *app) message(words, named []string) (string, error) {
 	if len(words) == 0 && len(named) == 0 {
 		return "", console.Usage("no message given", "usage: drover send REF MESSAGE")

@@ -14,18 +14,9 @@ import (
 )
 
 func (a *app) promote() *cobra.Command {
-	cmd := &cobra.Command{Use: "promote [--json] REF"}
-	asJSON := cmd.Flags().Bool("json", false, "print the task as JSON")
-	return a.OnTask(cmd, false, func(ctx context.Context, api control.API, f console.Found) error {
-		r, err := api.Promote(ctx, string(f.Record.ID))
-		if err != nil {
-			return fmt.Errorf("promote %s: %w", f.Record.ID, err)
-		}
-		if *asJSON {
-			return console.PrintJSON(a.Stdout, r)
-		}
-		_, err = fmt.Fprintln(a.Stdout, console.Cell(string(r.ID), 40))
-		return err
+	cmd := &cobra.Command{Use: "promote [--json] REF", Args: console.Args(1, 1), ValidArgsFunction: a.CompleteTasks(false)}
+	return a.steer(cmd, false, func(ctx context.Context, api control.API, ref string, _ []string) (task.Record, error) {
+		return api.Promote(ctx, ref)
 	})
 }
 
@@ -95,13 +86,12 @@ func (a *app) steer(cmd *cobra.Command, sessions bool, do steering) *cobra.Comma
 		if *asJSON {
 			return console.PrintJSON(a.Stdout, rec)
 		}
-		_, err = fmt.Fprintln(a.Stdout, console.Cell(string(rec.ID), 40))
-		return err
+		return a.Println(console.Cell(string(rec.ID), 40))
 	}
 	return cmd
 }
 
-// steerOne finds what is meant, and does it.
+// steerOne resolves the word and changes the task.
 func (a *app) steerOne(ctx context.Context, verb string, words []string, sessions, all bool,
 	do steering) (s console.Session,
 	rec task.Record, err error) {
@@ -136,16 +126,15 @@ func (a *app) host(ctx context.Context, word string, all bool) (s console.Sessio
 		if listed != nil {
 			return nil, fmt.Errorf("list sessions: %w", listed)
 		}
-		if s, err = console.SessionOf(known, word); console.NotFound(err) {
+		if s, err = console.PickSession(known, word); console.NotFound(err) {
 			continue
 		}
 		if err == nil && !s.Info().Live {
 			id := s.Info().Session
-			err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-				Fix: "see `drover ps -a` for its tasks"}
+			err = console.Conflict(fmt.Sprintf("session %s has no host", id), "see `drover ps -a` for its tasks")
 			if s.Info().Role == console.Conversing {
-				err = &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s has no host", id),
-					Fix: fmt.Sprintf("go on with it by `drover attach %s`", id)}
+				err = console.Conflict(fmt.Sprintf("session %s has no host", id),
+					fmt.Sprintf("resume it with `drover attach %s`", id))
 			}
 		}
 		return s, err

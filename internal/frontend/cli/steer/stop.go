@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,14 +55,13 @@ func (a *app) stop() *cobra.Command {
 			return err
 		}
 		if len(tasks) == 0 && !*asJSON {
-			a.Note("nothing to stop: no task is running here")
-			return nil
+			return a.Println("No tasks are running.")
 		}
 		hush := a.AfterASecond("stopping")
 		receipt, err := stopAll(ctx, tasks, req)
 		hush()
 		if len(receipt.Stopped)+len(receipt.Survivors) > 0 || err == nil {
-			if err := a.PrintReceipt(receipt, *asJSON); err != nil {
+			if err := a.printReceipt(receipt, *asJSON); err != nil {
 				return err
 			}
 		}
@@ -74,8 +74,8 @@ func (a *app) stop() *cobra.Command {
 	return cmd
 }
 
-// everyTask is all that runs in live sessions: those tasks whose parent is not among
-// them, since a stop takes what is below along.
+// everyTask returns the running tasks of live sessions whose parents do not run: a stop includes the
+// whole subtree.
 func (a *app) everyTask(ctx context.Context, all bool) ([]console.Found, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {
@@ -151,4 +151,39 @@ func stopIn(ctx context.Context, tasks []console.Found, req control.StopRequest)
 		return r, fmt.Errorf("stop %s: %w", strings.Join(req.Refs, ", "), err)
 	}
 	return r, nil
+}
+
+func (a *app) printReceipt(r task.Receipt, asJSON bool) error {
+	if asJSON {
+		return console.PrintJSON(a.Stdout, r)
+	}
+	rows := [][]string{{"STOPPED", "STATUS", "REASON", "SIGNALS", "AFTER"}}
+	for _, s := range r.Stopped {
+		var signals []string
+		for _, sent := range s.Signals {
+			signals = append(signals, fmt.Sprintf("%s@%s", console.Cell(sent.Signal, 20),
+				console.Span(time.Duration(sent.AfterMS)*time.Millisecond)))
+		}
+		rows = append(rows, []string{
+			console.Cell(string(s.ID), 40), console.Cell(string(s.Status), 20), reason(s),
+			console.Cell(strings.Join(signals, " "), 100),
+			console.Span(time.Duration(s.EndedAfterMS) * time.Millisecond),
+		})
+	}
+	if len(r.Survivors) > 0 {
+		rows = append(rows, []string{"SURVIVED", "TASK", "WHY", "COMMAND"})
+		for _, s := range r.Survivors {
+			rows = append(rows, []string{fmt.Sprint("pid ", s.PID), console.Cell(string(s.Task), 40), console.Cell(s.Why, 60),
+				console.Cell(s.Command, 60)})
+		}
+	}
+	return a.Table(rows, console.ByState(rows, "STATUS"))
+}
+
+// reason says in words why a task of a receipt has ended.
+func reason(s task.Stopped) string {
+	if s.Cause != nil && s.Cause.Reason == task.ReasonTimeout {
+		return "timed out"
+	}
+	return console.Cell(task.Record{Status: s.Status, Cause: s.Cause}.Why(), 60)
 }

@@ -14,32 +14,34 @@ import (
 )
 
 const (
-	attachLine = 1 << 20 // bytes of a typed line
-	attachTail = 40      // earlier lines of the output
+	attachLine = 1 << 20 // bytes of a line that is typed
+	attachTail = 40      // lines of earlier output that are shown
 )
 
-// errLeft ends an attachment as the user wanted.
+// errLeft ends an attachment at the wish of the user.
 var errLeft = errors.New("left")
 
-// Attach follows the output of a task as `drover logs -f` does, sends it the typed lines, and ends with its exit code.
-func Attach(ctx context.Context, c console.Console, f console.Found) error {
+// AttachTask follows the output of a task as `drover logs -f` does, sends it the typed lines, and
+// exits with its code.
+func AttachTask(ctx context.Context, c console.Console, f console.Found) error {
 	a := &app{Console: c}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errLeft)
-	id, leave := f.Record.ID, func() { cancel(errLeft) }
-	a.heedInterrupt(ctx, f, leave)
+	id := f.Record.ID
+	leave := func() { cancel(errLeft) }
+	a.interrupts(ctx, f, leave)
 	go a.sendLines(ctx, id, leave) // ends with stdin, at the latest with the process
-	p := console.Printer{W: a.Stdout, Plain: true}
-	req := control.OutputRequest{Ref: string(id), Tail: attachTail, Max: console.LogPiece}
+	p := printer{w: a.Stdout, plain: true}
+	req := control.OutputRequest{Ref: string(id), Tail: attachTail, Max: logPiece}
 	for losses := 0; ; losses++ {
 		err := a.copyOutput(ctx, f, &req, &p, true)
 		if f.Live() && console.HostGone(err) && losses < console.HostLosses {
-			if f, err = a.AfterHost(ctx, f); err == nil {
+			if f, err = a.afterHost(ctx, f); err == nil {
 				continue
 			}
 		}
-		if err = errors.Join(err, p.Flush()); err == nil {
-			return a.taskEnded(ctx, f)
+		if err = errors.Join(err, p.flush()); err == nil {
+			return a.attachedEnd(ctx, f)
 		}
 		if errors.Is(context.Cause(ctx), errLeft) {
 			a.Note("left %s without ending it; `drover attach %s` comes back", id, id)
@@ -49,9 +51,9 @@ func Attach(ctx context.Context, c console.Console, f console.Found) error {
 	}
 }
 
-// heedInterrupt lets INT interrupt the turn of an agent, and leave a command. A second INT leaves while the host does
-// not answer.
-func (a *app) heedInterrupt(ctx context.Context, f console.Found, leave func()) {
+// interrupts lets SIGINT interrupt the turn of an agent, and leave a command. A second SIGINT leaves
+// while the host does not answer.
+func (a *app) interrupts(ctx context.Context, f console.Found, leave func()) {
 	if a.OnInterrupt == nil {
 		return
 	}
@@ -62,24 +64,25 @@ func (a *app) heedInterrupt(ctx context.Context, f console.Found, leave func()) 
 		}
 		a.OnInterrupt(ctx, leave)
 		go func() { // ends with the call, at the latest with the process
-			a.steerTask(ctx, f.Record.ID, "interrupt", func(api control.API) error {
-				_, err := api.Interrupt(ctx, string(f.Record.ID))
+			a.tell(ctx, f.Record.ID, "interrupt", func(ctx context.Context, api control.API, ref string) error {
+				_, err := api.Interrupt(ctx, ref)
 				return err
 			})
-			a.heedInterrupt(ctx, f, leave)
+			a.interrupts(ctx, f, leave)
 		}()
 	})
 }
 
-// steerTask does something to a task, wherever its host is now. An error is a note.
-func (a *app) steerTask(ctx context.Context, id task.ID, verb string, do func(control.API) error) {
+// tell does something with the task at the host that it has now. An error is a note.
+func (a *app) tell(ctx context.Context, id task.ID, verb string,
+	do func(context.Context, control.API, string) error) {
 	f, err := a.Resolve(ctx, string(id), true)
 	if err == nil {
 		var api control.API
 		var done func()
 		if api, done, err = a.OpenToResume(ctx, f); err == nil {
 			defer done()
-			err = do(api)
+			err = do(ctx, api, string(id))
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -91,10 +94,10 @@ func (a *app) steerTask(ctx context.Context, id task.ID, verb string, do func(co
 func (a *app) sendLines(ctx context.Context, id task.ID, leave func()) {
 	in := bufio.NewScanner(a.Stdin)
 	in.Buffer(nil, attachLine)
-	for in.Scan() && ctx.Err() == nil {
+	for in.Scan() {
 		text := strings.ToValidUTF8(in.Text(), "\uFFFD")
-		a.steerTask(ctx, id, "send to", func(api control.API) error {
-			_, err := api.Send(ctx, control.SendRequest{Ref: string(id), Text: text, Env: a.Env})
+		a.tell(ctx, id, "send", func(ctx context.Context, api control.API, ref string) error {
+			_, err := api.Send(ctx, control.SendRequest{Ref: ref, Text: text, Env: a.Env})
 			if err == nil {
 				a.Note("sent to %s", id)
 			}
@@ -109,8 +112,8 @@ func (a *app) sendLines(ctx context.Context, id task.ID, leave func()) {
 	}
 }
 
-// taskEnded prints how a task has ended. The error has its exit code.
-func (a *app) taskEnded(ctx context.Context, f console.Found) error {
+// attachedEnd prints how a task has ended. The error has its exit code.
+func (a *app) attachedEnd(ctx context.Context, f console.Found) error {
 	reply, err := a.await(ctx, []console.Found{f}, false, 0)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -87,7 +86,7 @@ func (a *app) readDiff(ctx context.Context, word string, all bool, req control.D
 // maxCommentFile is the most that a file with comments may hold.
 const maxCommentFile = 1 << 20
 
-// comments are those of the flags, each with its text, or those of a file.
+// comments reads the comments of the flags, each with its text, or of a file.
 func (a *app) comments(on, texts []string, file string) (req control.CommentRequest, err error) {
 	if file != "" {
 		if len(on)+len(texts) > 0 {
@@ -128,9 +127,7 @@ func (a *app) comments(on, texts []string, file string) (req control.CommentRequ
 func (a *app) readComments(file string) ([]byte, error) {
 	in := a.Stdin
 	if file != "-" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(a.Cwd, file)
-		}
+		file = a.Path(file)
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
@@ -170,8 +167,7 @@ func (a *app) comment(ctx context.Context, word string, all, asJSON bool, req co
 	if asJSON {
 		return console.PrintJSON(a.Stdout, rec)
 	}
-	_, err = fmt.Fprintln(a.Stdout, rec.ID)
-	return err
+	return a.Println(rec.ID)
 }
 
 // diffStat prints a line for each file and one for all.
@@ -198,8 +194,7 @@ func (a *app) diffStat(d control.Diff) error {
 	if more := d.Count - len(d.Files); more > 0 {
 		text += fmt.Sprintf("; %d of them are not listed", more)
 	}
-	_, err := fmt.Fprintln(a.Stdout, text)
-	return err
+	return a.Println(text)
 }
 
 // patch prints a patch, for a terminal in colours.

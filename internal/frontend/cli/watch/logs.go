@@ -21,9 +21,10 @@ func (a *app) logs() *cobra.Command {
 			"marked; to a pipe, or with --raw, the bytes are printed unchanged. -f follows the output until the task has\n" +
 			"ended; Ctrl-C leaves the task running. --messages prints the newest messages of an agent, 50 or --tail of them.\n" +
 			"\n" +
-			"Of several tasks, whole lines are printed, each behind the name of its task and a |; how a task ended stands\n" +
-			"behind a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
-			"later join them; both end when no task is alive.",
+			"Of several tasks, whole lines are printed, each after the name of its task and a |; the end of a task\n" +
+			"follows a *. --all follows all live tasks of the project, --session those of one session, and tasks that start\n" +
+			"later join them; both end when no task is running.",
+		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}
 	f := cmd.Flags()
@@ -65,8 +66,8 @@ func (a *app) logs() *cobra.Command {
 		if *messages {
 			return a.printMessages(ctx, found, *tail)
 		}
-		p := console.Printer{W: a.Stdout, Plain: !*raw && a.IsTerminal(a.Stdout)}
-		req := control.OutputRequest{Ref: string(found.Record.ID), Offset: *since, Tail: *tail, Max: console.LogPiece}
+		p := printer{w: a.Stdout, plain: !*raw && a.IsTerminal(a.Stdout)}
+		req := control.OutputRequest{Ref: string(found.Record.ID), Offset: *since, Tail: *tail, Max: logPiece}
 		ctx, stop := console.WhileRead(ctx, a.Stdout)
 		defer stop()
 		for losses := 0; ; losses++ {
@@ -75,15 +76,14 @@ func (a *app) logs() *cobra.Command {
 				return nil
 			}
 			if !*follow || !found.Live() || !console.HostGone(err) || losses == console.HostLosses {
-				if err = errors.Join(err, p.Flush()); err == nil {
+				if err = errors.Join(err, p.flush()); err == nil {
 					a.noteLogs(ctx, found, *all, *follow)
 				}
 				return err
 			}
-			// The host went: what it left tells the rest, or the next host if the
-			// task goes on.
+			// The host has ended. Its files have the rest, or the next host if the task continues.
 			if found, err = a.Resolve(ctx, req.Ref, *all); err != nil {
-				return errors.Join(err, p.Flush())
+				return errors.Join(err, p.flush())
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (a *app) noteLogs(ctx context.Context, f console.Found, all, followed bool)
 
 // copyOutput prints from req.Offset on, and keeps req.Offset at what was
 // printed. Without follow it ends at the size that the output had at first.
-func (a *app) copyOutput(ctx context.Context, f console.Found, req *control.OutputRequest, p *console.Printer,
+func (a *app) copyOutput(ctx context.Context, f console.Found, req *control.OutputRequest, p *printer,
 	follow bool) error {
 	open := f.Open
 	if follow {
@@ -120,15 +120,15 @@ func (a *app) copyOutput(ctx context.Context, f console.Found, req *control.Outp
 		return err
 	}
 	defer done()
-	if follow = follow && f.Live(); follow { // nobody writes to what a dead session left
+	if follow = follow && f.Live(); follow { // a dead session has no writer
 		defer a.SayQuestions(ctx, api, []console.Found{f})()
 	}
 	end := int64(-1)
 	for {
 		req.Wait = 0
 		if follow {
-			if req.Wait = console.LogWait; len(p.Held) > 0 {
-				req.Wait = console.LogSettle
+			if req.Wait = logWait; len(p.held) > 0 {
+				req.Wait = logSettle
 			}
 		}
 		c, err := api.Output(ctx, *req)
@@ -142,16 +142,16 @@ func (a *app) copyOutput(ctx context.Context, f console.Found, req *control.Outp
 			c.Data = c.Data[:min(int64(len(c.Data)), end-c.Offset)]
 		}
 		req.Offset, req.Tail = c.Next, 0
-		if err := p.Print(c.Data); err != nil {
+		if err := p.print(c.Data); err != nil {
 			return err
 		}
 		if len(c.Data) == 0 {
-			if err := p.Flush(); err != nil {
+			if err := p.flush(); err != nil {
 				return err
 			}
 		}
 		if c.Ended || !follow && (len(c.Data) == 0 || c.Next >= end) {
-			return p.Flush()
+			return p.flush()
 		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 // manyLogs is what `drover logs` is asked for when it prints several outputs.
 type manyLogs struct {
 	refs     []string
-	all      bool   // all live tasks, and those that start later
+	all      bool   // all live tasks, and tasks that start later
 	session  string // only of this one; empty: of the project
 	sessions bool   // of all projects
 	follow   bool
@@ -101,14 +101,14 @@ func (j *joined) failed(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// followAll follows all that lives, and what starts later, until nothing lives any more.
+// followAll follows all live tasks, and tasks that start later, until none is live.
 func (j *joined) followAll(ctx context.Context) error {
 	if j.many.session != "" {
 		known, err := j.a.Known(ctx, false, true)
 		if err != nil {
 			return fmt.Errorf("list sessions: %w", err)
 		}
-		s, err := console.SessionOf(known, j.many.session)
+		s, err := console.PickSession(known, j.many.session)
 		if err != nil {
 			return err
 		}
@@ -119,8 +119,7 @@ func (j *joined) followAll(ctx context.Context) error {
 		return err
 	}
 	if !some {
-		j.a.Note("no task is alive")
-		return nil
+		return j.a.Println("No tasks are running.")
 	}
 	inner, cancel := context.WithCancel(ctx)
 	later := make(chan error, 1)
@@ -162,7 +161,7 @@ func (j *joined) alive() int {
 	return j.live
 }
 
-// joinLive follows the tasks that live now, and reports whether there are any.
+// joinLive follows the tasks that are live now, and reports whether it found any.
 func (j *joined) joinLive(ctx context.Context) (some bool, err error) {
 	records, _, err := j.a.List(ctx, false, j.many.sessions, 0)
 	if err != nil {
@@ -212,8 +211,8 @@ func (j *joined) join(ctx context.Context, f console.Found) {
 func (j *joined) copy(ctx context.Context, f console.Found) {
 	j.widen(f.Record)
 	w := &taskLines{j: j, r: f.Record}
-	p := console.Printer{W: w}
-	req := control.OutputRequest{Ref: string(f.Record.ID), Tail: j.many.tail, Max: console.LogPiece}
+	p := printer{w: w}
+	req := control.OutputRequest{Ref: string(f.Record.ID), Tail: j.many.tail, Max: logPiece}
 	var err error
 	for losses := 0; ; losses++ {
 		err = j.a.copyOutput(ctx, f, &req, &p, j.many.follow)
@@ -313,8 +312,8 @@ func (w *taskLines) Write(data []byte) (int, error) {
 		w.flushLine()
 		rest = behind
 	}
-	for len(w.held) > console.MaxHeld {
-		n := max(1, console.WholeRunes(w.held[:console.MaxHeld]))
+	for len(w.held) > maxHeld {
+		n := max(1, wholeRunes(w.held[:maxHeld]))
 		w.j.write(w.r, " | ", w.held[:n])
 		w.held = append(w.held[:0], w.held[n:]...)
 	}

@@ -30,7 +30,7 @@ func (a *app) printMessages(ctx context.Context, f console.Found, limit int) err
 	return err
 }
 
-// messageText is a message for people: a head, then what was said, with a line for
+// messageText is a message for people: a head, then the text, with a line for
 // each call and each result.
 func messageText(m control.Message) string {
 	var b strings.Builder
@@ -43,10 +43,13 @@ func messageText(m control.Message) string {
 				fmt.Fprintf(&b, "[%d more bytes]\n", p.Cut)
 			}
 		case "tool_use":
-			fmt.Fprintf(&b, "[%s %s]\n", console.Cell(p.Tool, 60), excerpt.Line(p.Text, console.PartChars))
+			fmt.Fprintf(&b, "[%s %s]\n", console.Cell(p.Tool, 60), excerpt.Line(p.Text, partChars))
 		default:
-			fmt.Fprintf(&b, "[%s: %s]\n", console.Cell(p.Type, 40), excerpt.Line(p.Text, console.PartChars))
+			fmt.Fprintf(&b, "[%s: %s]\n", console.Cell(p.Type, 40), excerpt.Line(p.Text, partChars))
 		}
 	}
 	return b.String() + "\n"
 }
+
+// partChars is how much of a call, or of its result, a line shows.
+const partChars = 200

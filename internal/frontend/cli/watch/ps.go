@@ -11,6 +11,9 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
+// noTasks is a listing without tasks.
+const noTasks = "No tasks. Start one with `drover run -d -- make test`.\n"
+
 func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps [-a] [--tree] [--all-sessions] [--all-machines] [--watch] [--json] [-q]",
@@ -20,8 +23,6 @@ func (a *app) ps() *cobra.Command {
 			"sessions elsewhere, with the machine of each; \"gone\" is a worker that the hub does not know any more.\n" +
 			"With --watch the table is drawn again in place when something has changed. Where stdout is no terminal, or with\n" +
 			"--json, each live task is a line at first, and then each change.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	ended := f.BoolP("all", "a", false, "list ended tasks too")
@@ -65,9 +66,9 @@ func (a *app) ps() *cobra.Command {
 			if asks := func(r task.Record) bool { return len(r.Questions) > 0 }; !slices.ContainsFunc(records, asks) {
 				return console.PrintArray(a.Stdout, records)
 			}
-			shown := make([]console.Listed, len(records))
+			shown := make([]listed, len(records))
 			for i, r := range records {
-				shown[i] = console.WithDisplay(r)
+				shown[i] = withDisplay(r)
 			}
 			return console.PrintArray(a.Stdout, shown)
 		case *quiet:

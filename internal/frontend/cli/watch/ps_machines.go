@@ -15,7 +15,7 @@ import (
 
 // machined is a task with the machine that does it.
 type machined struct {
-	console.Listed
+	listed
 	Machine string `json:"machine,omitempty"`      // a worker, or this machine; empty: it waits for a worker
 	Gone    bool   `json:"machine_gone,omitempty"` // the hub does not know the worker any more
 }
@@ -42,7 +42,7 @@ func (a *app) onMachines(ctx context.Context, ended bool, limit int) ([]machined
 	return byMachine(console.HostName(), records, doneFor(workers, own, a.Now()), workers), more, nil
 }
 
-// doneFor is what workers do for sessions of which this machine has no records, as they tell it.
+// doneFor returns the tasks that workers report for sessions of other machines.
 func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (out []task.Record) {
 	for _, w := range workers {
 		for _, d := range w.Tasks {
@@ -58,11 +58,11 @@ func doneFor(workers []fleetwire.Worker, own map[task.ID]bool, now time.Time) (o
 	return out
 }
 
-// byMachine puts the tasks of this machine first, then those of each worker, and those that wait for one last.
+// byMachine orders tasks: this machine, then each worker, then the tasks that wait for a worker.
 func byMachine(here string, own, others []task.Record, workers []fleetwire.Worker) []machined {
 	out := []machined{}
 	for _, r := range slices.Concat(own, others) {
-		m := machined{Listed: console.WithDisplay(r), Machine: cmp.Or(r.Worker, here)}
+		m := machined{listed: withDisplay(r), Machine: cmp.Or(r.Worker, here)}
 		if r.Worker == "" && r.On != "" {
 			m.Machine = ""
 		}
@@ -110,7 +110,10 @@ func (a *app) psMachines(ctx context.Context, ended bool, limit int, asJSON, qui
 }
 
 func (a *app) machinesTable(all []machined, records []task.Record) error {
-	rows := a.TaskRows(records, make([]int, len(records)), true)
+	if len(all) == 0 {
+		return a.Printf(noTasks)
+	}
+	rows := a.taskRows(records, make([]int, len(records)), true)
 	rows[0] = slices.Insert(rows[0], 1, "MACHINE")
 	for i, m := range all {
 		where := console.Cell(cmp.Or(m.Machine, "-"), 40)
@@ -119,5 +122,5 @@ func (a *app) machinesTable(all []machined, records []task.Record) error {
 		}
 		rows[i+1] = slices.Insert(rows[i+1], 1, where)
 	}
-	return a.Table(rows, console.OfTasks(rows, records))
+	return a.Table(rows, ofTasks(rows, records))
 }

@@ -44,15 +44,18 @@ type taskTable struct {
 
 // text is the table at this moment.
 func (a *app) tableText(t taskTable, columns int) []byte {
+	if len(t.records) == 0 {
+		return []byte(noTasks)
+	}
 	records, depth := t.records, make([]int, len(t.records))
 	if t.tree {
-		records, depth = console.Family(records)
+		records, depth = family(records)
 	}
-	rows := a.TaskRows(records, depth, t.all)
+	rows := a.taskRows(records, depth, t.all)
 	if t.tree {
 		spendColumns(rows, records, t.used)
 	}
-	colour := console.OfTasks(rows, records)
+	colour := ofTasks(rows, records)
 	if !a.Colored() {
 		colour = nil
 	}
@@ -76,7 +79,7 @@ func (a *app) watchTasks(ctx context.Context, l listing, asJSON bool) error {
 	wake := make(chan struct{}, 1)
 	group.Go(func() {
 		_ = a.FollowSessions(ctx, l.all, console.WatchTick, func(ctx context.Context, s console.Session) { // it ends with ctx
-			defer console.WakeUp(wake) // what it has left is another listing
+			defer console.WakeUp(wake) // its files give another listing
 			a.eachEvent(ctx, s, func(e task.Event) bool {
 				console.WakeUp(wake)
 				return true
@@ -131,7 +134,7 @@ func (a *app) eachEvent(ctx context.Context, s console.Session, f func(task.Even
 	}
 }
 
-// printEvents prints a line for each task that lives, and then one for each change.
+// printEvents prints a line for each live task, and then one for each change.
 func (a *app) printEvents(ctx context.Context, group *sync.WaitGroup, l listing, asJSON bool) error {
 	ctx, stop := console.WhileRead(ctx, a.Stdout)
 	defer stop()
@@ -188,6 +191,6 @@ func (a *app) eventLine(e task.Event, asJSON bool) ([]byte, error) {
 	if r.Status.Terminal() {
 		fmt.Fprintf(&b, "  %s", console.Ending(r))
 	}
-	fmt.Fprintf(&b, "  %s\n", console.Doing(r))
+	fmt.Fprintf(&b, "  %s\n", doing(r))
 	return b.Bytes(), nil
 }

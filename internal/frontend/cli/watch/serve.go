@@ -22,7 +22,7 @@ type Page struct {
 // A2A says where and to whom the agents of the folder are offered by the Agent2Agent protocol.
 type A2A struct {
 	Listen    string   // address and port
-	TokenFile string   // as that of [Page]
+	TokenFile string   // as in [Page]
 	Hosts     []string // further names by which clients reach the server
 	URL       string   // as clients elsewhere reach it; empty: the address
 	Usual     string   // the agent of the server's own card
@@ -53,7 +53,7 @@ func (a *app) serveA2A(ctx context.Context, p Page, named []string) error {
 	}
 	for _, name := range named {
 		if !has(name) {
-			return console.Usage("--agent: there is no agent "+excerpt.Line(name, 80), "see `drover agents`")
+			return console.Usage("--agent: unknown agent "+excerpt.Line(name, 80), "see `drover agents`")
 		}
 	}
 	if len(named) > 0 {
@@ -76,8 +76,6 @@ func (a *app) serve() *cobra.Command {
 			"and a terminal shows the link as a QR code too.\n\n" +
 			"With --a2a, offer the agents of this folder to other agents by the Agent2Agent protocol instead of a page. The\n" +
 			"address of the agent card and the file with the token are printed.",
-		Args:              console.Args(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case a2a && o.ReadOnly:
@@ -94,8 +92,10 @@ func (a *app) serve() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:7483", "address of this machine and port; port 0 for any; 127.0.0.1:7484 with --a2a")
-	f.StringVar(&o.TokenFile, "token-file", "", "file with the token, of mode 0600; made if it does not exist (default: the user's own)")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7483",
+		"address of this machine and port; port 0 for any; 127.0.0.1:7484 with --a2a")
+	f.StringVar(&o.TokenFile, "token-file", "",
+		"file with the token, of mode 0600; made if it does not exist (default: the user's own)")
 	f.StringVar(&o.URL, "url", "", "address by which browsers elsewhere reach the page, as https://name.example")
 	f.StringSliceVar(&o.Hosts, "host", nil, "further name by which browsers may ask for the page")
 	f.BoolVar(&o.ReadOnly, "read-only", false, "the printed link pairs a browser that may only read")

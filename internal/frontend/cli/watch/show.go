@@ -17,8 +17,8 @@ import (
 func (a *app) result() *cobra.Command {
 	cmd := &cobra.Command{Use: "result [--json] REF"}
 	asJSON := cmd.Flags().Bool("json", false, "print the task and its answer as JSON")
-	var printed int64 // kept where the host goes meanwhile, and what it has left is asked
-	return a.OnTask(cmd, true, func(ctx context.Context, api control.API, f console.Found) error {
+	var printed int64 // kept when the host ends meanwhile and its files are read
+	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f console.Found) error {
 		if *asJSON {
 			answer, err := control.WholeResult(ctx, api, string(f.Record.ID))
 			if err != nil {
@@ -75,13 +75,37 @@ func (a *app) inspect() *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect REF"}
 	// Everything here is JSON; the flag is taken because every command has it.
 	cmd.Flags().Bool("json", true, "print JSON (the default)")
-	return a.OnTask(cmd, true, func(ctx context.Context, api control.API, f console.Found) error {
+	return a.onTask(cmd, true, func(ctx context.Context, api control.API, f console.Found) error {
 		page, err := api.List(ctx, control.ListRequest{All: true, Under: f.Record.ID})
 		if err != nil {
 			return fmt.Errorf("list what is below %s: %w", f.Record.ID, err)
 		}
 		used := map[task.ID]task.Spend{}
 		addUp(page.Tasks, used)
-		return console.PrintJSON(a.Stdout, inspected{console.WithDisplay(f.Record), used[f.Record.ID]})
+		return console.PrintJSON(a.Stdout, inspected{withDisplay(f.Record), used[f.Record.ID]})
 	})
+}
+
+// onTask builds a command for one task.
+func (a *app) onTask(cmd *cobra.Command, ended bool,
+	do func(context.Context, control.API, console.Found) error) *cobra.Command {
+	cmd.Args = console.Args(1, 1)
+	cmd.ValidArgsFunction = a.CompleteTasks(ended)
+	all := console.AllSessionsFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, words []string) error {
+		ctx := cmd.Context()
+		return console.Taken(ctx, func() (console.Session, error) {
+			f, err := a.Resolve(ctx, words[0], *all)
+			if err != nil {
+				return nil, err
+			}
+			api, done, err := f.Open(ctx)
+			if err != nil {
+				return f.Session, err
+			}
+			defer done()
+			return f.Session, do(ctx, api, f)
+		})
+	}
+	return cmd
 }

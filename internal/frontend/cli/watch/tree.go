@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	ledger "github.com/drover-dev/drover/internal/model/usage"
+
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
 
-// inspected is the record of a task, and what it and all below it have used.
+// inspected is the record of a task with the use of its whole subtree.
 type inspected struct {
-	console.Listed
+	listed
 	Subtree task.Spend `json:"subtree"`
 }
 
@@ -49,7 +52,7 @@ func addUp(records []task.Record, used map[task.ID]task.Spend) {
 	}
 }
 
-// spendColumns puts what whole trees have used behind what each task has.
+// spendColumns adds the use of whole subtrees to the use of each task.
 func spendColumns(rows [][]string, records []task.Record, used map[task.ID]task.Spend) {
 	at := slices.Index(rows[0], "TOKENS")
 	rows[0] = slices.Insert(rows[0], at+1, "COST")
@@ -69,13 +72,24 @@ func sum(s task.Spend) string {
 	return console.Tokens(task.Record{Usage: &task.Usage{TotalTokens: s.Tokens}})
 }
 
-// dollars is what something has cost, in cents where they say enough.
+// dollars is a cost, or a dash.
 func dollars(usd *float64) string {
-	switch {
-	case usd == nil:
+	if usd == nil {
 		return "-"
-	case *usd > 0 && *usd < 0.1:
-		return fmt.Sprintf("$%.4f", *usd)
 	}
-	return fmt.Sprintf("$%.2f", *usd)
+	return ledger.Dollars(*usd)
+}
+
+// listed is a record whose questions are displayed.
+type listed struct {
+	task.Record
+	Questions []console.Displayed `json:"questions,omitempty"`
+}
+
+func withDisplay(r task.Record) listed {
+	l := listed{Record: r}
+	for _, q := range r.Questions {
+		l.Questions = append(l.Questions, console.Displayed{Question: q, Display: excerpt.Call(q.Input, q.Hidden)})
+	}
+	return l
 }

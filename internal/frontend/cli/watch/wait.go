@@ -172,8 +172,8 @@ func (a *app) await(ctx context.Context, tasks []console.Found, first bool, limi
 	return reply, nil
 }
 
-// awaitIn waits in one session. When its host goes meanwhile, what it left
-// tells how the tasks ended; those that outlive it are waited for at the next.
+// awaitIn waits in one session. When its host ends meanwhile, the files of the session say how the
+// tasks ended; tasks that outlive the host are waited for at the next host.
 func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, limit time.Duration) (control.WaitReply,
 	error) {
 	began := time.Now()
@@ -189,7 +189,7 @@ func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, li
 		reply = control.WaitReply{}
 		running := 0
 		for i, f := range tasks {
-			again, lost := a.AfterHost(ctx, f)
+			again, lost := a.afterHost(ctx, f)
 			ended := again.Record.Status.Terminal()
 			if lost != nil || !ended && !again.Live() {
 				return reply, fmt.Errorf("wait for task %s: %w", f.Record.ID, err)
@@ -208,8 +208,7 @@ func (a *app) awaitIn(ctx context.Context, tasks []console.Found, first bool, li
 	}
 }
 
-// byEnd puts what ended first before what ended later, and that before what has
-// not ended.
+// byEnd orders tasks by their ends; running tasks come last.
 func byEnd(x, y task.Record) int {
 	switch {
 	case x.EndTime != nil && y.EndTime != nil:
@@ -247,6 +246,30 @@ func (a *app) waitHeeding(ctx context.Context, tasks []console.Found, first bool
 			a.Note("there is disk space again")
 		} else {
 			a.Note("%s", told)
+		}
+	}
+}
+
+// clearing is how long the tasks of a host that has ended may take to end; the keeper needs 2 s.
+const clearing = 5 * time.Second
+
+// afterHost finds a task again whose host has gone. What is not to outlive the
+// host may take a moment to end.
+func (a *app) afterHost(ctx context.Context, f console.Found) (console.Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, clearing)
+	defer cancel()
+	tick := time.NewTicker(clearing / 50)
+	defer tick.Stop()
+	for {
+		// A failure may pass: the next host may be opening the session just now.
+		again, err := a.Resolve(ctx, string(f.Record.ID), true)
+		if err == nil && (again.Live() || again.Record.Status.Terminal()) {
+			return again, nil
+		}
+		select { // no event says that the next host is up
+		case <-tick.C:
+		case <-ctx.Done():
+			return again, err
 		}
 	}
 }

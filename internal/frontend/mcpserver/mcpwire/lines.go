@@ -42,8 +42,8 @@ func (t *Lines) Connect(context.Context) (mcp.Connection, error) {
 	c := &lineConn{
 		in: t.In, lines: make(chan line), out: make(chan write), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go c.read()
-	go c.write(t.Out)
+	go c.read()       // ends with Close, or with its read
+	go c.write(t.Out) // ends with Close, or with its write
 	return c, nil
 }
 

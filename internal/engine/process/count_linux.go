@@ -1,8 +1,8 @@
 package process
 
-// Crowd returns the number of visible processes if it is above the limit, and else 0. If the
+// CountAbove returns the number of visible processes if it is above the limit, and else 0. If the
 // machine has fewer threads than that, the usual case, it reads only one short line.
-func Crowd(limit int) int {
+func CountAbove(limit int) int {
 	if data, err := readCounts("/proc/loadavg"); err == nil {
 		if threads, ok := parseLoad(data); ok && threads <= limit {
 			return 0

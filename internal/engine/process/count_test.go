@@ -61,9 +61,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// BenchmarkCrowd is what looking costs each second while nobody is near the limit.
-func BenchmarkCrowd(b *testing.B) {
+// BenchmarkCountAbove is what looking costs each second while nobody is near the limit.
+func BenchmarkCountAbove(b *testing.B) {
 	for b.Loop() {
-		Crowd(1 << 20)
+		CountAbove(1 << 20)
 	}
 }

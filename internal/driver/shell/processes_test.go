@@ -16,7 +16,7 @@ import (
 // A command with too many processes is ended with all of them, wherever they are, and
 // is not asked first; the one beside it goes on.
 func TestProcessLimit(t *testing.T) {
-	if process.Crowd(1) == 0 {
+	if process.CountAbove(1) == 0 {
 		t.Skip("this system does not tell how many processes it has")
 	}
 	const many = 60
