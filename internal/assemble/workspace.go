@@ -4,6 +4,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 )
@@ -16,11 +17,7 @@ func WorkspaceTools(ws fleetwire.Workspace, dir, top string) []agent.Tool {
 	for _, c := range ws.Copies {
 		rules.Copies = append(rules.Copies, policy.Copy(c))
 	}
-	gate, _ := policy.New(rules) // the session has told its user what is wrong with a rule, which holds all the same
-	c := files.Config{
-		Root:    dir,
-		Dirs:    []string{top},
-		MayOpen: gate.MayOpen,
-	}
-	return append(files.New(c), search.New(search.Config{Root: dir, Dirs: []string{top}, MayRead: gate.MayRead})...)
+	gate, _ := policy.New(rules) // the session has reported a bad rule, which still denies
+	onFiles := files.New(confine.Area{Root: dir, Dirs: []string{top}, MayOpen: gate.MayOpen})
+	return append(onFiles, search.New(confine.Area{Root: dir, Dirs: []string{top}, MayRead: gate.MayRead})...)
 }

@@ -177,7 +177,7 @@ func TestNested(t *testing.T) {
     - text: "outer got {{last}}"
   explore:
     - text: inner answer
-`, func(cfg *Config) { cfg.Limits.Depth = 2 }))
+`, func(cfg *Config) { cfg.Options.Limits.Depth = 2 }))
 	c.say("go")
 	turn := c.next()
 	if turn.Err != nil || !strings.Contains(turn.Result.Text, "outer got") || !strings.Contains(turn.Result.Text, "inner answer") {

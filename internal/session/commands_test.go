@@ -10,8 +10,9 @@ import (
 
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/command"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
-	"github.com/drover-dev/drover/internal/session/expansion"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -32,7 +33,7 @@ func withCommands(t *testing.T, trusted bool, files map[string]string, lists map
 		}
 		env := func(string) string { return "" }
 		c.Agents.Commands = func() command.Catalog {
-			return command.Find(command.Places(env, folder, trusted, nil), skill.Find(skill.Places(env, folder, trusted, nil)))
+			return command.Find(definitions.Usual(env, folder, trusted, nil, "commands"), skill.Find(definitions.Usual(env, folder, trusted, nil, "skills")))
 		}
 		c.Agents.Rules = policy.Rules{Mode: policy.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
 		c.Agents.Tell = heard.tell
@@ -269,7 +270,7 @@ func TestCommandInterrupted(t *testing.T) {
 	line := r.begun(task.LocalBash)
 	c.main.Interrupt()
 	turn := c.next()
-	var refused *expansion.RefusedError
+	var refused *agents.RefusedError
 	if turn.Err == nil || errors.As(turn.Err, &refused) || len(server.Requests()) != 0 {
 		t.Errorf("turn ended with %v", turn.Err)
 	}

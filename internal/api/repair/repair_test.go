@@ -18,7 +18,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -415,7 +415,7 @@ func TestRebuilt(t *testing.T) {
 	write(t, place.AgentTranscript(agent), []byte(`{"entry_type":"system","agent_name":"scout","timestamp":1700000000000,"format":1}`+"\n"+
 		`{"entry_type":"user","mail":[7,812],"message":{"text":"\"mail\":[99999]"}}`+"\n"+strings.Repeat("x", 9<<20)+"\n"+
 		`{"entry_type":"user","letters":[900],"message":{}}`+"\n"))
-	if err := remoteapi.WriteSidecar(place.RemoteFile(away), remoteapi.Sidecar{Task: string(away), Session: "cse_1", Type: "remote-agent"}); err != nil {
+	if err := remote.WriteSidecar(place.RemoteFile(away), remote.Sidecar{Task: string(away), Session: "cse_1", Type: "remote-agent"}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Session(t.Context(), place, false)

@@ -9,32 +9,30 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Keeper is told of groups, so that they end when this host dies.
+// Keeper ends process groups when this host dies.
 type Keeper interface {
-	// Ready returns when the keeper would see this host die.
+	// Ready returns when the keeper watches this host.
 	Ready() error
-	// Watch tells of a group by its leader.
+	// Watch adds a group by its leader.
 	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	// Forget tells that the group has ended.
+	// Forget removes a group that has ended.
 	Forget(leader process.Identity) error
 }
 
-// Config is what the agents of a host share. Its zero value works.
+// Config is shared by the agents of a host. Its zero value works.
 type Config struct {
-	Keeper  Keeper         // nil: what the host leaves is ended by nobody
-	Version string         // of this program, as agents are told
+	Keeper  Keeper         // nil: processes outlive a host that dies
+	Version string         // of this program, for agents
 	Table   *process.Table // nil: one of its own
 }
 
-// grace is how long an agent may take to go after TERM, unless the stop says otherwise, and
-// closingGrace the same when the host closes.
+// grace is the time between TERM and KILL unless the stop names another, and closingGrace when the host closes.
 const (
 	grace        = 2 * time.Second
 	closingGrace = time.Second
 )
 
-// Driver runs one agent as a task. The driver inside holds the conversation, with the agent as
-// its model.
+// Driver runs one agent as a task. The embedded driver runs the conversation with the agent as its model.
 type Driver struct {
 	task.Driver
 	agent *Agent
@@ -45,8 +43,8 @@ var (
 	_ task.Freezer  = (*Driver)(nil)
 )
 
-// New makes an agent that is not open, and the driver that runs it once. hold makes the driver
-// of the conversation, which opens the agent.
+// New makes an agent that is not open, and the driver that runs it once. hold makes the driver of the
+// conversation, which opens the agent.
 func New(c Config, hold func(*Agent) task.Driver) *Driver {
 	if c.Table == nil {
 		c.Table = new(process.Table)
@@ -55,22 +53,22 @@ func New(c Config, hold func(*Agent) task.Driver) *Driver {
 	return &Driver{Driver: hold(a), agent: a}
 }
 
-// Launches makes the task begin with its process; see [task.Launcher].
+// Launches implements [task.Launcher]: the task begins with its process.
 func (d *Driver) Launches() {}
 
-// Run holds the conversation, and then ends all that the agent has started.
+// Run runs the conversation, then ends everything that the agent has started.
 func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err error) {
-	defer func() { // also while a panic goes by
+	defer func() { // also in a panic
 		d.agent.end(ctx, graceOf(context.Cause(ctx)))
 		d.agent.report(ctx, &res)
 	}()
 	return d.Driver.Run(ctx, h)
 }
 
-// Freeze makes the processes of the agent stand still.
+// Freeze suspends the processes of the agent.
 func (d *Driver) Freeze(task.Process) error { return d.agent.signal(process.FreezeGroup) }
 
-// Thaw lets them go on.
+// Thaw resumes them.
 func (d *Driver) Thaw(task.Process) error { return d.agent.signal(process.ThawGroup) }
 
 func graceOf(cause error) time.Duration {

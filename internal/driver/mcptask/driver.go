@@ -48,12 +48,8 @@ type Maker interface {
 	// Create asks for a task that runs a tool. immediate is what the server wants
 	// a model to know at once. A server that answers without a task gives a state
 	// that is over and has no ID, and [Dialect.Result] gives the answer.
-	Create(
-		ctx context.Context,
-		tool string,
-		args json.RawMessage,
-		ttl time.Duration,
-	) (s mcpclient.TaskState, immediate string, err error)
+	Create(ctx context.Context, tool string, args json.RawMessage,
+		ttl time.Duration) (s mcpclient.TaskState, immediate string, err error)
 }
 
 var (
@@ -192,13 +188,11 @@ func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	}
 	err := r.to.Steer(ctx, r.at.Task, text)
 	if errors.Is(err, mcpclient.ErrNoSteer) {
-		return &SteerError{
-			fmt.Sprintf(
-				"task %s belongs to MCP server %s, which takes no messages for a running task: start a new task instead",
-				id,
-				r.at.Server,
-			),
-		}
+		return &SteerError{fmt.Sprintf(
+			"task %s belongs to MCP server %s, which takes no messages for a running task: start a new task instead",
+			id,
+			r.at.Server,
+		)}
 	}
 	if err != nil {
 		return fmt.Errorf("steer task %s: %w", id, err)

@@ -309,12 +309,8 @@ func (r *run) unknown() error {
 				r.at.Server, r.at.Task, time.Duration(r.at.TTLMS)*time.Millisecond),
 		}
 	}
-	return fmt.Errorf(
-		"%w: MCP server %s does not know task %s any more; it may have been started anew",
-		task.ErrLost,
-		r.at.Server,
-		r.at.Task,
-	)
+	return fmt.Errorf("%w: MCP server %s does not know task %s any more; it may have been started anew", task.ErrLost,
+		r.at.Server, r.at.Task)
 }
 
 // take takes in where the task stands. What is over stays over, and older news
@@ -471,11 +467,8 @@ func (r *run) cancelled() *ending {
 		detail += ": " + m
 	}
 	return &ending{
-		err: fmt.Errorf(
-			"%w: %w",
-			task.ErrLost,
-			&task.StopError{Cause: task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Detail: detail}},
-		),
+		err: fmt.Errorf("%w: %w", task.ErrLost,
+			&task.StopError{Cause: task.Cause{Actor: task.ByUnknown, Reason: task.ReasonStopped, Detail: detail}}),
 	}
 }
 

@@ -92,11 +92,8 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	g, err := process.StartGroup(process.Command{Args: w.argv(), Dir: w.Cwd, Stdout: p.out.theirs, Stderr: p.err.theirs,
-		Env: append([]string{
-			process.MarkTask + "=" + string(rec.ID),
-			process.MarkSession + "=" + string(rec.Session),
-			process.MarkHost + "=" + self.Mark(),
-		}, d.client.Env...), Fork: d.client.Fork})
+		Env: append([]string{process.MarkTask + "=" + string(rec.ID), process.MarkSession + "=" + string(rec.Session),
+			process.MarkHost + "=" + self.Mark()}, d.client.Env...), Fork: d.client.Fork})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
@@ -128,19 +125,15 @@ func (c *running) end(ctx context.Context, grace time.Duration) {
 
 func note(res *task.Result, id task.ID, report process.Report) {
 	for _, s := range report.Sent {
-		res.Signals = append(
-			res.Signals,
-			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
-		)
+		res.Signals = append(res.Signals,
+			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
 	}
 	if text := report.Note(); text != "" {
 		res.Notes = append(res.Notes, text)
 	}
 	for _, l := range report.Left {
-		res.Left = append(
-			res.Left,
-			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why},
-		)
+		res.Left = append(res.Left,
+			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
 	}
 }
 

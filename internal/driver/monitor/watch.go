@@ -59,11 +59,8 @@ func parse(input json.RawMessage) (w Watch, match *regexp.Regexp, err error) {
 		return w, nil, nil
 	}
 	if len(w.Match) > maxMatch {
-		return w, nil, fmt.Errorf(
-			"read what to watch: the regular expression has %d bytes, more than %d",
-			len(w.Match),
-			maxMatch,
-		)
+		return w, nil, fmt.Errorf("read what to watch: the regular expression has %d bytes, more than %d", len(w.Match),
+			maxMatch)
 	}
 	if match, err = regexp.Compile(w.Match); err != nil {
 		return w, nil, fmt.Errorf("read what to watch: %w", err)

@@ -89,12 +89,8 @@ func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Iden
 
 // departed tells how a kept command ended while nobody, or not its parent, was
 // looking.
-func (d *Driver) departed(
-	id task.ID,
-	leader process.Identity,
-	res *task.Result,
-	wait time.Duration,
-) (task.Result, error) {
+func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
+	wait time.Duration) (task.Result, error) {
 	dep, err := d.await(id, leader, wait)
 	if err != nil {
 		return *res, errors.Join(task.ErrLost, err)

@@ -181,7 +181,7 @@ type shared struct {
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
 	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
-	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
+	d.caps.grown, d.caps.table, d.caps.processes.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
 	d.caps.memory.inside = func(pid int) bool { return counter().Inside(pid) }
@@ -318,11 +318,8 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 			}
 		}()
 	}
-	marks := []string{
-		process.MarkTask + "=" + string(rec.ID),
-		process.MarkSession + "=" + string(rec.Session),
-		process.MarkHost + "=" + self.Mark(),
-	}
+	marks := []string{process.MarkTask + "=" + string(rec.ID), process.MarkSession + "=" + string(rec.Session),
+		process.MarkHost + "=" + self.Mark()}
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group beside the terminal's foreground group would be stopped when
@@ -461,19 +458,15 @@ func (r *run) ending(ctx context.Context, e process.Ending) {
 
 func note(res *task.Result, id task.ID, report process.Report) {
 	for _, s := range report.Sent {
-		res.Signals = append(
-			res.Signals,
-			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()},
-		)
+		res.Signals = append(res.Signals,
+			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
 	}
 	if text := report.Note(); text != "" {
 		res.Notes = append(res.Notes, text)
 	}
 	for _, l := range report.Left {
-		res.Left = append(
-			res.Left,
-			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why},
-		)
+		res.Left = append(res.Left,
+			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
 	}
 }
 

@@ -58,18 +58,10 @@ func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.T
 
 // settings are set for every call: they win over all files.
 func settings() []string {
-	return []string{
-		"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false",
-		"core.pager=cat", "core.editor=:", "gc.auto=0", "maintenance.auto=false",
-		"submodule.recurse=false",
-		"diff.ignoreSubmodules=dirty",
-		"status.submoduleSummary=false",
-		"core.safecrlf=false",
-		"core.quotePath=false",
-		"advice.detachedHead=false",
-		"protocol.allow=never",
-		"core.untrackedCache=keep",
-	}
+	return []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false",
+		"core.pager=cat", "core.editor=:", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false",
+		"diff.ignoreSubmodules=dirty", "status.submoduleSummary=false", "core.safecrlf=false", "core.quotePath=false",
+		"advice.detachedHead=false", "protocol.allow=never", "core.untrackedCache=keep"}
 }
 
 // Environ is an environment without the variables that would take git from the
@@ -94,16 +86,9 @@ func (g Git) env() []string {
 		return strings.HasPrefix(name, "GIT_") && !slices.Contains(kept, name) || name == "LC_ALL" || name == "LANGUAGE"
 	})
 	const who, mail = "Drover", "drover@localhost"
-	env = append(
-		env,
-		"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none",
-		"GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_NO_REPLACE_OBJECTS=1",
-		"GIT_GRAFT_FILE=/dev/null",
-		"GIT_AUTHOR_NAME="+who,
-		"GIT_AUTHOR_EMAIL="+mail,
-		"GIT_COMMITTER_NAME="+who,
-		"GIT_COMMITTER_EMAIL="+mail,
-	)
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none",
+		"GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=/dev/null",
+		"GIT_AUTHOR_NAME="+who, "GIT_AUTHOR_EMAIL="+mail, "GIT_COMMITTER_NAME="+who, "GIT_COMMITTER_EMAIL="+mail)
 	if g.Admin != "" {
 		env = append(env, "GIT_DIR="+g.Admin, "GIT_WORK_TREE="+g.Tree)
 	}

@@ -222,15 +222,8 @@ func (o origin) free(ctx context.Context, branch string) error {
 
 // changes counts what is not committed; -1: that could not be told.
 func (o origin) changes(ctx context.Context) int {
-	list, err := o.git.Fields(
-		ctx,
-		"status",
-		"--porcelain",
-		"-z",
-		"--no-renames",
-		"--untracked-files=normal",
-		"--ignore-submodules=dirty",
-	)
+	list, err := o.git.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal",
+		"--ignore-submodules=dirty")
 	if err != nil {
 		return -1
 	}

@@ -111,11 +111,8 @@ func (e *Edits) Record(who Editor, path string) []Word {
 	var words []Word
 	for _, old := range f.by {
 		apart := old.path != path
-		words = append(
-			words,
-			Word{To: who.Task, About: old.Editor, File: path, Apart: apart},
-			Word{To: old.Task, About: who, File: old.path, Apart: apart},
-		)
+		words = append(words, Word{To: who.Task, About: old.Editor, File: path, Apart: apart},
+			Word{To: old.Task, About: who, File: old.path, Apart: apart})
 	}
 	if f.by = append(f.by, editing{who, path}); len(f.by) > maxEditors {
 		f.by = f.by[1:]

@@ -122,15 +122,8 @@ func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, er
 // their configuration is whatever was written there.
 func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	g := r.checkout(lock)
-	list, err := g.Fields(
-		ctx,
-		"status",
-		"--porcelain",
-		"-z",
-		"--no-renames",
-		"--untracked-files=all",
-		"--ignore-submodules=dirty",
-	)
+	list, err := g.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
+		"--ignore-submodules=dirty")
 	if err != nil {
 		return err
 	}

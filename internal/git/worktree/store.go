@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -245,14 +244,8 @@ func (s *Store) own() error {
 	if err != nil {
 		return fmt.Errorf("folder of worktrees: %w", err)
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("folder of worktrees: %s is not a folder (move it away)", s.root)
-	case ok && int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("folder of worktrees: %s belongs to another user, uid %d (chown it)", s.root, stat.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("folder of worktrees: %s can be written to by others (run: chmod go-w '%s')", s.root, s.root)
+	if err := home.Own(s.root, info); err != nil {
+		return fmt.Errorf("folder of worktrees: %w", err)
 	}
 	return nil
 }

@@ -235,13 +235,8 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 }
 
 // exchange makes one request and waits for its answer. meta is what it says of us.
-func (c *Conn) exchange(
-	ctx context.Context,
-	method string,
-	params any,
-	o CallOptions,
-	meta map[string]any,
-) (json.RawMessage, error) {
+func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOptions,
+	meta map[string]any) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -92,13 +92,8 @@ type outgoing struct {
 
 // encodeRequest makes the frame of a request, without a line end. A token is
 // put among what the parameters say about themselves.
-func encodeRequest(
-	id int64,
-	method string,
-	params any,
-	token string,
-	meta map[string]any,
-) (raw json.RawMessage, frame []byte, err error) {
+func encodeRequest(id int64, method string, params any, token string,
+	meta map[string]any) (raw json.RawMessage, frame []byte, err error) {
 	if meta != nil {
 		raw, err = encodeMeta(params, meta)
 		params = raw

@@ -138,13 +138,8 @@ func (w *web) do(ctx context.Context, method string, frame []byte, more map[stri
 	return w.once(ctx, method, frame, more, token)
 }
 
-func (w *web) once(
-	ctx context.Context,
-	method string,
-	frame []byte,
-	more map[string]string,
-	token string,
-) (*http.Response, error) {
+func (w *web) once(ctx context.Context, method string, frame []byte, more map[string]string,
+	token string) (*http.Response, error) {
 	w.mu.Lock()
 	session, revision, address := w.session, w.revision, w.url
 	if method == http.MethodPost && w.post != "" {

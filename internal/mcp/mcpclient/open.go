@@ -160,11 +160,8 @@ func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
 		return fmt.Errorf("it speaks revision %.40q of the protocol, and %q is spoken here", res.Revision,
 			append([]string{stateless}, revisions()...))
 	}
-	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf(
-		"%.100s %.40s",
-		res.Info.Name,
-		res.Info.Version,
-	)
+	c.revision, c.capabilities, c.about = res.Revision, res.Capabilities, fmt.Sprintf("%.100s %.40s", res.Info.Name,
+		res.Info.Version)
 	return nil
 }
 
@@ -221,11 +218,8 @@ func (c *Conn) follow() {
 
 // list reads all pages of the list of tools.
 func (c *Conn) list(ctx context.Context) ([]Tool, error) {
-	ctx, done := context.WithTimeoutCause(
-		ctx,
-		c.cfg.list,
-		fmt.Errorf("%w: tools/list took more than %v", ErrNoAnswer, c.cfg.list),
-	)
+	ctx, done := context.WithTimeoutCause(ctx, c.cfg.list,
+		fmt.Errorf("%w: tools/list took more than %v", ErrNoAnswer, c.cfg.list))
 	defer done()
 	var tools []Tool
 	size, cursor := 0, ""

@@ -121,16 +121,9 @@ type entry struct {
 // NewPool makes a pool. It starts nothing.
 func NewPool(c Config) *Pool {
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
-	c.Initialize, c.List, c.Call = cmp.Or(
-		c.Initialize,
-		10*time.Second,
-	), cmp.Or(
-		c.List,
-		10*time.Second,
-	), cmp.Or(
-		c.Call,
-		10*time.Minute,
-	)
+	c.Initialize = cmp.Or(c.Initialize, 10*time.Second)
+	c.List = cmp.Or(c.List, 10*time.Second)
+	c.Call = cmp.Or(c.Call, 10*time.Minute)
 	c.Pause = cmp.Or(c.Pause, 500*time.Millisecond)
 	c.FrameBytes = cmp.Or(c.FrameBytes, 8<<20)
 	p := &Pool{
@@ -240,13 +233,8 @@ func (l *Lease) Peek() (*Conn, error) {
 // state says why there is no connection. The caller holds mu of the pool.
 func (e *entry) state() error {
 	if e.err != nil && e.patience.spent() {
-		return fmt.Errorf(
-			"MCP server %s has failed %d times in a row: %w: %w",
-			e.name,
-			e.patience.failures,
-			ErrGivenUp,
-			e.err,
-		)
+		return fmt.Errorf("MCP server %s has failed %d times in a row: %w: %w", e.name, e.patience.failures, ErrGivenUp,
+			e.err)
 	}
 	if e.err != nil {
 		return fmt.Errorf("MCP server %s: %w", e.name, e.err)
@@ -356,11 +344,8 @@ func (p *Pool) tell(e *entry, why error) {
 	p.mu.Lock()
 	text := why.Error()
 	if e.patience.spent() {
-		text = fmt.Sprintf(
-			"%v; it has failed %d times in a row and is given up (see drover mcp list)",
-			why,
-			e.patience.failures,
-		)
+		text = fmt.Sprintf("%v; it has failed %d times in a row and is given up (see drover mcp list)", why,
+			e.patience.failures)
 	}
 	p.mu.Unlock()
 	p.cfg.Tell(e.name, text)

@@ -166,13 +166,8 @@ func (c *Conn) asked(m message) {
 		c.mu.Unlock()
 		cancel()
 		if !twice { // else it would be taken for the answer to the first
-			c.reply(
-				encodeAnswer(
-					m.ID,
-					nil,
-					&RPCError{Code: CodeInternal, Message: fmt.Sprintf("too many requests: %d are at work", inFlight)},
-				),
-			)
+			c.reply(encodeAnswer(m.ID, nil,
+				&RPCError{Code: CodeInternal, Message: fmt.Sprintf("too many requests: %d are at work", inFlight)}))
 		}
 		return
 	}
@@ -232,12 +227,8 @@ func (c *Conn) leave(id string, cancel context.CancelFunc) {
 	delete(c.incoming, id)
 }
 
-func (c *Conn) serveOne(
-	ctx context.Context,
-	method string,
-	params json.RawMessage,
-	functions []*server,
-) (any, error) {
+func (c *Conn) serveOne(ctx context.Context, method string, params json.RawMessage,
+	functions []*server) (any, error) {
 	for i := len(functions) - 1; i >= 0; i-- {
 		res, err := functions[i].f(ctx, params)
 		if !errors.Is(err, ErrNotMine) {

@@ -149,12 +149,8 @@ func has(c *Conn, path ...string) bool {
 }
 
 // Create calls a tool as a task.
-func (t *TasksV1) Create(
-	ctx context.Context,
-	tool string,
-	args json.RawMessage,
-	ttl time.Duration,
-) (TaskState, string, error) {
+func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage,
+	ttl time.Duration) (TaskState, string, error) {
 	c, err := t.live(ctx)
 	if err != nil {
 		return TaskState{}, "", err
@@ -166,12 +162,8 @@ func (t *TasksV1) Create(
 	if ttl > 0 {
 		wish["ttl"] = ttl.Milliseconds()
 	}
-	raw, err := c.CallOpt(
-		ctx,
-		"tools/call",
-		map[string]any{"name": tool, "arguments": args, "task": wish},
-		CallOptions{Token: t.token, Timeout: createTimeout},
-	)
+	raw, err := c.CallOpt(ctx, "tools/call", map[string]any{"name": tool, "arguments": args, "task": wish},
+		CallOptions{Token: t.token, Timeout: createTimeout})
 	if err != nil {
 		return TaskState{}, "", refused(err)
 	}

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // ErrExists is returned by [Add] for a name that is taken.
@@ -20,12 +22,12 @@ var ErrExists = errors.New("there is a server of this name")
 // Add puts a server into a file, which is made if it is not there. What else is
 // in the file stays as it is.
 func Add(path, name string, s mcpclient.Server) error {
-	return change(path, func(servers *members) error {
-		if servers.find(name) >= 0 {
+	return change(path, func(servers *jsonc.Object) error {
+		if servers.Find(name) >= 0 {
 			return ErrExists
 		}
-		raw, err := plainly(s)
-		servers.list = append(servers.list, member{name, raw})
+		raw, err := jsonc.Encode(s)
+		*servers = append(*servers, jsonc.Member{Key: name, Value: raw})
 		return err
 	})
 }
@@ -33,10 +35,10 @@ func Add(path, name string, s mcpclient.Server) error {
 // Remove takes a server out of a file, and reports whether it was there.
 func Remove(path, name string) (bool, error) {
 	found := false
-	err := change(path, func(servers *members) error {
-		i := servers.find(name)
+	err := change(path, func(servers *jsonc.Object) error {
+		i := servers.Find(name)
 		if found = i >= 0; found {
-			servers.list = append(servers.list[:i], servers.list[i+1:]...)
+			*servers = slices.Delete(*servers, i, i+1)
 		}
 		return nil
 	})
@@ -48,7 +50,7 @@ func Remove(path, name string) (bool, error) {
 
 // change reads a file, lets f change its servers, and writes it. Changes at the
 // same time wait for each other.
-func change(path string, f func(*members) error) (err error) {
+func change(path string, f func(*jsonc.Object) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
 	}
@@ -67,32 +69,33 @@ func change(path string, f func(*members) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("change %s: %w", path, err)
 	}
-	var top, servers members
-	if err := json.Unmarshal(data, &top); err != nil {
+	var servers jsonc.Object
+	top, err := jsonc.Members(data)
+	if err != nil {
 		return fmt.Errorf("change %s: it is no JSON object (fix it first): %w", path, err)
 	}
 	key := "mcpServers"
-	at := top.find(key)
-	if other := top.find("servers"); at < 0 && other >= 0 {
+	at := top.Find(key)
+	if other := top.Find("servers"); at < 0 && other >= 0 {
 		key, at = "servers", other
 	}
 	if at < 0 {
-		top.list = append(top.list, member{key, nil})
-		at = len(top.list) - 1
-	} else if err := json.Unmarshal(top.list[at].value, &servers); err != nil {
+		top = append(top, jsonc.Member{Key: key})
+		at = len(top) - 1
+	} else if servers, err = jsonc.Members(top[at].Value); err != nil {
 		return fmt.Errorf("change %s: %s is no JSON object (fix it first): %w", path, key, err)
 	}
 	if err := f(&servers); err != nil {
 		return err
 	}
-	if top.list[at].value, err = servers.text(); err != nil {
+	if top[at].Value, err = servers.Text(); err != nil {
 		return fmt.Errorf("change %s: %w", path, err)
 	}
 	return write(path, top)
 }
 
-func write(path string, top members) error {
-	raw, err := top.text()
+func write(path string, top jsonc.Object) error {
+	raw, err := top.Text()
 	if err != nil {
 		return fmt.Errorf("change %s: %w", path, err)
 	}
@@ -124,72 +127,4 @@ func lock(dir string) (unlock func(), err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = f.Close() }, nil // which unlocks
-}
-
-// members is an object whose order stays.
-type members struct{ list []member }
-
-type member struct {
-	key   string
-	value json.RawMessage
-}
-
-func (m members) find(key string) int {
-	for i, one := range m.list {
-		if one.key == key {
-			return i
-		}
-	}
-	return -1
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (m *members) UnmarshalJSON(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.Join(errors.New("no object"), err)
-	}
-	m.list = nil
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := t.(string) // keys are text
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return err
-		}
-		m.list = append(m.list, member{key, value})
-	}
-	return nil
-}
-
-// plainly is [json.Marshal] that leaves &, < and > as they are.
-func plainly(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
-}
-
-// text is the object. It is no [json.Marshaler]: json would change the values.
-func (m members) text() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, one := range m.list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		key, err := plainly(one.key)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(key)
-		b.WriteByte(':')
-		b.Write(one.value)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
 }

@@ -55,10 +55,8 @@ type pinTool struct {
 }
 
 func pinOf(t mcpclient.Tool) pinTool {
-	return pinTool{
-		mcpclient.Tool{Description: t.Description}.Digest(),
-		mcpclient.Tool{InputSchema: t.InputSchema}.Digest(),
-	}
+	return pinTool{mcpclient.Tool{Description: t.Description}.Digest(),
+		mcpclient.Tool{InputSchema: t.InputSchema}.Digest()}
 }
 
 // Note remembers tools of a server that were not seen before, and says of those
@@ -173,10 +171,8 @@ func (all *pinned) trim(most int) {
 	if over <= 0 {
 		return
 	}
-	keys := slices.SortedFunc(
-		maps.Keys(all.Servers),
-		func(a, b string) int { return cmp.Compare(all.Servers[a].Number, all.Servers[b].Number) },
-	)
+	keys := slices.SortedFunc(maps.Keys(all.Servers),
+		func(a, b string) int { return cmp.Compare(all.Servers[a].Number, all.Servers[b].Number) })
 	for _, key := range keys[:over] {
 		delete(all.Servers, key)
 	}

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
@@ -75,11 +76,8 @@ func PluginFiles(dirs []string) []File {
 
 // UserFile is that of the user; empty if there is no place for one.
 func UserFile(env func(string) string) string {
-	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "drover", "mcp.json")
-	}
-	if dir := env("HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, ".config", "drover", "mcp.json")
+	if dir := home.Config(env); dir != "" {
+		return filepath.Join(dir, "mcp.json")
 	}
 	return ""
 }

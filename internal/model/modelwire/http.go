@@ -1,9 +1,7 @@
 package modelwire
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // ParseBase checks the base URL of a provider. The error tells the user what to
@@ -54,22 +53,11 @@ func Client(c *http.Client) *http.Client {
 // Head encodes head, which is an object with at least one field, and leaves it
 // open for more fields.
 func Head(head any) ([]byte, error) {
-	buf, err := Encode(head)
+	buf, err := jsonc.Encode(head)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	return buf[:len(buf)-1], nil
-}
-
-// Encode is JSON without HTML escaping.
-func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(buf.Bytes(), "\n"), nil
 }
 
 // request makes the request of one attempt. Each lets go of its own list of parts

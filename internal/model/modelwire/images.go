@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
@@ -21,7 +22,7 @@ func Fitting(blocks []agent.Block, of modelinfo.ImageLimits) (fit []agent.Block,
 			}
 		case b.Type == "tool_result" && json.Unmarshal(b.Content, &inner) == nil:
 			if inner, again := Fitting(inner, of); again {
-				if raw, err := Encode(inner); err == nil {
+				if raw, err := jsonc.Encode(inner); err == nil {
 					b.Content, changed = raw, true
 				}
 			}

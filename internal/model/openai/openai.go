@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // DefaultBaseURL is where calls go when the configuration does not say.
@@ -172,7 +173,9 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	if plain {
 		heads = &m.heads[1]
 	}
-	begin, err := heads.Of(req, func() ([]byte, error) { return modelwire.Head(m.form.head(req, model, most, m.own, plain)) })
+	begin, err := heads.Of(req, func() ([]byte, error) {
+		return modelwire.Head(m.form.head(req, model, most, m.own, plain))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +184,7 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	begin = []byte(`,"` + m.form.list + `":[`)
 	comma := []byte(nil) // before the first there is none
 	if req.System != "" && m.form.system != nil {
-		system, err := modelwire.Encode(m.form.system(req.System))
+		system, err := jsonc.Encode(m.form.system(req.System))
 		if err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
@@ -213,7 +216,7 @@ func (m *Model) translate(msg agent.Message) ([]byte, error) {
 	blocks, _ = modelwire.Fitting(blocks, m.images)
 	var out [][]byte
 	for _, item := range m.form.items(blocks, msg.Role()) {
-		b, err := modelwire.Encode(item)
+		b, err := jsonc.Encode(item)
 		if err != nil {
 			return nil, err
 		}

@@ -91,12 +91,8 @@ func (e *BudgetError) Error() string {
 		)
 	}
 	if nearly {
-		return fmt.Sprintf(
-			"the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer",
-			whose,
-			of,
-			spent,
-		)
+		return fmt.Sprintf("the budget%s of %s is nearly spent (%s), and the rest is kept for a last answer", whose, of,
+			spent)
 	}
 	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
 }
@@ -131,11 +127,8 @@ func (e *BudgetError) Unwrap() error { return &agent.LimitError{Limit: e.Limit, 
 
 // Dollars is an amount for people: cents, and more places where it is small.
 func Dollars(usd float64) string {
-	switch {
-	case usd > 0 && usd < 0.0001:
-		return "<$0.0001"
-	case usd > 0 && usd < 0.1:
-		return fmt.Sprintf("$%.4f", usd)
+	if usd > 0 && usd < 0.01 {
+		return "<$0.01"
 	}
 	return fmt.Sprintf("$%.2f", usd)
 }
@@ -208,11 +201,8 @@ func nanos(usd float64) int64 {
 // Open makes a accounts, and counts what its file holds. The caller closes it.
 func Open(cfg Config) (*Accounts, error) {
 	if !cfg.Budget.possible() {
-		return nil, fmt.Errorf(
-			"a budget of %v dollars and %d tokens cannot be (give amounts above 0)",
-			cfg.Budget.USD,
-			cfg.Budget.Tokens,
-		)
+		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD,
+			cfg.Budget.Tokens)
 	}
 	p := &Accounts{table: cfg.Table, note: cfg.Note, now: cfg.Now,
 		root:  &node{limit: cfg.Budget.amount()},
@@ -402,12 +392,8 @@ func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (f
 	})
 }
 
-func (m *meter) reserve(
-	ctx context.Context,
-	model string,
-	maxTokens int,
-	try func(string, int) (*reservation, <-chan struct{}, error),
-) (func(), error) {
+func (m *meter) reserve(ctx context.Context, model string, maxTokens int,
+	try func(string, int) (*reservation, <-chan struct{}, error)) (func(), error) {
 	for {
 		r, wait, err := try(model, maxTokens)
 		if err != nil {

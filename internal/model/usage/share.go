@@ -258,11 +258,8 @@ func (n *node) room() (room amount, tightest [3]*node) {
 
 // dimensions are the parts of an amount.
 func dimensions() [3]func(*amount) *int64 {
-	return [...]func(*amount) *int64{
-		func(a *amount) *int64 { return &a.nanos },
-		func(a *amount) *int64 { return &a.tokens },
-		func(a *amount) *int64 { return &a.bytes },
-	}
+	return [...]func(*amount) *int64{func(a *amount) *int64 { return &a.nanos },
+		func(a *amount) *int64 { return &a.tokens }, func(a *amount) *int64 { return &a.bytes }}
 }
 
 // short is an error if there is less room than the least that is needed.

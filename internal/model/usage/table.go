@@ -50,21 +50,16 @@ func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) 
 	for pattern, p := range own {
 		t.own[pattern] = p
 		if !p.possible() {
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"models.prices: what %q costs cannot be true, so its price is not known (give dollars per million tokens, 0 or more)",
-					pattern,
-				),
-			)
+			notes = append(notes, fmt.Sprintf(
+				"models.prices: what %q costs cannot be true, so its price is not known (give dollars per million tokens, 0 or more)",
+				pattern,
+			))
 		}
 	}
 	for pattern, n := range windows {
 		if n <= 0 {
-			notes = append(
-				notes,
-				fmt.Sprintf("models.windows: %d tokens for %q is ignored (give the tokens that it can read)", n, pattern),
-			)
+			notes = append(notes,
+				fmt.Sprintf("models.windows: %d tokens for %q is ignored (give the tokens that it can read)", n, pattern))
 			continue
 		}
 		t.widths[pattern] = n

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // leading are the fields that say what a call does.
@@ -36,7 +38,7 @@ func Call(input json.RawMessage, hidden int) string {
 		text = strings.TrimSuffix(text, fmt.Sprintf("… [%d bytes more]", hidden))
 		input = completed(text)
 	}
-	switch fields, err := members(input); {
+	switch fields, err := jsonc.Members(input); {
 	case err == nil:
 		showFields(&b, fields)
 	case cut:
@@ -47,107 +49,68 @@ func Call(input json.RawMessage, hidden int) string {
 	return b.String()
 }
 
-// member is a field of an object; JSON lets several have one name.
-type member struct {
-	key string
-	raw json.RawMessage
-}
-
-// text is the value, if it is a text.
-func (m member) text() (string, bool) { return asText(m.raw) }
-
-func (m member) is(key string) bool { return strings.EqualFold(m.key, key) }
+// is reports whether a field has the name, in whatever case.
+func is(m jsonc.Member, key string) bool { return strings.EqualFold(m.Key, key) }
 
 func asText(raw json.RawMessage) (s string, ok bool) {
 	return s, len(raw) > 0 && bytes.TrimSpace(raw)[0] == '"' && json.Unmarshal(raw, &s) == nil
 }
 
-// members are the fields of a JSON object in their order.
-func members(raw []byte) ([]member, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("no object")
-	}
-	var out []member
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		var m member
-		m.key, _ = t.(string)
-		if err := d.Decode(&m.raw); err != nil {
-			return nil, err
-		}
-		out = append(out, m)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the object")
-	}
-	return out, nil
-}
-
-func showFields(b *strings.Builder, fields []member) {
+func showFields(b *strings.Builder, fields jsonc.Object) {
 	if len(fields) == 0 {
 		b.WriteString("input: {}\n")
 	}
 	warnTwice(b, fields)
 	names := leading()
-	rank := func(m member) int {
-		if i := slices.IndexFunc(names, m.is); i >= 0 {
+	rank := func(m jsonc.Member) int {
+		if i := slices.IndexFunc(names, func(name string) bool { return is(m, name) }); i >= 0 {
 			return i
 		}
 		return len(names)
 	}
 	fields = slices.Clone(fields)
-	slices.SortStableFunc(fields, func(x, y member) int { return rank(x) - rank(y) })
+	slices.SortStableFunc(fields, func(x, y jsonc.Member) int { return rank(x) - rank(y) })
 	before, after, isEdit := edit(fields)
 	for _, m := range fields {
-		text, is := m.text()
+		text, ok := asText(m.Value)
 		switch {
-		case isEdit && m.is("new_string"):
-		case isEdit && m.is("old_string"):
+		case isEdit && is(m, "new_string"):
+		case isEdit && is(m, "old_string"):
 			showEdit(b, before, after)
-		case is:
-			showText(b, keyName(m.key), text)
-			if m.is("url") {
+		case ok:
+			showText(b, keyName(m.Key), text)
+			if is(m, "url") {
 				fmt.Fprintf(b, "host: %s\n", host(text))
 			}
 		default:
-			showValue(b, keyName(m.key), m.raw)
+			showValue(b, keyName(m.Key), m.Value)
 		}
 	}
 }
 
 // warnTwice tells of names that a tool could take for the same.
-func warnTwice(b *strings.Builder, fields []member) {
+func warnTwice(b *strings.Builder, fields jsonc.Object) {
 	seen := map[string][]string{}
 	for _, m := range fields {
-		folded := strings.ToLower(m.key)
-		if seen[folded] = append(seen[folded], keyName(m.key)); len(seen[folded]) == 2 {
-			fmt.Fprintf(
-				b,
-				"warning: %s is given more than once: only one of them counts, and all are shown\n",
-				strings.Join(seen[folded], " / "),
-			)
+		folded := strings.ToLower(m.Key)
+		if seen[folded] = append(seen[folded], keyName(m.Key)); len(seen[folded]) == 2 {
+			fmt.Fprintf(b, "warning: %s is given more than once: only one of them counts, and all are shown\n",
+				strings.Join(seen[folded], " / "))
 		}
 	}
 }
 
 // edit finds the two texts of an edit, if each is there once.
-func edit(fields []member) (before, after string, ok bool) {
+func edit(fields jsonc.Object) (before, after string, ok bool) {
 	n := 0
 	for _, m := range fields {
-		text, is := m.text()
+		text, ok := asText(m.Value)
 		switch {
-		case m.is("old_string") && is:
+		case is(m, "old_string") && ok:
 			before, n = text, n+1
-		case m.is("new_string") && is:
+		case is(m, "new_string") && ok:
 			after, n = text, n+10
-		case m.is("old_string"), m.is("new_string"):
+		case is(m, "old_string"), is(m, "new_string"):
 			n += 100
 		}
 	}

@@ -26,10 +26,7 @@ type Reached struct {
 // harness that is gone let it pass, "kill" ends the process as kill -9 does,
 // "err ENOSPC" is that failure there.
 func Hit(name string) error {
-	if asked := strings.Split(
-		os.Getenv("DROVER_FAULT"),
-		",",
-	); !slices.Contains(asked, name) &&
+	if asked := strings.Split(os.Getenv("DROVER_FAULT"), ","); !slices.Contains(asked, name) &&
 		!slices.Contains(asked, "*") {
 		return nil
 	}

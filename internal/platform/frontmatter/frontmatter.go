@@ -85,14 +85,8 @@ func Parse(data []byte, known []string) (Document, error) {
 	}
 	lines := strings.Count(head, "\n")
 	if len(head) > MaxHead || lines > MaxLines {
-		return Document{}, fmt.Errorf(
-			"the front matter has %d bytes in %d lines, more than %d in %d: %w",
-			len(head),
-			lines,
-			MaxHead,
-			MaxLines,
-			ErrTooLarge,
-		)
+		return Document{}, fmt.Errorf("the front matter has %d bytes in %d lines, more than %d in %d: %w", len(head),
+			lines, MaxHead, MaxLines, ErrTooLarge)
 	}
 	d := Document{Found: true, Body: body, BodyLine: lines + 3 + blank}
 	if err := d.read(head, known); err != nil {

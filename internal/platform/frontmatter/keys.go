@@ -4,34 +4,23 @@ package frontmatter
 // reads a definition passes these, so that all readers of a file see the same
 // in it: what is trusted must be what is used.
 func AgentKeys() []string {
-	return []string{
-		"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills",
-		"initialPrompt", "maxTurns", "autoCompactWindow", "background", "omitClaudeMd", "memory",
-		"effort", "permissionMode", "observer", "observerMessage", "hooks", "isolation", "color",
-		"target", "disable-model-invocation", "user-invocable", "user-invokable", "infer",
-		"mcp-servers", "metadata", "argument-hint", "agents", "handoffs", "mode", "hidden", "onEnd",
-		"budget", "sandbox", "acp", "on",
-		"criticalSystemReminder_EXPERIMENTAL",
-		"github",
-	}
+	return []string{"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills",
+		"initialPrompt", "maxTurns", "autoCompactWindow", "background", "omitClaudeMd", "memory", "effort",
+		"permissionMode", "observer", "observerMessage", "hooks", "isolation", "color", "target",
+		"disable-model-invocation", "user-invocable", "user-invokable", "infer", "mcp-servers", "metadata",
+		"argument-hint", "agents", "handoffs", "mode", "hidden", "onEnd", "budget", "sandbox", "acp", "on",
+		"criticalSystemReminder_EXPERIMENTAL", "github"}
 }
 
 // SkillKeys are the same for SKILL.md.
 func SkillKeys() []string {
-	return []string{
-		"name", "description", "license", "compatibility", "metadata", "allowed-tools", "version",
-		"argument-hint", "user-invocable", "user-invokable", "disable-model-invocation", "context",
-		"agent", "model",
-	}
+	return []string{"name", "description", "license", "compatibility", "metadata", "allowed-tools", "version",
+		"argument-hint", "user-invocable", "user-invokable", "disable-model-invocation", "context", "agent", "model"}
 }
 
 // CommandKeys are the same for commands and prompt files.
 func CommandKeys() []string {
-	return []string{
-		"name", "description", "argument-hint", "allowed-tools", "model", "agent", "mode", "tools",
-		"context", "disable-model-invocation",
-		"hide-from-slash-command-tool",
-		"user-invocable", "user-invokable", "version", "category", "tags", "title", "author", "license",
-		"metadata",
-	}
+	return []string{"name", "description", "argument-hint", "allowed-tools", "model", "agent", "mode", "tools",
+		"context", "disable-model-invocation", "hide-from-slash-command-tool", "user-invocable", "user-invokable",
+		"version", "category", "tags", "title", "author", "license", "metadata"}
 }

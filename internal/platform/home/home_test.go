@@ -21,7 +21,7 @@ import (
 // TestMain also plays another process that holds a lock.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HOME_TEST_LOCK"); path != "" {
-		if _, err := lock(saferoot.Dir(filepath.Dir(path)), path); err != nil {
+		if _, err := LockFile(saferoot.Dir(filepath.Dir(path)), path); err != nil {
 			os.Exit(3)
 		}
 		_, _ = os.Stdout.WriteString("locked\n")

@@ -65,3 +65,18 @@ func foreign(info fs.FileInfo, most int64) string {
 	}
 	return ""
 }
+
+// Plain refuses what is no file of its own: a link, a pipe, another name of a file that is
+// somewhere else too.
+func Plain(name string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link (move it away)", name)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file (move it away)", name)
+	case ok && stat.Nlink > 1:
+		return fmt.Errorf("%s has another name elsewhere (move it away)", name)
+	}
+	return nil
+}

@@ -40,6 +40,18 @@ func Find(env func(string) string) (Root, error) {
 	return At(filepath.Join(dir, ".local", "state", "drover")), nil
 }
 
+// Config names the folder of the user's configuration: $XDG_CONFIG_HOME/drover, else
+// ~/.config/drover; empty where neither is an absolute path.
+func Config(env func(string) string) string {
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "drover")
+	}
+	if dir := env("HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, ".config", "drover")
+	}
+	return ""
+}
+
 // At is the state directory at an absolute path.
 func At(dir string) Root { return Root{filepath.Clean(dir)} }
 
@@ -203,7 +215,7 @@ func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "backgrou
 func (p Project) LockFile() string { return filepath.Join(p.dir, "lock") }
 
 // Lock takes the project's lock, or returns [ErrLocked].
-func (p Project) Lock() (unlock func(), err error) { return lock(p.root.Below(), p.LockFile()) }
+func (p Project) Lock() (unlock func(), err error) { return LockFile(p.root.Below(), p.LockFile()) }
 
 // Ensure creates the project's directory and notes its folder there.
 func (p Project) Ensure() error {

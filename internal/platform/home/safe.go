@@ -136,13 +136,13 @@ func ensure(parent *saferoot.Folder, name string) (*saferoot.Folder, error) {
 	f, err := parent.Folder(name)
 	if err != nil {
 		if info, lstat := parent.Lstat(name); lstat == nil {
-			err = cmp.Or(own(path, info), err)
+			err = cmp.Or(Own(path, info), err)
 		}
 		return nil, err
 	}
 	info, err := f.File().Stat()
 	if err == nil {
-		err = own(path, info)
+		err = Own(path, info)
 	}
 	if err != nil {
 		f.Close()
@@ -157,10 +157,11 @@ func checkOwn(dir string) error {
 	if err != nil {
 		return err
 	}
-	return own(dir, info)
+	return Own(dir, info)
 }
 
-func own(dir string, info fs.FileInfo) error {
+// Own refuses what is no directory of this user, or one that other users can write to.
+func Own(dir string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -221,7 +222,7 @@ func (r Root) WorkerSocket(name string, env func(string) string) (string, error)
 
 // LockWorker takes the lock of the worker of that name, or returns [ErrLocked]. The state directory must exist.
 func (r Root) LockWorker(name string) (unlock func(), err error) {
-	return lock(r.Below(), r.worker(name)+".lock")
+	return LockFile(r.Below(), r.worker(name)+".lock")
 }
 
 // WorkerKey is the file with the key by which hubs know the worker of that name.

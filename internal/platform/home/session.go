@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
@@ -141,24 +138,7 @@ func (s Session) WriteInfo(data []byte) error { return s.project.root.WriteAtomi
 // Lock takes the session for this process, or returns [ErrLocked]. A lock ends
 // with the process that holds it, so a file left by a dead one never blocks.
 // The directory of the session must exist.
-func (s Session) Lock() (unlock func(), err error) { return lock(s.Below(), s.LockFile()) }
-
-func lock(d saferoot.Dir, path string) (func(), error) {
-	f, err := d.Open(path, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	if err := Flock(f); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() {
-		// Closing alone would not do: a child between fork and exec still has
-		// the descriptor, and with it the lock.
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
-		_ = f.Close()
-	}, nil
-}
+func (s Session) Lock() (unlock func(), err error) { return LockFile(s.Below(), s.LockFile()) }
 
 // element refuses what is not one harmless path element.
 func element(name string) string {

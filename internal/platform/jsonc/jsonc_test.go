@@ -38,3 +38,29 @@ func FuzzPlain(f *testing.F) {
 		}
 	})
 }
+
+func TestMembers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"b":1,"a":[2],"b":"<"}`: `{"b":1,"a":[2],"b":"<"}`,
+		" {} ":                    "{}",
+		"":                        ErrNotObject.Error(),
+		"[]":                      ErrNotObject.Error(),
+		"null":                    ErrNotObject.Error(),
+		"x":                       ErrNotObject.Error(),
+		`{"a":1`:                  "it is cut off",
+		`{"a":1} 2`:               "something follows the object",
+		`{"a":}`:                  `at field "a": invalid character '}' looking for beginning of value`,
+	} {
+		got := ""
+		if o, err := Members([]byte(text)); err != nil {
+			got = err.Error()
+		} else if raw, err := o.Text(); err != nil {
+			t.Fatal(err)
+		} else {
+			got = string(raw)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -199,13 +199,8 @@ type verdict struct {
 }
 
 func (a reply) reason() string {
-	return cmp.Or(
-		a.Inner.PermissionDecisionReason,
-		a.PermissionDecisionReason,
-		a.Inner.Decision.Message,
-		a.Message,
-		a.Reason,
-	)
+	return cmp.Or(a.Inner.PermissionDecisionReason, a.PermissionDecisionReason, a.Inner.Decision.Message, a.Message,
+		a.Reason)
 }
 
 // outcome is what the reply of a hook that ended well means.

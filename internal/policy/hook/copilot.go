@@ -1,9 +1,10 @@
 package hook
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // copilotTools are tools as Copilot calls them, with the names of their arguments that
@@ -100,9 +101,9 @@ func renamed(raw json.RawMessage, names map[string]string) json.RawMessage {
 		o[to] = value
 		delete(o, from)
 	}
-	out, err := plainJSON(o)
+	out, err := jsonc.Encode(o)
 	if err != nil {
 		return raw
 	}
-	return bytes.TrimSpace(out)
+	return out
 }

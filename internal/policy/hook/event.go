@@ -77,12 +77,9 @@ func facts() []fact {
 		{PreCompact, "", []string{"trigger"}, blocks},
 		{PostCompact, "", []string{"trigger"}, 0},
 	}
-	for _, name := range []Event{
-		"UserPromptExpansion", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation", "ElicitationResult",
-		"ConfigChange",
-		"WorktreeCreate", "WorktreeRemove", "InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded",
-		"MessageDisplay",
-	} {
+	for _, name := range []Event{"UserPromptExpansion", "PreModelSwitch", "PostModelSwitch", "Setup", "Elicitation",
+		"ElicitationResult", "ConfigChange", "WorktreeCreate", "WorktreeRemove", "InstructionsLoaded", "CwdChanged",
+		"FileChanged", "DirectoryAdded", "MessageDisplay"} {
 		all = append(all, fact{event: name, traits: silent})
 	}
 	return all

@@ -102,10 +102,8 @@ func (g *Gate) decide(ctx context.Context, c *agent.Call, pre Outcome) (agent.De
 		return agent.Decision{Reason: ruling.Reason, Suggest: ruling.Suggest}, nil
 	}
 	if word == Ask {
-		ruling.Reason, ruling.Suggest = cmp.Or(
-			pre.DecisionReason,
-			ruling.Reason,
-		), "" // no rule takes the hook's question away
+		ruling.Reason, ruling.Suggest = cmp.Or(pre.DecisionReason,
+			ruling.Reason), "" // no rule takes the hook's question away
 	}
 	return g.ask(ctx, c, word, ruling)
 }

@@ -1,20 +1,18 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/jsonc"
+	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
 const (
@@ -109,15 +107,11 @@ func ReadPlugin(dir string) (Source, error) {
 		return src, fmt.Errorf("read hooks: %w", err)
 	}
 	defer root.Close()
-	f, err := root.OpenFile("hooks/hooks.json", os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe has no end
+	src.Data, err = untrusted.Read(root, "hooks/hooks.json", maxFile)
+	if errors.Is(err, untrusted.ErrSize) {
+		src.Data, err = make([]byte, maxFile+1), nil // Load says so
+	}
 	if err != nil {
-		return src, fmt.Errorf("read hooks: %w", err)
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return src, fmt.Errorf("read hooks: %s is not a regular file", src.Path)
-	}
-	if src.Data, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err != nil {
 		return src, fmt.Errorf("read hooks: %w", err)
 	}
 	return src, nil
@@ -219,38 +213,35 @@ func (l *loader) file() {
 		l.problem("", "it is larger than 1 MiB, and none of its hooks runs", "make it smaller")
 		return
 	}
-	top, err := members(jsonc.Plain(l.src.Data))
+	top, err := jsonc.Members(jsonc.Plain(l.src.Data))
 	if err != nil {
 		l.problem("", "it cannot be read, and none of its hooks runs: "+err.Error(), movedAway)
 		return
 	}
-	version, inner := find(top, "version"), find(top, "hooks")
-	if off := find(top, "disableAllHooks"); string(off) == "true" {
+	version, inner := top.Get("version"), top.Get("hooks")
+	if off := top.Get("disableAllHooks"); string(off) == "true" {
 		l.problem("", "disableAllHooks is set: none of its hooks runs", "remove it if they should")
 		return
 	}
 	switch {
 	case version != nil && string(version) != "1":
-		l.problem(
-			"",
-			"its version is "+short(version)+", and 1 is what is known; it is read as if it were that",
-			"write \"version\": 1",
-		)
+		l.problem("", "its version is "+short(version)+", and 1 is what is known; it is read as if it were that",
+			"write \"version\": 1")
 		fallthrough
 	case version != nil:
 		l.copilot = true
 	}
 	switch {
 	case inner != nil:
-		if top, err = members(inner); err != nil {
+		if top, err = jsonc.Members(inner); err != nil {
 			l.problem("", "hooks cannot be read: "+err.Error(), movedAway)
 			return
 		}
 	default: // the form without the outer key, maybe among other settings
-		top = slices.DeleteFunc(top, func(m member) bool { return !eventLike(m) })
+		top = slices.DeleteFunc(top, func(m jsonc.Member) bool { return !eventLike(m) })
 	}
 	for _, m := range top {
-		l.list(m.key, m.value)
+		l.list(m.Key, m.Value)
 	}
 	if len(l.hooks) > maxHooks {
 		l.problem("", fmt.Sprintf("it has %d hooks; the first %d run", len(l.hooks), maxHooks), "remove some")
@@ -260,12 +251,12 @@ func (l *loader) file() {
 
 // eventLike reports whether a key beside other settings is meant for an event,
 // also one that is misspelt.
-func eventLike(m member) bool {
-	if _, _, ok := named(m.key); ok {
+func eventLike(m jsonc.Member) bool {
+	if _, _, ok := named(m.Key); ok {
 		return true
 	}
 	var list []map[string]json.RawMessage
-	return json.Unmarshal(m.value, &list) == nil && len(list) > 0
+	return json.Unmarshal(m.Value, &list) == nil && len(list) > 0
 }
 
 // event finds an event that can be hooked.
@@ -358,11 +349,8 @@ func (l *loader) hook(f fact, name, match string) hook {
 	m, err := newMatcher(match)
 	switch {
 	case err != nil && f.is(guards):
-		l.problem(
-			name,
-			fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err),
-			"correct it",
-		)
+		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it runs for everything", match, err),
+			"correct it")
 	case err != nil:
 		l.problem(name, fmt.Sprintf("its matcher %.80q cannot be read (%v): it never runs", match, err), "correct it")
 		m.never = true
@@ -370,11 +358,9 @@ func (l *loader) hook(f fact, name, match string) hook {
 		l.problem(name, "there is nothing to match here: it always runs", "remove its matcher")
 		m = matcher{text: match}
 	case slices.Equal(f.about, []string{"tool_name"}) && ruleLike(match):
-		l.problem(
-			name,
+		l.problem(name,
 			fmt.Sprintf("its matcher %.80q looks like a permission rule, and is compared with names of tools", match),
-			"name the tool only",
-		)
+			"name the tool only")
 	}
 	_, camel, _ := named(name)
 	says := name
@@ -460,17 +446,17 @@ func (l *loader) unknown(name string, o object, known ...string) {
 type object map[string]json.RawMessage
 
 func (l *loader) object(name string, raw json.RawMessage) (object, bool) {
-	list, err := members(raw)
+	list, err := jsonc.Members(raw)
 	if err != nil {
 		l.problem(name, "an entry is not an object: it never runs", movedAway)
 		return nil, false
 	}
 	o := object{}
 	for _, m := range list {
-		if _, twice := o[m.key]; twice {
-			l.problem(name, fmt.Sprintf("%.60q is given twice: the last one holds", m.key), "remove one")
+		if _, twice := o[m.Key]; twice {
+			l.problem(name, fmt.Sprintf("%.60q is given twice: the last one holds", m.Key), "remove one")
 		}
-		o[m.key] = m.value
+		o[m.Key] = m.Value
 	}
 	return o, true
 }
@@ -494,52 +480,6 @@ func (o object) text(l *loader, name, key string) string {
 		l.problem(name, key+" is not a text, and is ignored", movedAway)
 	}
 	return s
-}
-
-// member is one key of an object.
-type member struct {
-	key   string
-	value json.RawMessage
-}
-
-// members reads an object in order, with keys that are given twice.
-func members(raw []byte) ([]member, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errors.New("it is not a JSON object")
-		}
-		return nil, err
-	}
-	var out []member
-	for d.More() {
-		tok, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, _ := tok.(string)
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		out = append(out, member{key, value})
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, errors.New("it ends in the middle")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something stands after the end of the object")
-	}
-	return out, nil
-}
-
-func find(list []member, key string) json.RawMessage {
-	for _, m := range list {
-		if m.key == key {
-			return m.value
-		}
-	}
-	return nil
 }
 
 func short(raw json.RawMessage) string { return fmt.Sprintf("%.40s", raw) }

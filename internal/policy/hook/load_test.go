@@ -75,7 +75,7 @@ func TestProblems(t *testing.T) {
 		"empty":       {``, "not a JSON object", 0},
 		"half":        {`{"hooks":{"Stop":[`, "cannot be read", 0},
 		"array":       {`[]`, "not a JSON object", 0},
-		"more":        {`{"hooks":{}} {}`, "after the end", 0},
+		"more":        {`{"hooks":{}} {}`, "follows the object", 0},
 		"huge":        {strings.Repeat(" ", maxFile+1), "larger than 1 MiB", 0},
 		"deep":        {`{"hooks":` + strings.Repeat("[", 100_000), "cannot be read", 0},
 		"misspelt":    {`{"PreTolUse":[{"hooks":[{"command":"c"}]}]}`, "PreTolUse: it is not an event", 0},

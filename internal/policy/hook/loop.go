@@ -164,13 +164,10 @@ func (l *Loop) veto(e Event, said Outcome, blocked int) string {
 		return ""
 	case blocked >= maxBlocks:
 		if l.r.base.Tell != nil {
-			l.r.base.Tell(
-				e,
-				fmt.Sprintf(
-					"stop hooks blocked the end %d times in a row: the turn ends all the same (make the hook look at stop_hook_active)",
-					maxBlocks,
-				),
-			)
+			l.r.base.Tell(e, fmt.Sprintf(
+				"stop hooks blocked the end %d times in a row: the turn ends all the same (make the hook look at stop_hook_active)",
+				maxBlocks,
+			))
 		}
 		return ""
 	}

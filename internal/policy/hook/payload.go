@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // payload is what a hook reads: the fields of both forms in the spelling of its
@@ -19,7 +21,7 @@ func (r *Runner) payload(h hook, fields map[string]any, now time.Time) ([]byte, 
 		all["prompt_id"] = id
 	}
 	if !h.camel {
-		return plainJSON(all)
+		return jsonc.Encode(all)
 	}
 	all = forCopilot(h.fact.event, all)
 	spelled := make(map[string]any, len(all)+3)
@@ -35,16 +37,7 @@ func (r *Runner) payload(h hook, fields map[string]any, now time.Time) ([]byte, 
 	} else if out, ok := all["error"]; ok && all["tool_name"] != nil {
 		spelled["toolResult"] = copilotResult("failure", out)
 	}
-	return plainJSON(spelled)
-}
-
-// plainJSON writes characters as they are: scripts look for && with grep.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
+	return jsonc.Encode(spelled)
 }
 
 // input is the input of a call as hooks read it. It is written anew: a model could
@@ -56,11 +49,11 @@ func input(raw json.RawMessage) json.RawMessage {
 	if !json.Valid(raw) || d.Decode(&v) != nil {
 		v = string(raw)
 	}
-	b, err := plainJSON(v)
+	b, err := jsonc.Encode(v)
 	if err != nil {
 		return raw
 	}
-	return bytes.TrimSpace(b)
+	return b
 }
 
 func copilotResult(kind string, out any) map[string]any {
@@ -164,8 +157,6 @@ func (r *Runner) canonical(name string) string {
 // names in the form of Copilot, and elsewhere case counts.
 func (r *Runner) aliases(name string, copilot bool) []string {
 	t, _ := r.find(name)
-	return slices.DeleteFunc(
-		slices.Clone(t.aliases),
-		func(a string) bool { return !copilot && strings.EqualFold(a, name) },
-	)
+	return slices.DeleteFunc(slices.Clone(t.aliases),
+		func(a string) bool { return !copilot && strings.EqualFold(a, name) })
 }

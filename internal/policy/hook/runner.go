@@ -121,13 +121,8 @@ func NewRunner(set *Set, base Base) *Runner {
 		r.tools = append(r.tools, n)
 	}
 	project := cmp.Or(base.Project, base.Cwd)
-	r.env = append(
-		process.ChildEnv(base.Env),
-		"CLAUDE_PROJECT_DIR="+project,
-		"DROVER_PROJECT_DIR="+project,
-		Depth+"="+strconv.Itoa(r.depth+1),
-		process.MarkSession+"="+base.SessionID,
-	)
+	r.env = append(process.ChildEnv(base.Env), "CLAUDE_PROJECT_DIR="+project, "DROVER_PROJECT_DIR="+project,
+		Depth+"="+strconv.Itoa(r.depth+1), process.MarkSession+"="+base.SessionID)
 	return r
 }
 

@@ -39,12 +39,8 @@ func (r *reader) budget() (b task.Budget) {
 			b.OutputBytes, good = whole(text)
 		}
 		if !good {
-			r.say(
-				Error,
-				"budget",
-				fmt.Sprintf("budget has %.40q: %.40q, so nobody knows what the agent may spend", key, text),
-				fix,
-			)
+			r.say(Error, "budget",
+				fmt.Sprintf("budget has %.40q: %.40q, so nobody knows what the agent may spend", key, text), fix)
 		}
 	}
 	return b

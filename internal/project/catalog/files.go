@@ -10,13 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/subagent"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/project/definitions"
+	"github.com/drover-dev/drover/subagent"
 )
 
 // Config says where definitions come from.
 type Config struct {
-	Places []Place // the first wins; see [Places]
+	Places []definitions.Place // the first wins; see [Places]
 
 	Given  []byte // JSON before all files, as of --agents; see [ParseJSON]
 	Remote []byte // JSON behind all files, as of [Fetch]
@@ -101,7 +103,7 @@ func (f *Files) refresh() {
 
 // decide finds out which of the definitions with one name counts.
 func (f *Files) decide() {
-	all, told := jsonEntries("--agents", Given, f.cfg.Given)
+	all, told := jsonEntries("--agents", definitions.Given, f.cfg.Given)
 	told = append(told, f.cfg.Told...)
 	for _, file := range f.seen.files {
 		told = append(told, file.problems...)
@@ -110,15 +112,15 @@ func (f *Files) decide() {
 			told = append(told, file.waiting()...)
 		}
 	}
-	remote, more := jsonEntries("remote catalog", Remote, f.cfg.Remote)
+	remote, more := jsonEntries("remote catalog", definitions.Remote, f.cfg.Remote)
 	all, told = append(all, remote...), append(told, more...)
 	told = append(told, f.seen.problems...)
 	for _, d := range subagent.Builtin().All() {
-		all = append(all, Entry{Definition: d, Level: Builtin})
+		all = append(all, Entry{Definition: d, Level: definitions.BuiltIn})
 	}
 	for _, v := range subagent.Vendors() {
 		if d, ok := v.On(func(program string) bool { return Program(f.cfg.Path, program) != "" }); ok {
-			all = append(all, Entry{Definition: d, Level: Builtin})
+			all = append(all, Entry{Definition: d, Level: definitions.BuiltIn})
 		}
 	}
 	first := map[string]Entry{}
@@ -131,29 +133,24 @@ func (f *Files) decide() {
 			continue
 		}
 		e.HiddenBy = winner.Source
-		if e.Level != Builtin {
-			told = append(
-				told,
-				Problem{
-					File:     e.Source,
-					Severity: Note,
-					What:     fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
-					Fix:      "rename one of them if both are wanted",
-				},
-			)
+		if e.Level != definitions.BuiltIn {
+			told = append(told, Problem{
+				File:     e.Source,
+				Severity: Note,
+				What:     fmt.Sprintf("agent %q is hidden by that in %s", e.Name, winner.Source),
+				Fix:      "rename one of them if both are wanted",
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(
-		told,
-		func(a, b Problem) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) },
-	)
+	slices.SortStableFunc(told,
+		func(a, b Problem) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	f.found, f.told, f.catalog = all, told, subagent.NewCatalog(count...)
 }
 
 // jsonEntries are those of a JSON text. What those of a server would execute is
 // left out: nobody has looked at it.
-func jsonEntries(from string, level Level, data []byte) ([]Entry, []Problem) {
+func jsonEntries(from string, level definitions.Level, data []byte) ([]Entry, []Problem) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -164,16 +161,13 @@ func jsonEntries(from string, level Level, data []byte) ([]Entry, []Problem) {
 	for i := range entries {
 		e := &entries[i]
 		e.Level = level
-		if waits := e.executes(); level == Remote && len(waits) > 0 {
+		if waits := e.executes(); level == definitions.Remote && len(waits) > 0 {
 			e.inert()
-			problems = append(
-				problems,
-				Problem{
-					File:     from,
-					Severity: Warning,
-					What:     fmt.Sprintf("agent %q: %s of a remote catalog have no effect", e.Name, listed(waits)),
-				},
-			)
+			problems = append(problems, Problem{
+				File:     from,
+				Severity: Warning,
+				What:     fmt.Sprintf("agent %q: %s of a remote catalog have no effect", e.Name, listed(waits)),
+			})
 		}
 	}
 	return entries, problems

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/subagent"
 )
 
@@ -111,7 +112,7 @@ func TestPrecedence(t *testing.T) {
 func TestHomeIsProject(t *testing.T) {
 	home := t.TempDir()
 	for _, p := range Places(environment(home), home, false, nil) {
-		if p.path() == filepath.Join(home, ".claude", "agents") && (p.Level != User || !p.Trusted) {
+		if p.Path() == filepath.Join(home, ".claude", "agents") && (p.Level != definitions.User || !p.Trusted) {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -139,7 +140,7 @@ func TestLive(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, ".claude", "agents")
 	path := filepath.Join(folder, "a.md")
-	f := New(Config{Places: []Place{{Root: dir, Dir: ".claude/agents", Level: Project}}})
+	f := New(Config{Places: []definitions.Place{{Root: dir, Dir: ".claude/agents", Level: definitions.Project}}})
 	if _, err := f.Current().Find("a"); err == nil {
 		t.Fatal("an agent of nothing")
 	}
@@ -202,7 +203,7 @@ func settled(f *Files) *Files {
 // What has not changed is not read again, also when its neighbour has.
 func TestUnchanged(t *testing.T) {
 	dir := plant(t, map[string]string{"a.md": text("a", "one", ""), "b.md": text("b", "one", "")})
-	f := settled(New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}}))
+	f := settled(New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}}))
 	f.Current()
 	before := f.seen.files
 	f.Current()
@@ -223,7 +224,7 @@ func TestUnchanged(t *testing.T) {
 // each time.
 func TestYoung(t *testing.T) {
 	dir := plant(t, map[string]string{"a.md": text("a", "x", "")})
-	f := New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}})
+	f := New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}})
 	f.Current()
 	before := f.seen.files[0]
 	before.parsed.Prompt = "kept in memory"
@@ -245,7 +246,7 @@ func TestTimePutBack(t *testing.T) {
 		return st.Ctim
 	}
 	first := changed()
-	f := settled(New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}}))
+	f := settled(New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}}))
 	f.Current()
 	write(t, path, text("a", "two", ""))
 	for changed() == first { // until the clock of files has moved on
@@ -273,7 +274,7 @@ func TestHostile(t *testing.T) {
 	if err := os.Truncate(at("sparse.md"), 2<<30); err != nil {
 		t.Fatal(err)
 	}
-	f := New(Config{Places: []Place{{Root: dir, Dir: ".", Level: Project}}})
+	f := New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.Project}}})
 	c := f.Current()
 	for name, want := range map[string]bool{"good": true, "inner": true, "evil": false} {
 		if _, err := c.Find(name); (err == nil) != want {
@@ -312,7 +313,7 @@ func TestBounds(t *testing.T) {
 	}
 	files["deep/2/3/4/5/x.md"] = text("deep", "x", "")
 	dir := plant(t, files)
-	f := New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}})
+	f := New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}})
 	if got := len(f.Current().Names()) - len(subagent.Builtin().Names()); got != MaxFiles {
 		t.Errorf("%d agents", got)
 	}
@@ -327,7 +328,7 @@ func TestTotal(t *testing.T) {
 		files[fmt.Sprintf("%03d.md", i)] = text(fmt.Sprintf("n%03d", i), "x", "") + body
 	}
 	dir := plant(t, files)
-	f := settled(New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}}))
+	f := settled(New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}}))
 	refused := func() int {
 		f.Current()
 		return len(f.Problems())
@@ -445,7 +446,7 @@ func TestPlacesIn(t *testing.T) {
 		var got []string
 		f := New(Config{Places: places})
 		for _, e := range f.Entries() {
-			if e.Level != Builtin {
+			if e.Level != definitions.BuiltIn {
 				got = append(got, e.Name)
 			}
 		}
@@ -461,7 +462,7 @@ func TestPlacesIn(t *testing.T) {
 // Several may ask while files change.
 func TestTogether(t *testing.T) {
 	dir := plant(t, map[string]string{"a.md": text("a", "x", "")})
-	f := New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}})
+	f := New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}})
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -489,7 +490,7 @@ func BenchmarkUnchanged(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	f := settled(New(Config{Places: []Place{{Root: dir, Dir: ".", Level: User}}}))
+	f := settled(New(Config{Places: []definitions.Place{{Root: dir, Dir: ".", Level: definitions.User}}}))
 	for b.Loop() {
 		f.Current()
 	}

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 const (
@@ -24,72 +24,37 @@ func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 	if len(data) > maxJSON {
 		return nil, nil, fmt.Errorf("%s: %d bytes, more than %d", from, len(data), maxJSON)
 	}
-	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, nil, fmt.Errorf(
-			`%s: it is not a JSON object of agents, as in {"name": {"description": …, "prompt": …}}`,
-			from,
-		)
+	all, err := jsonc.Members(bytes.TrimPrefix(data, []byte("\ufeff")))
+	if errors.Is(err, jsonc.ErrNotObject) {
+		return nil, nil, fmt.Errorf(`%s: it is not a JSON object of agents, as in {"name": {"description": …, "prompt": …}}`, from)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: it is not JSON: %w", from, err)
 	}
 	var entries []Entry
 	var problems []Problem
 	seen := map[string]bool{}
-	for d.More() {
-		name, body, err := member(d)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: it is not JSON: %w", from, err)
-		}
-		e, told, ok := agent(from, name, body)
+	for _, m := range all {
+		e, told, ok := agent(from, m.Key, m.Value)
 		if ok && seen[e.Name] {
-			told, ok = append(
-				told,
-				Problem{
-					File:     from,
-					Severity: Warning,
-					What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
-					Fix:      "rename one",
-				},
-			), false
+			told, ok = append(told, Problem{
+				File:     from,
+				Severity: Warning,
+				What:     fmt.Sprintf("agent %q: the name comes twice; the first counts", e.Name),
+				Fix:      "rename one",
+			}), false
 		}
 		problems = append(problems, told...)
 		if ok && len(entries) >= MaxFiles {
-			problems = append(
-				problems,
-				Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)},
-			)
+			problems = append(problems,
+				Problem{File: from, Severity: Warning, What: fmt.Sprintf("only the first %d agents are loaded", MaxFiles)})
 			break
 		}
 		if ok {
 			entries, seen[e.Name] = append(entries, e), true
 		}
 	}
-	if len(entries) < MaxFiles {
-		if err := closed(d); err != nil {
-			return nil, nil, fmt.Errorf("%s: it is not JSON: %w", from, err)
-		}
-	}
 	return entries, problems, nil
-}
-
-func member(d *json.Decoder) (name string, body json.RawMessage, err error) {
-	t, err := d.Token()
-	if err != nil {
-		return "", nil, err
-	}
-	name, _ = t.(string) // a key is a string, or Token had failed
-	err = d.Decode(&body)
-	return name, body, err
-}
-
-// closed reads the end of the object, and refuses what comes after it.
-func closed(d *json.Decoder) error {
-	if _, err := d.Token(); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind the object")
-	}
-	return nil
 }
 
 // agent reads one definition.
@@ -103,16 +68,13 @@ func agent(from, name string, body json.RawMessage) (Entry, []Problem, bool) {
 	if len(body) > maxText {
 		return fail(fmt.Sprintf("%d bytes, more than %d", len(body), maxText), "make it shorter")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	all, err := jsonc.Members(body)
+	if err != nil {
 		return fail("it is not an object", `write {"description": …, "prompt": …}`)
 	}
-	for d.More() {
-		key, raw, err := member(d)
-		if err != nil {
-			return fail(err.Error(), "")
-		}
-		f, err := given(key, raw)
+	for _, m := range all {
+		key := m.Key
+		f, err := given(key, m.Value)
 		if err != nil {
 			return fail(err.Error(), "make it flatter")
 		}

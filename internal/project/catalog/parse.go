@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/subagent"
 )
 
@@ -26,12 +27,12 @@ const (
 	Copilot Dialect = "copilot"
 )
 
-// Of a file: Copilot marks its own by their ending.
-func dialectOf(name string, usual Dialect) Dialect {
-	if strings.HasSuffix(name, ".agent.md") {
+// dialectOf is the dialect of a file: Copilot's have their ending, or lie in its folder.
+func dialectOf(path string, in definitions.Place) Dialect {
+	if strings.HasSuffix(path, ".agent.md") || strings.HasSuffix(in.Path(), filepath.Join(".github", "agents")) {
 		return Copilot
 	}
-	return cmp.Or(usual, Claude)
+	return Claude
 }
 
 // Bounds of a definition.
@@ -44,7 +45,7 @@ const (
 type Entry struct {
 	subagent.Definition
 	Dialect Dialect
-	Level   Level
+	Level   definitions.Level
 
 	NoUser bool // it is not to be offered to people
 
@@ -177,28 +178,17 @@ func (r *reader) name(file string) {
 		name, own = file, cmp.Or(own, file)
 	case own == "":
 		name, own = file, file
-		r.say(
-			Warning,
-			"name",
-			fmt.Sprintf("there is no name; that of the file, %q, is taken", file),
-			"write name: "+subagent.Normalize(file),
-		)
+		r.say(Warning, "name", fmt.Sprintf("there is no name; that of the file, %q, is taken", file),
+			"write name: "+subagent.Normalize(file))
 	case !usable(own):
 		name, own = file, file
-		r.say(
-			Warning,
-			"name",
+		r.say(Warning, "name",
 			fmt.Sprintf("the name %.120q cannot be used; that of the file, %q, is taken", r.text("name"), file),
-			fmt.Sprintf("use letters, digits and hyphens, at most %d", maxName),
-		)
+			fmt.Sprintf("use letters, digits and hyphens, at most %d", maxName))
 	}
 	if !usable(name) {
-		r.say(
-			Error,
-			"name",
-			fmt.Sprintf("the name %.120q cannot be used", name),
-			fmt.Sprintf("use letters, digits and hyphens, at most %d", maxName),
-		)
+		r.say(Error, "name", fmt.Sprintf("the name %.120q cannot be used", name),
+			fmt.Sprintf("use letters, digits and hyphens, at most %d", maxName))
 		return
 	}
 	r.e.Name = subagent.Normalize(name)
@@ -231,12 +221,8 @@ func (r *reader) words() {
 		missing = Error
 	}
 	if r.e.Description == "" {
-		r.say(
-			missing,
-			"description",
-			"there is no description, so nobody knows when to use the agent",
-			"say it in description",
-		)
+		r.say(missing, "description", "there is no description, so nobody knows when to use the agent",
+			"say it in description")
 	}
 	if f, _ := r.get("acp"); r.e.Prompt == "" && f.Value == nil {
 		r.say(missing, "prompt", "there is no prompt", "write what the agent is to do")
@@ -292,18 +278,10 @@ func (r *reader) tools() {
 	if f, ok := r.get("tools"); ok && f.Value == nil {
 		r.say(Warning, "tools", "tools is empty, so the agent has none", "write [] if that is meant, or take the key out")
 	}
-	if lost := slices.Concat(
-		c.unknown,
-		c.elsewhere,
-		c.bound,
-	); r.dialect == Claude && !c.all && len(lost) > 0 &&
+	if lost := slices.Concat(c.unknown, c.elsewhere, c.bound); r.dialect == Claude && !c.all && len(lost) > 0 &&
 		len(c.tools) == 0 {
-		r.say(
-			Error,
-			"tools",
-			"no tool is left: there is no "+listed(lost),
-			"name tools that there are, such as Read, Grep or Bash, or take the key out",
-		)
+		r.say(Error, "tools", "no tool is left: there is no "+listed(lost),
+			"name tools that there are, such as Read, Grep or Bash, or take the key out")
 	}
 	r.agents()
 	if c.all && c.limited {
@@ -359,12 +337,8 @@ func (r *reader) agents() {
 // more, not less.
 func (r *reader) forbidden() {
 	if f, ok := r.get("disallowedTools"); ok && !r.flat(f) {
-		r.say(
-			Error,
-			"disallowedTools",
-			"disallowedTools is not a list of names, so nobody knows what is forbidden",
-			"write a list, as in [Bash, Write]",
-		)
+		r.say(Error, "disallowedTools", "disallowedTools is not a list of names, so nobody knows what is forbidden",
+			"write a list, as in [Bash, Write]")
 		return
 	}
 	c := choose(r.list("disallowedTools"), r.dialect)
@@ -379,12 +353,9 @@ func (r *reader) forbidden() {
 		c.bound = append(c.bound, restricted(c.spawns))
 	}
 	if len(c.bound) > 0 {
-		r.say(
-			Warning,
-			"disallowedTools",
+		r.say(Warning, "disallowedTools",
 			"a rule in brackets cannot be kept here; the whole tool is forbidden: "+listed(c.bound),
-			"write a permission rule instead",
-		)
+			"write a permission rule instead")
 	}
 	if len(c.unknown) > 0 {
 		r.say(Warning, "disallowedTools", "there is no "+listed(c.unknown)+" to forbid", "use the names of tools")
@@ -440,12 +411,8 @@ func (r *reader) number(key string) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1_000_000 {
-		r.say(
-			Warning,
-			key,
-			fmt.Sprintf("%s is %.40q, which is no number above 0; it does not count", key, text),
-			"write a number such as 20",
-		)
+		r.say(Warning, key, fmt.Sprintf("%s is %.40q, which is no number above 0; it does not count", key, text),
+			"write a number such as 20")
 		return 0
 	}
 	return n
@@ -477,12 +444,8 @@ func (r *reader) one(key string, of ...string) string {
 	}
 	i := slices.IndexFunc(of, func(s string) bool { return strings.EqualFold(s, text) })
 	if i < 0 {
-		r.say(
-			Warning,
-			key,
-			fmt.Sprintf("%s is %.40q, which is not known; it does not count", key, text),
-			"write "+strings.Join(of, ", "),
-		)
+		r.say(Warning, key, fmt.Sprintf("%s is %.40q, which is not known; it does not count", key, text),
+			"write "+strings.Join(of, ", "))
 		return ""
 	}
 	return of[i]
@@ -556,12 +519,8 @@ func (r *reader) rest() {
 		switch {
 		case f.Known:
 		case meant != "":
-			r.say(
-				Warning,
-				f.Name,
-				fmt.Sprintf("key %.40q is not known, and has no effect", f.Name),
-				"write "+meant+" if that is meant",
-			)
+			r.say(Warning, f.Name, fmt.Sprintf("key %.40q is not known, and has no effect", f.Name),
+				"write "+meant+" if that is meant")
 		default:
 			unknown = append(unknown, f.Name)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +54,7 @@ func TestReal(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			got, problems, ok := Parse(path, data, dialectOf(path, Claude))
+			got, problems, ok := Parse(path, data, dialectOf(path, definitions.Place{}))
 			if !ok || got.Name == "" || got.Description == "" || got.Prompt == "" {
 				t.Errorf("%s: lost, or not whole", path)
 			}
@@ -75,7 +77,7 @@ func TestRealValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, _, ok := Parse(path, data, dialectOf(path, Claude))
+		e, _, ok := Parse(path, data, dialectOf(path, definitions.Place{}))
 		if !ok {
 			t.Fatalf("%s is not loaded", path)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 	"github.com/drover-dev/drover/subagent"
@@ -83,13 +84,11 @@ func Switched(dirs []string, switches map[string]bool) (on, missing []string) {
 
 // installed are the folders in the plugins folder of the user's configuration.
 func installed(env func(string) string, say func(path, what, fix string)) []string {
-	config, home := env("XDG_CONFIG_HOME"), env("HOME")
-	if !filepath.IsAbs(config) {
-		if config = filepath.Join(home, ".config"); !filepath.IsAbs(home) {
-			return nil
-		}
+	config := home.Config(env)
+	if config == "" {
+		return nil
 	}
-	parent := filepath.Join(config, "drover", "plugins")
+	parent := filepath.Join(config, "plugins")
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		say(parent, "it cannot be read: "+plain(err), "")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
 // Bounds of what is read.
@@ -45,7 +46,7 @@ type mark struct {
 // file is one definition on disk.
 type file struct {
 	path     string
-	place    Place
+	place    definitions.Place
 	stamp    stamp
 	settled  bool
 	parsed   Entry // the last that could be read
@@ -101,23 +102,23 @@ func (l *looker) say(path string, s Severity, what, fix string) {
 	l.problems = append(l.problems, Problem{File: path, Severity: s, What: what, Fix: fix})
 }
 
-func (l *looker) place(p Place) {
-	if l.mark(p.path()) == (stamp{}) {
-		if _, err := os.Lstat(p.path()); err == nil {
-			l.say(p.path(), Warning, "it is a link to nothing", "fix the link")
+func (l *looker) place(p definitions.Place) {
+	if l.mark(p.Path()) == (stamp{}) {
+		if _, err := os.Lstat(p.Path()); err == nil {
+			l.say(p.Path(), Warning, "it is a link to nothing", "fix the link")
 		}
 		return
 	}
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
-		l.say(p.path(), Warning, "agents of this folder cannot be read: "+plain(err), "")
+		l.say(p.Path(), Warning, "agents of this folder cannot be read: "+plain(err), "")
 		return
 	}
 	defer func() { _ = root.Close() }()
 	l.folder(root, p, p.Dir, 0)
 }
 
-func (l *looker) folder(root *os.Root, p Place, dir string, depth int) {
+func (l *looker) folder(root *os.Root, p definitions.Place, dir string, depth int) {
 	path := filepath.Join(p.Root, dir)
 	entries, err := list(root, dir)
 	if err != nil {
@@ -125,12 +126,8 @@ func (l *looker) folder(root *os.Root, p Place, dir string, depth int) {
 		return
 	}
 	if len(entries) > maxEntries {
-		l.say(
-			path,
-			Warning,
-			fmt.Sprintf("only %d entries of this folder are looked at", maxEntries),
-			"put other files elsewhere",
-		)
+		l.say(path, Warning, fmt.Sprintf("only %d entries of this folder are looked at", maxEntries),
+			"put other files elsewhere")
 		entries = entries[:maxEntries]
 	}
 	for _, e := range entries {
@@ -177,7 +174,7 @@ func (l *looker) link(root *os.Root, path, name string) {
 }
 
 // file takes one definition over, or reads it.
-func (l *looker) file(root *os.Root, p Place, name string) {
+func (l *looker) file(root *os.Root, p definitions.Place, name string) {
 	path := filepath.Join(p.Root, name)
 	switch {
 	case l.full:
@@ -186,12 +183,8 @@ func (l *looker) file(root *os.Root, p Place, name string) {
 		return // two places are one
 	case len(l.files) >= MaxFiles:
 		l.full = true
-		l.say(
-			path,
-			Warning,
-			fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles),
-			"put other files elsewhere",
-		)
+		l.say(path, Warning, fmt.Sprintf("only %d files are read, and not this one and those after it", MaxFiles),
+			"put other files elsewhere")
 		return
 	}
 	f := &file{path: path, place: p, stamp: l.mark(path)}
@@ -236,7 +229,7 @@ func (l *looker) parse(root *os.Root, f *file, name string) (Entry, []Problem, b
 			{File: f.path, Severity: Error, What: "the file cannot be read: " + plain(err), Fix: mendFile(err)},
 		}, false
 	}
-	e, problems, ok := Parse(f.path, data, dialectOf(f.path, f.place.Dialect))
+	e, problems, ok := Parse(f.path, data, dialectOf(f.path, f.place))
 	e.Level = f.place.Level
 	return e, problems, ok
 }
@@ -272,7 +265,7 @@ func (l *looker) trustIn(f *file) {
 	if len(f.entry.executes()) == 0 {
 		return
 	}
-	if l.cfg.Trusted != nil && f.place.Level == Project {
+	if l.cfg.Trusted != nil && f.place.Level == definitions.Project {
 		trusted, asked := l.trust[f.place.Root]
 		if !asked {
 			trusted = l.cfg.Trusted(f.place.Root)
@@ -281,7 +274,7 @@ func (l *looker) trustIn(f *file) {
 		// What was trusted is what is there now: it must be what was read.
 		f.trusted = trusted && stampOf(f.path) == f.stamp
 	}
-	if !f.trusted && !(f.place.Level != Project && f.place.Trusted) {
+	if !f.trusted && !(f.place.Level != definitions.Project && f.place.Trusted) {
 		f.entry.inert()
 	}
 }

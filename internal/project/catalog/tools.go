@@ -29,12 +29,9 @@ func named(name string, d Dialect) []string {
 }
 
 func own() []string {
-	return []string{
-		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks",
-		"SendMessage", "Monitor", "Workflow", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate",
-		"WebFetch", "WebSearch", "Skill", "AskUserQuestion", "report_intent", "ListMcpResources",
-		"ReadMcpResource", task.ExitPlanMode,
-	}
+	return []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "Agent", "TaskOutput", "TaskStop", "ListTasks",
+		"SendMessage", "Monitor", "Workflow", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "WebFetch", "WebSearch",
+		"Skill", "AskUserQuestion", "report_intent", "ListMcpResources", "ReadMcpResource", task.ExitPlanMode}
 }
 
 // ToolNames are the names of our tools.
@@ -50,10 +47,7 @@ func KnownTool(name string) bool {
 	if strings.HasPrefix(name, "mcp__") || named(name, Claude) != nil {
 		return true
 	}
-	others := []string{
-		"NotebookEdit", "NotebookRead", "EnterPlanMode",
-		"SlashCommand", "write_agent",
-	}
+	others := []string{"NotebookEdit", "NotebookRead", "EnterPlanMode", "SlashCommand", "write_agent"}
 	return slices.ContainsFunc(append(ToolNames(), others...), func(s string) bool { return strings.EqualFold(s, name) })
 }
 

@@ -1,25 +1,16 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"unicode"
 
-	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
-)
-
-// Level is whose a command is.
-type Level string
-
-// The levels.
-const (
-	Project Level = "project"
-	User    Level = "user"
-	Plugin  Level = "plugin"
-	BuiltIn Level = "built-in"
+	"github.com/drover-dev/drover/internal/project/definitions"
+	"github.com/drover-dev/drover/internal/project/skill"
 )
 
 // Sort says what a command is made of.
@@ -32,28 +23,19 @@ const (
 	Program Sort = "program" // the program answers it, or changes something
 )
 
-// Command is one command, whole.
+// Command is one command, whole: a skill, or what a file or the program has in its form.
+// Name is without the slash, and sets folders apart by colons. Path and Dir are empty for
+// commands of the program; relative paths begin in Dir, or in the folder of the agent.
 type Command struct {
-	Name        string // by which it is called, without the slash; folders are set apart by colons
-	Sort        Sort
-	Description string
-	Hint        string // which arguments it takes
-	Level       Level
-	Path        string // of its file; empty for those of the program
-	Root        string // of the plugin that it belongs to; empty: to none
-	Dir         string // where relative paths in it begin; empty: in the folder of the agent
-	Trusted     bool   // what it includes and allows counts
+	skill.Skill
+	Sort Sort
+	Root string // of the plugin that it belongs to; empty: to none
 
-	Allow []string // permission rules that hold while its prompt is worked on
-	Only  []string // rules that cover every call then; nil: all calls may be made
+	Only  []string // rules that cover every call while its prompt is worked on; nil: all calls may be made
 	Model string   // that it wants
 	Agent string   // the type of agent that is to do the work; empty: the one that is asked
 
-	NoModel bool // only a user may call it
-	NoUser  bool // only a model may
-
 	Template Template
-	Warnings []frontmatter.Warning
 
 	Shadowed string   // what has its name; empty: it can be called by it
 	Waits    []string // what of it has no effect until its folder is trusted
@@ -65,13 +47,13 @@ func (c Command) rank() int {
 	switch {
 	case c.Sort == Program:
 		return 0
-	case c.Level == Project && c.Trusted:
+	case c.Level == definitions.Project && c.Trusted:
 		return 1
-	case c.Level == User:
+	case c.Level == definitions.User:
 		return 2
-	case c.Level == Plugin:
+	case c.Level == definitions.Plugin:
 		return 3
-	case c.Level == BuiltIn:
+	case c.Level == definitions.BuiltIn:
 		return 4
 	}
 	return 5
@@ -85,11 +67,8 @@ func (c Command) source() string {
 	return "the " + string(c.Level) + " /" + c.Name
 }
 
-// bounds of what one file may ask for.
-const (
-	maxFile  = 256 << 10 // bytes
-	maxRules = 100
-)
+// maxFile is how many bytes a file may have.
+const maxFile = 256 << 10
 
 // Read makes a command of the text of a file. Its name, level and trust are not set.
 func Read(data []byte) (Command, error) {
@@ -100,35 +79,18 @@ func Read(data []byte) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
-	c := Command{Sort: Prompt, Hint: hint(d), Model: d.Text("model"),
-		Description: strings.TrimSpace(d.Text("description")),
-		Allow:       d.List("allowed-tools"), Warnings: d.Warnings, Template: Parse(excerpt.Inert(strings.TrimSpace(d.Body)))}
-	warn := func(key, format string, args ...any) {
-		f, _ := d.Get(key)
-		c.Warnings = append(c.Warnings, frontmatter.Warning{Line: f.Line, Text: fmt.Sprintf(format, args...)})
-	}
-	c.agent(d)
-	c.NoModel = yes(d, "disable-model-invocation") || yes(d, "hide-from-slash-command-tool")
-	c.NoUser = no(d, "user-invocable") || no(d, "user-invokable")
+	c := Command{Skill: skill.Read(d), Sort: Prompt, Model: d.Text("model"), Agent: agentOf(d)}
+	c.Template = Parse(c.Body)
+	c.NoModel = c.NoModel || strings.EqualFold(d.Text("hide-from-slash-command-tool"), "true")
 	if len(d.List("tools")) > 0 {
-		warn("tools", "tools has no effect: the rules of the session say what the agent may use")
-	}
-	if len(c.Allow) > maxRules {
-		warn("allowed-tools", "only the first %d of %d rules count", maxRules, len(c.Allow))
-		c.Allow = c.Allow[:maxRules]
-	}
-	if len(c.Allow) == 0 {
-		c.Allow = nil
-	}
-	if strings.TrimSpace(d.Body) == "" {
-		warn("", "there is nothing behind the front matter")
+		c.Warn(d, "tools", "tools has no effect: the rules of the session say what the agent may use")
 	}
 	if n := len(c.Template.Inclusions(Values{})); n > MaxInclusions {
-		warn("", "it includes %d shell lines and files, more than %d, and cannot be used", n, MaxInclusions)
+		c.Warn(d, "", "it includes %d shell lines and files, more than %d, and cannot be used", n, MaxInclusions)
 	}
 	for _, name := range []string{"${file}", "${selection}", "${selectedText}", "${fileBasename}", "${lineNumber}"} {
 		if strings.Contains(d.Body, name) {
-			warn("", "%s stands for what an editor shows, and stays as it is", name)
+			c.Warn(d, "", "%s stands for what an editor shows, and stays as it is", name)
 		}
 	}
 	if c.Description == "" {
@@ -137,39 +99,18 @@ func Read(data []byte) (Command, error) {
 	return c, nil
 }
 
-// hint is the argument hint: [a] [b] is no YAML and [a] is a list, and both are text.
-func hint(d frontmatter.Document) string {
-	if text := strings.TrimSpace(d.Text("argument-hint")); text != "" {
-		return text
-	}
-	if words := d.List("argument-hint"); len(words) > 0 {
-		return "[" + strings.Join(words, ", ") + "]"
-	}
-	return ""
-}
-
-// agent reads which agent is to do the work. The modes of editors are none.
-func (c *Command) agent(d frontmatter.Document) {
-	name := d.Text("agent")
-	for _, key := range []string{"mode"} {
-		if name == "" {
-			name = d.Text(key)
-		}
-	}
-	forked := d.Text("context") == "fork"
+// agentOf is the type of agent that is to do the work. The modes of editors are none.
+func agentOf(d frontmatter.Document) string {
+	name := cmp.Or(d.Text("agent"), d.Text("mode"))
 	switch strings.ToLower(name) {
-	case "", "agent", "ask", "edit", "plan":
+	case "agent", "ask", "edit", "plan":
 		name = ""
 	}
-	if forked && name == "" {
-		name = "general-purpose"
+	if name == "" && d.Text("context") == "fork" {
+		return "general-purpose"
 	}
-	c.Agent = name
+	return name
 }
-
-func yes(d frontmatter.Document, key string) bool { return strings.EqualFold(d.Text(key), "true") }
-
-func no(d frontmatter.Document, key string) bool { return strings.EqualFold(d.Text(key), "false") }
 
 // firstLine is the first line that says something: it describes a file that does not.
 func firstLine(body string) string {

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/internal/platform/frontmatter"
 	"github.com/drover-dev/drover/internal/platform/spelling"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 )
 
@@ -24,65 +24,20 @@ const (
 	maxDepth    = 8    // of folders in a place
 )
 
-// Place is a folder that holds files of commands.
-type Place struct {
-	Root    string // absolute; no link leads out of it
-	Dir     string // below Root
-	End     string // of the names of files
-	Prefix  string // before the names of its commands
-	Level   Level
-	Trusted bool
-}
-
-// Places are the usual ones: those of the project, of the user, and of plugins, whose
-// folders are given. trusted says whether the project is.
-func Places(env func(string) string, folder string, trusted bool, plugins []string) []Place {
-	out := []Place{
-		{Root: folder, Dir: ".drover/commands", End: ".md", Level: Project, Trusted: trusted},
-		{Root: folder, Dir: ".claude/commands", End: ".md", Level: Project, Trusted: trusted},
-		{Root: folder, Dir: ".github/prompts", End: ".prompt.md", Level: Project, Trusted: trusted},
-	}
-	config, home := env("XDG_CONFIG_HOME"), env("HOME")
-	if !filepath.IsAbs(config) && filepath.IsAbs(home) {
-		config = filepath.Join(home, ".config")
-	}
-	if filepath.IsAbs(config) {
-		dir := filepath.Join(config, "drover", "commands")
-		out = append(out, Place{Root: dir, Dir: ".", End: ".md", Level: User, Trusted: true})
-	}
-	if filepath.IsAbs(home) {
-		dir := filepath.Join(home, ".claude", "commands")
-		out = append(out, Place{Root: dir, Dir: ".", End: ".md", Level: User, Trusted: true})
-	}
-	for _, p := range plugins {
-		out = append(out, Place{Root: p, Dir: "commands", End: ".md", Prefix: NameOf(filepath.Base(p)) + ":",
-			Level: Plugin, Trusted: true})
-	}
-	return out
-}
-
-// Note is something about a file that a user should know.
-type Note struct {
-	Path string `json:"path"`
-	Text string `json:"text"`
-}
-
-func (n Note) String() string { return n.Path + ": " + n.Text }
-
 // Catalog is the commands that were found. It never changes.
 type Catalog struct {
 	commands []Command // by name, those that can be called first
-	notes    []Note
+	notes    []definitions.Note
 }
 
 // Find reads the commands of all places, with those of the program and the skills.
-func Find(places []Place, skills skill.Catalog) Catalog {
+func Find(places []definitions.Place, skills skill.Catalog) Catalog {
 	c := Catalog{commands: builtIn()}
 	for _, p := range places {
 		c.place(p)
 	}
 	for _, s := range slices.Concat(skills.All(), skills.Hidden()) {
-		c.commands = append(c.commands, ofSkill(s))
+		c.commands = append(c.commands, Command{Skill: s, Sort: Skill, Template: Parse(s.Body)})
 	}
 	for i := range c.commands {
 		c.commands[i].wait()
@@ -106,7 +61,7 @@ func Find(places []Place, skills skill.Catalog) Catalog {
 
 // Current reads the commands of places as they are now, with the trust in the project. That
 // is looked at behind them, too: what is trusted is what was read.
-func Current(places func(trusted bool) []Place, skills skill.Catalog, trusted func() bool) Catalog {
+func Current(places func(trusted bool) []definitions.Place, skills skill.Catalog, trusted func() bool) Catalog {
 	before := trusted()
 	found := Find(places(before), skills)
 	if before && !trusted() {
@@ -116,11 +71,11 @@ func Current(places func(trusted bool) []Place, skills skill.Catalog, trusted fu
 }
 
 func (c *Catalog) note(path, format string, args ...any) {
-	c.notes = append(c.notes, Note{path, fmt.Sprintf(format, args...)})
+	c.notes = append(c.notes, definitions.Note{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-func (c *Catalog) place(p Place) {
-	at := filepath.Join(p.Root, p.Dir)
+func (c *Catalog) place(p definitions.Place) {
+	at := p.Path()
 	root, err := os.OpenRoot(p.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -130,7 +85,7 @@ func (c *Catalog) place(p Place) {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	files, err := Files(root, p.Dir, p.End)
+	files, err := Files(root, p.Dir, endOf(p))
 	if err != nil {
 		c.note(at, "not all commands of this folder are read: %v", err)
 	}
@@ -141,6 +96,14 @@ func (c *Catalog) place(p Place) {
 		}
 		c.file(root, p, file)
 	}
+}
+
+// endOf is how the names of the files of commands end.
+func endOf(p definitions.Place) string {
+	if strings.HasSuffix(p.Dir, "prompts") {
+		return ".prompt.md"
+	}
+	return ".md"
 }
 
 // Files are the files of commands below a folder, as paths below root. Folders that are
@@ -170,7 +133,7 @@ func Files(root *os.Root, dir, end string) ([]string, error) {
 	return out, err
 }
 
-func (c *Catalog) file(root *os.Root, p Place, name string) {
+func (c *Catalog) file(root *os.Root, p definitions.Place, name string) {
 	at := filepath.Join(p.Root, name)
 	data, err := untrusted.Read(root, name, maxFile)
 	if err != nil {
@@ -191,24 +154,14 @@ func (c *Catalog) file(root *os.Root, p Place, name string) {
 		c.note(at, "the command is not loaded: its name has no letters and no digits")
 		return
 	}
-	one.Name = p.Prefix + one.Name
 	one.Level, one.Trusted, one.Path = p.Level, p.Trusted, at
-	if p.Level == Plugin {
-		one.Root = p.Root
+	if p.Level == definitions.Plugin {
+		one.Name, one.Root = NameOf(filepath.Base(p.Root))+":"+one.Name, p.Root
 	}
 	c.commands = append(c.commands, one)
 	for _, w := range one.Warnings {
 		c.note(at, "%s", w)
 	}
-}
-
-// ofSkill makes a command of a skill.
-func ofSkill(s skill.Skill) Command {
-	c := Command{Name: s.Name, Sort: Skill, Description: s.Description, Level: Level(s.Level.String()), Path: s.Path,
-		Dir: s.Dir, Trusted: s.Trusted, Allow: s.AllowedTools, Hint: s.Hint, NoUser: s.NoUser, NoModel: s.NoModel,
-		Template: Parse(s.Body)}
-	c.Warnings = append([]frontmatter.Warning(nil), s.Warnings...)
-	return c
 }
 
 // All returns the commands in the order of their names, those that are shadowed or
@@ -221,7 +174,7 @@ func (c Catalog) Callable() []Command {
 }
 
 // Warnings tell what is wrong with files, those that were not loaded included.
-func (c Catalog) Warnings() []Note { return slices.Clone(c.notes) }
+func (c Catalog) Warnings() []definitions.Note { return slices.Clone(c.notes) }
 
 // UnknownError says that no command has a name.
 type UnknownError struct {

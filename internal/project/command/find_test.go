@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 )
 
@@ -61,8 +62,8 @@ func world(t *testing.T, trusted bool) (Catalog, string) {
 	})
 	plugin := plant(t, map[string]string{"commands/tidy.md": "Tidy in ${CLAUDE_PLUGIN_ROOT}"})
 	env := func(name string) string { return map[string]string{"HOME": home}[name] }
-	skills := skill.Find(skill.Places(env, project, trusted, nil))
-	return Find(Places(env, project, trusted, []string{plugin}), skills), filepath.Base(plugin)
+	skills := skill.Find(definitions.Usual(env, project, trusted, nil, "skills"))
+	return Find(definitions.Usual(env, project, trusted, []string{plugin}, "commands"), skills), filepath.Base(plugin)
 }
 
 func find(t *testing.T, c Catalog, name string) Command {
@@ -79,7 +80,7 @@ func TestFindTrusted(t *testing.T) {
 	if one := find(t, c, "deploy"); one.Description != "by drover" || !one.Trusted {
 		t.Errorf("deploy %+v", one)
 	}
-	if one := find(t, c, "review"); one.Level != Project || one.Model != "small" || !slices.Equal(one.Allow, []string{"Bash(git diff:*)"}) {
+	if one := find(t, c, "review"); one.Level != definitions.Project || one.Model != "small" || !slices.Equal(one.Allow, []string{"Bash(git diff:*)"}) {
 		t.Errorf("review %+v", one)
 	}
 	if one := find(t, c, "web:new-page"); one.Description != "Make a page." {
@@ -91,7 +92,7 @@ func TestFindTrusted(t *testing.T) {
 	if one := find(t, c, "explain"); one.Agent != "" || one.Description != "Explains" || len(one.Warnings) != 1 {
 		t.Errorf("prompt file %+v", one)
 	}
-	if one := find(t, c, "commit"); one.Sort != Skill || one.Level != Project || one.Dir == "" {
+	if one := find(t, c, "commit"); one.Sort != Skill || one.Level != definitions.Project || one.Dir == "" {
 		t.Errorf("skill %+v", one)
 	}
 	if one := find(t, c, "tidy"); one.Name != NameOf(plugin)+":tidy" || one.Root == "" {
@@ -132,13 +133,13 @@ func TestFindTrusted(t *testing.T) {
 // What waits for trust takes no name from anything else, and is text only.
 func TestFindUntrusted(t *testing.T) {
 	c, _ := world(t, false)
-	if one := find(t, c, "deploy"); one.Level != User {
+	if one := find(t, c, "deploy"); one.Level != definitions.User {
 		t.Errorf("deploy %+v", one)
 	}
-	if one := find(t, c, "review"); one.Level != BuiltIn {
+	if one := find(t, c, "review"); one.Level != definitions.BuiltIn {
 		t.Errorf("review %+v", one)
 	}
-	if one := find(t, c, "commit"); one.Level != User {
+	if one := find(t, c, "commit"); one.Level != definitions.User {
 		t.Errorf("commit %+v", one)
 	}
 	if one := find(t, c, "web:new-page"); one.Trusted || one.Waits != nil {
@@ -148,7 +149,7 @@ func TestFindUntrusted(t *testing.T) {
 		t.Errorf("outside waits: %q", one.Waits)
 	}
 	for _, one := range c.All() {
-		if one.Name == "review" && one.Level == Project && (one.Shadowed == "" || len(one.Waits) != 3 || one.Allow != nil || one.Model != "") {
+		if one.Name == "review" && one.Level == definitions.Project && (one.Shadowed == "" || len(one.Waits) != 3 || one.Allow != nil || one.Model != "") {
 			t.Errorf("the project's review %+v", one)
 		}
 	}
@@ -166,7 +167,7 @@ func TestFindUnknown(t *testing.T) {
 	if _, err := c.Find("zzzzzzzz"); err == nil || !strings.Contains(err.Error(), "see `drover commands`") {
 		t.Errorf("nothing is near: %v", err)
 	}
-	page := Catalog{commands: []Command{{Name: "a:page"}, {Name: "b:page"}}}
+	page := Catalog{commands: []Command{{Skill: skill.Skill{Name: "a:page"}}, {Skill: skill.Skill{Name: "b:page"}}}}
 	if _, err := page.Find("page"); err == nil || !strings.Contains(err.Error(), "/a:page, /b:page") {
 		t.Errorf("two ends: %v", err)
 	}
@@ -213,13 +214,15 @@ func TestEffects(t *testing.T) {
 // A folder that loses its trust while its commands are read is not trusted.
 func TestCurrent(t *testing.T) {
 	project := plant(t, map[string]string{".claude/commands/ship.md": "Ship: !`make`"})
-	places := func(trusted bool) []Place { return Places(func(string) string { return "" }, project, trusted, nil) }
+	now := func(trusted bool) []definitions.Place {
+		return definitions.Usual(func(string) string { return "" }, project, trusted, nil, "commands")
+	}
 	asked := 0
 	swapped := func() bool { asked++; return asked == 1 }
-	if one := find(t, Current(places, skill.Catalog{}, swapped), "ship"); one.Trusted || len(one.Waits) != 1 {
+	if one := find(t, Current(now, skill.Catalog{}, swapped), "ship"); one.Trusted || len(one.Waits) != 1 {
 		t.Errorf("ship %+v", one)
 	}
-	if one := find(t, Current(places, skill.Catalog{}, func() bool { return true }), "ship"); !one.Trusted {
+	if one := find(t, Current(now, skill.Catalog{}, func() bool { return true }), "ship"); !one.Trusted {
 		t.Errorf("ship %+v", one)
 	}
 }

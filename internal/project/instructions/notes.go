@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
@@ -54,23 +55,20 @@ func (w Warning) String() string { return w.Path + ": " + w.Text }
 // folder, each followed by what it imports.
 func Read(c Config) (string, []Warning) {
 	r := &reader{paths: map[string]bool{}, texts: map[string]bool{}}
-	home, config := c.Env("HOME"), c.Env("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(home) {
-		home = ""
+	user := c.Env("HOME")
+	if !filepath.IsAbs(user) {
+		user = ""
 	}
-	if !filepath.IsAbs(config) && home != "" {
-		config = filepath.Join(home, ".config")
+	if config := home.Config(c.Env); config != "" {
+		r.file(place{dir: config, name: "AGENTS.md", more: user}, "of the user", 0)
 	}
-	if filepath.IsAbs(config) {
-		r.file(place{dir: filepath.Join(config, "drover"), name: "AGENTS.md", more: home}, "of the user", 0)
-	}
-	if home != "" {
-		r.file(place{dir: filepath.Join(home, ".claude"), name: "CLAUDE.md", more: home}, "of the user", 0)
+	if user != "" {
+		r.file(place{dir: filepath.Join(user, ".claude"), name: "CLAUDE.md", more: user}, "of the user", 0)
 	}
 	root := Root(c.Folder)
 	more := ""
 	if c.Trusted {
-		more = home
+		more = user
 	}
 	for _, dir := range between(root, c.Folder) {
 		for _, name := range []string{"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"} {
@@ -225,12 +223,8 @@ func (r *reader) follow(from place, ref string, depth int) {
 			r.warn(from.path(), "the import @%s is not followed: it leads out of the project", excerpt.Line(ref, 200))
 		}
 	case depth > MaxDepth:
-		r.warn(
-			from.path(),
-			"the import @%s is not followed: more than %d files import each other",
-			excerpt.Line(ref, 200),
-			MaxDepth,
-		)
+		r.warn(from.path(), "the import @%s is not followed: more than %d files import each other",
+			excerpt.Line(ref, 200), MaxDepth)
 	default:
 		if !r.file(to, "imported by "+excerpt.Line(from.path(), 1000), depth) && strings.Contains(ref, "/") {
 			r.warn(from.path(), "the import @%s names no file", excerpt.Line(ref, 200))

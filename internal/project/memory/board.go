@@ -87,12 +87,8 @@ func readBoard(root *os.Root) (Board, error) {
 		return Board{}, nil
 	}
 	if err == nil && info.Size() > maxBoardFile {
-		err = fmt.Errorf(
-			"%s has %d bytes, and %d are read at most (take lines out of it)",
-			boardName,
-			info.Size(),
-			maxBoardFile,
-		)
+		err = fmt.Errorf("%s has %d bytes, and %d are read at most (take lines out of it)", boardName, info.Size(),
+			maxBoardFile)
 	}
 	if err != nil {
 		return Board{}, err
@@ -117,16 +113,12 @@ func parseBoard(data []byte) Board {
 			b.lines = append(b.lines, line{raw, e.ID})
 		case !ended:
 			b.torn = raw
-			b.Problems = append(
-				b.Problems,
-				fmt.Sprintf("%s: line %d was cut off; the next change sets it aside in %s", boardName, n, tornName),
-			)
+			b.Problems = append(b.Problems,
+				fmt.Sprintf("%s: line %d was cut off; the next change sets it aside in %s", boardName, n, tornName))
 		default:
 			b.lines = append(b.lines, line{raw: raw})
-			b.Problems = append(
-				b.Problems,
-				fmt.Sprintf("%s: line %d cannot be read: %v (correct it, or take it out)", boardName, n, err),
-			)
+			b.Problems = append(b.Problems,
+				fmt.Sprintf("%s: line %d cannot be read: %v (correct it, or take it out)", boardName, n, err))
 		}
 	}
 	return b

@@ -59,13 +59,8 @@ func (s *Store) index() (string, error) {
 	kept := cut(data)
 	text := strings.TrimSpace(strings.ToValidUTF8(string(kept), "\uFFFD"))
 	if left := info.Size() - int64(len(kept)); left > 0 {
-		text += fmt.Sprintf(
-			"\n(%d of %d bytes of %s are left out here; the whole is %s)",
-			left,
-			info.Size(),
-			Index,
-			filepath.Join(s.dir, Index),
-		)
+		text += fmt.Sprintf("\n(%d of %d bytes of %s are left out here; the whole is %s)", left, info.Size(), Index,
+			filepath.Join(s.dir, Index))
 	}
 	return text, nil
 }

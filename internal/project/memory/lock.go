@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 const (
@@ -21,8 +19,6 @@ const (
 
 	// How long a change of the board waits for others before it gives up.
 	patience = 10 * time.Second
-	shortest = 200 * time.Microsecond // between two looks at a lock
-	longest  = 4 * time.Millisecond
 
 	maxMark     = 4096
 	markVersion = 1
@@ -152,7 +148,7 @@ func (s *Store) Acquire() (_ *Lock, err error) {
 		}
 	}()
 	if l.unlock, err = tryLock(root, markLock); err != nil {
-		if errors.Is(err, ErrHeld) {
+		if errors.Is(err, home.ErrLocked) {
 			return nil, heldBy(root)
 		}
 		return nil, fmt.Errorf("lock memory: %w", err)
@@ -229,7 +225,7 @@ func (s *Store) Recover() error {
 		return err
 	}
 	unlock, err := tryLock(root, markLock)
-	if errors.Is(err, ErrHeld) {
+	if errors.Is(err, home.ErrLocked) {
 		return nil
 	}
 	if err != nil {
@@ -246,56 +242,26 @@ func (s *Store) Recover() error {
 	return nil
 }
 
-// tryLock takes a lock of the kernel, or returns [ErrHeld]. The file stays.
+// tryLock locks a file of the folder, or returns [home.ErrLocked]. The file stays.
 func tryLock(root *os.Root, name string) (func(), error) {
 	f, _, err := openFile(root, name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	fd := int(f.Fd())
-	for {
-		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := home.Flock(f); err != nil {
 		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrHeld
-		}
 		return nil, err
 	}
-	return func() {
-		// Closing alone would not do: a child between fork and exec still has the
-		// descriptor, and with it the lock.
-		_ = unix.Flock(fd, unix.LOCK_UN)
-		_ = f.Close()
-	}, nil
+	return func() { home.Unlock(f) }, nil
 }
 
-// lockFile asks again and again, because a wait in the kernel could not be ended by
-// ctx.
+// lockFile waits for the lock of a file, at most for [patience].
 func lockFile(ctx context.Context, root *os.Root, name string) (func(), error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		patience,
-		fmt.Errorf("another process has held %s for %s (end that process)", name, patience),
-	)
-	defer cancel()
-	for wait := shortest; ; wait = min(2*wait, longest) {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		unlock, err := tryLock(root, name)
-		if !errors.Is(err, ErrHeld) {
-			return unlock, err
-		}
-		t := time.NewTimer(wait/2 + rand.N(wait))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-		case <-t.C:
-		}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
+		fmt.Errorf("another process has held %s for %s (end that process)", name, patience))
+	defer cancel()
+	return home.Await(ctx, func() (func(), error) { return tryLock(root, name) })
 }

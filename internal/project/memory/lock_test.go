@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // last is when the store says that memory was consolidated last.
@@ -251,7 +253,7 @@ func tryAgain(s *Store) (bool, error) {
 	if err == nil {
 		unlock()
 	}
-	return errors.Is(err, ErrHeld), err
+	return errors.Is(err, home.ErrLocked), err
 }
 
 func TestDue(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
@@ -71,7 +72,7 @@ func (s *Store) open(create bool) (*os.Root, error) {
 		err = fmt.Errorf("%s was exchanged while it was opened", s.dir)
 	}
 	if err == nil {
-		err = private(s.dir, opened)
+		err = home.Own(s.dir, opened)
 	}
 	if err != nil {
 		_ = root.Close()
@@ -80,39 +81,12 @@ func (s *Store) open(create bool) (*os.Root, error) {
 	return root, nil
 }
 
-// private refuses a folder that another user could put files into.
-func private(dir string, info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case ok && int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to another user, uid %d (use another DROVER_HOME, or chown it)", dir, stat.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written to by others, mode %04o (run: chmod go-w '%s')", dir, info.Mode().Perm(), dir)
-	}
-	return nil
-}
-
-// plain refuses what is no file of its own: a link, a pipe, a second name of
-// another file.
-func plain(name string, info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link (move it away)", name)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file (move it away)", name)
-	case ok && stat.Nlink > 1:
-		return fmt.Errorf("%s has another name elsewhere (move it away)", name)
-	}
-	return nil
-}
-
 // openFile opens a file of the folder. It is looked at before, since to open a
 // device may already do something, and again after, since it may have been swapped.
 func openFile(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	before, err := root.Lstat(name)
 	if err == nil {
-		err = plain(name, before)
+		err = home.Plain(name, before)
 	} else if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
 		err = nil
 	}
@@ -125,7 +99,7 @@ func openFile(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, erro
 	}
 	after, err := f.Stat()
 	if err == nil {
-		err = plain(name, after)
+		err = home.Plain(name, after)
 	}
 	if err == nil && before != nil && !os.SameFile(before, after) {
 		err = fmt.Errorf("%s was exchanged while it was opened", name)
@@ -204,7 +178,7 @@ func (s *Store) Files() (files []File, problems []string, err error) {
 		if err != nil {
 			continue // removed since the folder was read
 		}
-		if err := plain(name, info); err != nil {
+		if err := home.Plain(name, info); err != nil {
 			problems = append(problems, err.Error())
 			continue
 		}
@@ -266,7 +240,7 @@ func (s *Store) MayWrite(path string, bytes int64) error {
 	defer root.Close()
 	info, err := root.Lstat(name)
 	if err == nil {
-		return plain(name, info)
+		return home.Plain(name, info)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

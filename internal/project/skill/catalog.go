@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
 // Bounds of the texts for a model.
@@ -18,7 +19,7 @@ const (
 type Catalog struct {
 	skills []Skill // by name
 	hidden []Skill // others of the same names, in the order of their places
-	notes  []Note
+	notes  []definitions.Note
 }
 
 // All returns the skills in the order of their names.
@@ -28,7 +29,7 @@ func (c Catalog) All() []Skill { return slices.Clone(c.skills) }
 func (c Catalog) Hidden() []Skill { return slices.Clone(c.hidden) }
 
 // Warnings tell what is wrong with files, those that were not loaded included.
-func (c Catalog) Warnings() []Note { return slices.Clone(c.notes) }
+func (c Catalog) Warnings() []definitions.Note { return slices.Clone(c.notes) }
 
 // Only is the catalog with the named skills and no others, and the names that no skill has.
 func (c Catalog) Only(names []string) (some Catalog, unknown []string) {

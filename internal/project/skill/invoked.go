@@ -40,7 +40,7 @@ type Ledger struct {
 func (l *Ledger) Record(s Skill, at time.Time) {
 	in := Invoked{Name: s.Name, Path: s.Path, Preview: preview(s.Body), LastInvoked: at}
 	if s.Trusted {
-		in.rules = slices.Clone(s.AllowedTools)
+		in.rules = slices.Clone(s.Allow)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,86 +15,65 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
+	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
 // Bounds of what is read.
 const (
 	MaxSkills = 500       // in all places together
 	maxFile   = 256 << 10 // bytes of a SKILL.md
-	maxAsked  = 100       // rules of one skill
+	maxAllow  = 100       // rules of one skill or command
 )
-
-// Level is whose a place is. The lower wins where two skills have one name.
-type Level int
-
-// The levels.
-const (
-	Project Level = iota
-	User
-	Plugin
-)
-
-func (l Level) String() string { return [...]string{"project", "user", "plugin"}[l] }
-
-// Place is a folder that holds folders of skills.
-type Place struct {
-	Root    string // absolute; no link leads out of it
-	Dir     string // below Root
-	Level   Level
-	Trusted bool // rules of its skills count
-}
-
-// Places are the usual ones, the first of which wins: those of the project, of
-// the user, and of plugins, whose folders are given. trusted says whether the
-// project is; what is the user's own is trusted, plugins included.
-func Places(env func(string) string, folder string, trusted bool, plugins []string) []Place {
-	var out []Place
-	for _, dir := range []string{".drover/skills", ".claude/skills", ".github/skills"} {
-		out = append(out, Place{Root: folder, Dir: dir, Level: Project, Trusted: trusted})
-	}
-	config, home := env("XDG_CONFIG_HOME"), env("HOME")
-	if !filepath.IsAbs(config) && filepath.IsAbs(home) {
-		config = filepath.Join(home, ".config")
-	}
-	if filepath.IsAbs(config) {
-		out = append(out, Place{Root: filepath.Join(config, "drover", "skills"), Dir: ".", Level: User, Trusted: true})
-	}
-	if filepath.IsAbs(home) {
-		out = append(out, Place{Root: filepath.Join(home, ".claude", "skills"), Dir: ".", Level: User, Trusted: true})
-	}
-	for _, p := range plugins {
-		out = append(out, Place{Root: p, Dir: "skills", Level: Plugin, Trusted: true})
-	}
-	return out
-}
 
 // Skill is one skill, whole.
 type Skill struct {
-	Name         string   // by which it is called: that of its folder, in lower-case kebab
-	Display      string   // as its author writes it
-	Description  string   // whole; for whoever chooses a skill
-	AllowedTools []string // permission rules that it asks for; nil: none
-	Hint         string   // which arguments it takes
-	NoUser       bool     // no prompt can call it by /name
-	NoModel      bool     // its author wants it called by users only
-	Body         string
-	Path         string // of SKILL.md, absolute
-	Dir          string // its folder, absolute
-	Level        Level
-	Trusted      bool // AllowedTools count
-	Warnings     []frontmatter.Warning
+	Name        string   // by which it is called: that of its folder, in lower-case kebab
+	Display     string   // as its author writes it
+	Description string   // whole; for whoever chooses a skill
+	Allow       []string // permission rules that it asks for; nil: none
+	Hint        string   // which arguments it takes
+	NoUser      bool     // no prompt can call it by /name
+	NoModel     bool     // only a user may call it
+	Body        string
+	Path        string // of its file, absolute
+	Dir         string // its folder, absolute
+	Level       definitions.Level
+	Trusted     bool // Allow counts
+	Warnings    []frontmatter.Warning
 }
 
-// Note is something about a file that a user should know.
-type Note struct {
-	Path string
-	Text string
+// Warn adds a warning about a key of the front matter, or about the file for an empty key.
+func (s *Skill) Warn(d frontmatter.Document, key, format string, args ...any) {
+	f, _ := d.Get(key)
+	s.Warnings = append(s.Warnings, frontmatter.Warning{Line: f.Line, Text: fmt.Sprintf(format, args...)})
 }
 
-func (n Note) String() string { return n.Path + ": " + n.Text }
+// Read takes from a document what skills and commands have in common. Names, places and trust
+// are not set.
+func Read(d frontmatter.Document) Skill {
+	s := Skill{Description: strings.TrimSpace(d.Text("description")), Hint: strings.TrimSpace(d.Text("argument-hint")),
+		Allow: d.List("allowed-tools"), Body: excerpt.Inert(strings.TrimSpace(d.Body)), Warnings: d.Warnings}
+	if words := d.List("argument-hint"); s.Hint == "" && len(words) > 0 {
+		s.Hint = "[" + strings.Join(words, ", ") + "]" // [a] is a list to YAML
+	}
+	is := func(key, value string) bool { return strings.EqualFold(d.Text(key), value) }
+	s.NoUser = is("user-invocable", "false") || is("user-invokable", "false")
+	s.NoModel = is("disable-model-invocation", "true")
+	if s.Body == "" {
+		s.Warn(d, "", "there is nothing behind the front matter")
+	}
+	if len(s.Allow) > maxAllow {
+		s.Warn(d, "allowed-tools", "only the first %d of %d rules count", maxAllow, len(s.Allow))
+		s.Allow = s.Allow[:maxAllow]
+	}
+	if len(s.Allow) == 0 {
+		s.Allow = nil
+	}
+	return s
+}
 
 // Find reads the skills of all places, the first of which wins.
-func Find(places []Place) Catalog {
+func Find(places []definitions.Place) Catalog {
 	var c Catalog
 	for _, p := range places {
 		c.place(p)
@@ -104,11 +83,11 @@ func Find(places []Place) Catalog {
 }
 
 func (c *Catalog) note(path, format string, args ...any) {
-	c.notes = append(c.notes, Note{path, fmt.Sprintf(format, args...)})
+	c.notes = append(c.notes, definitions.Note{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-func (c *Catalog) place(p Place) {
-	at := filepath.Join(p.Root, p.Dir)
+func (c *Catalog) place(p definitions.Place) {
+	at := p.Path()
 	root, err := os.OpenRoot(p.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -138,7 +117,7 @@ func (c *Catalog) place(p Place) {
 	}
 }
 
-func (c *Catalog) add(root *os.Root, p Place, dir, name string) {
+func (c *Catalog) add(root *os.Root, p definitions.Place, dir, name string) {
 	path := filepath.Join(dir, "SKILL.md")
 	data, err := untrusted.Read(root, filepath.Join(p.Dir, name, "SKILL.md"), maxFile)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -171,48 +150,28 @@ func parse(folder string, data []byte) (Skill, error) {
 	if err != nil {
 		return Skill{}, err
 	}
-	s := Skill{Name: Normalize(folder), Display: d.Text("name"), Description: strings.TrimSpace(d.Text("description")),
-		AllowedTools: d.List("allowed-tools"), Body: excerpt.Inert(strings.TrimSpace(d.Body)), Warnings: d.Warnings}
-	s.Hint = strings.TrimSpace(d.Text("argument-hint"))
-	if words := d.List("argument-hint"); s.Hint == "" && len(words) > 0 {
-		s.Hint = "[" + strings.Join(words, ", ") + "]"
-	}
-	s.NoUser = strings.EqualFold(d.Text("user-invocable"), "false") || strings.EqualFold(d.Text("user-invokable"), "false")
-	s.NoModel = strings.EqualFold(d.Text("disable-model-invocation"), "true")
+	s := Read(d)
+	s.Name, s.Display = Normalize(folder), d.Text("name")
 	if s.Name == "" {
 		return Skill{}, errors.New("the name of its folder has no letters and no digits")
 	}
-	warn := func(key, format string, args ...any) {
-		f, _ := d.Get(key)
-		s.Warnings = append(s.Warnings, frontmatter.Warning{Line: f.Line, Text: fmt.Sprintf(format, args...)})
-	}
 	switch {
 	case !d.Found:
-		warn("", "there is no front matter, so nobody knows what the skill is for")
+		s.Warn(d, "", "there is no front matter, so nobody knows what the skill is for")
 	case s.Description == "":
-		warn("description", "there is no description, so nobody knows what the skill is for")
+		s.Warn(d, "description", "there is no description, so nobody knows what the skill is for")
 	}
 	if n := utf8.RuneCountInString(s.Description); n > 1024 {
-		warn("description", "the description has %d characters, more than 1024", n)
+		s.Warn(d, "description", "the description has %d characters, more than 1024", n)
 	}
 	switch {
 	case s.Display == "":
 		s.Display = folder
 		if d.Found {
-			warn("", "there is no name; that of the folder, %.64q, is taken", folder)
+			s.Warn(d, "", "there is no name; that of the folder, %.64q, is taken", folder)
 		}
 	case s.Display != folder:
-		warn("name", "the name %.64q is not that of the folder, %.64q, which counts", s.Display, folder)
-	}
-	if s.Body == "" {
-		warn("", "there is nothing behind the front matter")
-	}
-	if len(s.AllowedTools) > maxAsked {
-		warn("allowed-tools", "only the first %d of %d tools count", maxAsked, len(s.AllowedTools))
-		s.AllowedTools = s.AllowedTools[:maxAsked]
-	}
-	if len(s.AllowedTools) == 0 {
-		s.AllowedTools = nil
+		s.Warn(d, "name", "the name %.64q is not that of the folder, %.64q, which counts", s.Display, folder)
 	}
 	return s, nil
 }

@@ -2,12 +2,12 @@ package todo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
@@ -26,44 +27,44 @@ const (
 
 	// How long a change waits for others before it gives up.
 	patience = 10 * time.Second
-	shortest = 200 * time.Microsecond // between two looks at a lock
-	longest  = 4 * time.Millisecond
 )
 
 // folder is that of a list while this process has its lock, so nobody else
 // changes it. Names are made here and hold no slash; none is followed if it is
 // a link.
 type folder struct {
-	dir   *os.File
-	at    int // the descriptor of dir
-	lock  int
+	dir   *saferoot.Folder
+	lock  *os.File
 	power bool
 }
 
 // open takes the lock. It waits for others until ctx ends, at most for
 // [patience]. Without create a folder that is not there is [fs.ErrNotExist].
 func open(ctx context.Context, path string, create, power bool) (*folder, error) {
-	dir, err := saferoot.Near(path).Open(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := saferoot.Near(path).Folder(path)
 	if create && errors.Is(err, fs.ErrNotExist) {
-		dir, err = lay(path)
+		dir, err = makeFolder(path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := own(dir); err != nil {
-		_ = dir.Close()
-		return nil, err
+	f := &folder{dir: dir, power: power}
+	info, err := dir.File().Stat()
+	if err == nil {
+		err = home.Own(path, info)
 	}
-	f := &folder{dir: dir, at: int(dir.Fd()), power: power}
-	if err := f.acquire(ctx); err != nil {
-		_ = dir.Close()
+	if err == nil {
+		err = f.acquire(ctx)
+	}
+	if err != nil {
+		dir.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// lay makes the folder of a list, and that of all lists.
-func lay(path string) (*os.File, error) {
+// makeFolder makes the folder of a list, and that of all lists.
+func makeFolder(path string) (*saferoot.Folder, error) {
 	top := saferoot.Near(path)
 	if err := os.MkdirAll(string(top), 0o700); err != nil { // which is trusted
 		return nil, err
@@ -73,128 +74,66 @@ func lay(path string) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return top.Open(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	return top.Folder(path)
 }
 
-// own refuses a folder that another user could put files into.
-func own(dir *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return err
+func (f *folder) acquire(ctx context.Context) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	switch {
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to another user, uid %d (use another DROVER_HOME, or chown it)", dir.Name(), st.Uid)
-	case st.Mode&0o022 != 0:
-		return fmt.Errorf(
-			"%s can be written to by others, mode %04o (run: chmod go-w '%s')",
-			dir.Name(),
-			st.Mode&0o777,
-			dir.Name(),
-		)
-	}
-	return nil
-}
-
-// acquire asks again and again, because a wait in the kernel could not be ended
-// by ctx.
-func (f *folder) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience,
-		fmt.Errorf("another process has held %s/%s for %s (end that process)", f.dir.Name(), lockName, patience))
+		fmt.Errorf("another process has held %s/%s for %s (end that process)", f.dir.File().Name(), lockName, patience))
 	defer cancel()
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		fd, err := f.openat(lockName, unix.O_RDWR|unix.O_CREAT)
-		if err != nil {
-			return fmt.Errorf("lock: %w", err)
-		}
-		if err = flock(ctx, fd); err == nil && f.is(fd, lockName) {
-			f.lock = fd
-			return nil
-		}
-		_ = unix.Close(fd)
-		if err != nil {
-			return err
-		}
-		// A lock on a file that was removed meanwhile excludes nobody.
-	}
+	f.lock, err = home.Await(ctx, f.tryLock)
+	return err
 }
 
-func flock(ctx context.Context, fd int) error {
-	for wait := shortest; ; wait = min(2*wait, longest) {
-		err := retry(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return wrap("lock", err)
-		}
-		t := time.NewTimer(wait/2 + rand.N(wait))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
-		case <-t.C:
-		}
+// tryLock opens and locks the lock file. A file that was removed between the two excludes
+// nobody, so another attempt follows.
+func (f *folder) tryLock() (*os.File, error) {
+	lock, err := f.openFile(lockName, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
 	}
-}
-
-// is tells whether a name still means an open file.
-func (f *folder) is(fd int, name string) bool {
-	var mine, there unix.Stat_t
-	return unix.Fstat(fd, &mine) == nil && unix.Fstatat(f.at, name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		mine.Ino == there.Ino && mine.Dev == there.Dev
+	if err = home.Flock(lock); err == nil {
+		var st unix.Stat_t
+		if err = unix.Fstat(int(lock.Fd()), &st); err == nil && st.Nlink > 0 {
+			return lock, nil
+		}
+		err = cmp.Or(err, home.ErrLocked)
+	}
+	_ = lock.Close()
+	return nil, err
 }
 
 func (f *folder) close() {
-	// Closing alone would not do: a child between fork and exec still has the
-	// descriptor, and with it the lock.
-	_ = unix.Flock(f.lock, unix.LOCK_UN)
-	_ = unix.Close(f.lock)
-	_ = f.dir.Close()
+	home.Unlock(f.lock)
+	f.dir.Close()
 }
 
-func retry(do func() error) error {
-	for {
-		if err := do(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
+// openFile opens a regular file of the folder, and waits for no pipe.
+func (f *folder) openFile(name string, flags int) (*os.File, error) {
+	file, err := f.dir.Open(name, flags|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// openat opens a regular file of the folder, and waits for no pipe.
-func (f *folder) openat(name string, flags int) (fd int, err error) {
-	err = retry(func() error {
-		fd, err = unix.Openat(f.at, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-		return err
-	})
-	if errors.Is(err, unix.ELOOP) {
-		return -1, fmt.Errorf("%s is a symbolic link (move it away)", name)
+	info, err := file.Stat()
+	if err == nil {
+		err = home.Plain(name, info)
 	}
 	if err != nil {
-		return -1, &fs.PathError{Op: "open", Path: name, Err: err}
+		_ = file.Close()
+		return nil, err
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	switch {
-	case err != nil:
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		err = fmt.Errorf("%s is not a regular file (move it away)", name)
-	case st.Nlink > 1:
-		err = fmt.Errorf("%s has another name elsewhere (move it away)", name)
-	default:
-		return fd, nil
-	}
-	_ = unix.Close(fd)
-	return -1, err
+	return file, nil
 }
 
 // read returns a whole file of a bounded size.
 func (f *folder) read(name string) ([]byte, error) {
-	fd, err := f.openat(name, unix.O_RDONLY)
+	file, err := f.openFile(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
@@ -203,53 +142,49 @@ func (f *folder) read(name string) ([]byte, error) {
 	return data, err
 }
 
-// write puts data in the place of a file: who reads it sees the old content or
-// the new.
+// write replaces a file: a reader sees the old content or the new.
 func (f *folder) write(name string, data []byte) error {
-	temp, fd, err := f.temporary()
+	file, err := f.temporary()
 	if err != nil {
 		return err
 	}
-	file := os.NewFile(uintptr(fd), temp)
+	temp := filepath.Base(file.Name())
 	_, err = file.Write(data)
 	if err == nil && f.power {
 		err = file.Sync()
 	}
 	err = errors.Join(err, file.Close())
 	if err == nil {
-		if err = unix.Renameat(f.at, temp, f.at, name); err != nil {
-			err = &fs.PathError{Op: "replace", Path: name, Err: err}
-		}
+		err = f.dir.Rename(temp, f.dir, name)
 	}
 	if err != nil {
-		_ = unix.Unlinkat(f.at, temp, 0)
+		_ = f.dir.Remove(temp)
 		return err
 	}
 	return f.sync()
 }
 
-// temporary makes a file to be renamed. Nobody else writes while we have the
-// lock, so one that is there was left by a crash and can go; what cannot be
-// removed is passed by.
-func (f *folder) temporary() (name string, fd int, err error) {
+// temporary makes a file to be renamed. Only the holder of the lock writes, so one that
+// exists was left by a crash and is removed; what cannot be removed is passed by.
+func (f *folder) temporary() (file *os.File, err error) {
 	for i := range 8 {
-		name = tempName + strconv.Itoa(i)
-		_ = unix.Unlinkat(f.at, name, 0)
-		if fd, err = f.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL); !errors.Is(err, unix.EEXIST) {
+		name := tempName + strconv.Itoa(i)
+		_ = f.dir.Remove(name)
+		if file, err = f.openFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL); !errors.Is(err, fs.ErrExist) {
 			break
 		}
 	}
-	return name, fd, err
+	return file, err
 }
 
 func (f *folder) remove(name string) error {
-	if err := unix.Unlinkat(f.at, name, 0); err != nil {
-		return &fs.PathError{Op: "remove", Path: name, Err: err}
+	if err := f.dir.Remove(name); err != nil {
+		return err
 	}
 	return f.sync()
 }
 
-// sync makes a change of names outlast a power cut, if that was asked for.
+// sync makes a change of names survive a power cut, if that was asked for.
 func (f *folder) sync() error {
 	if !f.power {
 		return nil
@@ -276,8 +211,8 @@ func parseFile(name string) (id ID, ours bool, err error) {
 }
 
 func (f *folder) has(id ID) bool {
-	var st unix.Stat_t
-	return unix.Fstatat(f.at, file(id), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	_, err := f.dir.Lstat(file(id))
+	return err == nil
 }
 
 func (f *folder) item(id ID) (Item, error) {
@@ -306,16 +241,9 @@ func (f *folder) put(it Item) error {
 	return f.write(file(it.ID), data)
 }
 
-func (f *folder) names() ([]string, error) {
-	if _, err := f.dir.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return f.dir.Readdirnames(-1)
-}
-
 // load reads the whole list.
 func (f *folder) load() (List, error) {
-	names, err := f.names()
+	names, err := f.dir.Names()
 	if err != nil {
 		return List{}, err
 	}
@@ -350,14 +278,14 @@ func (f *folder) mark() (ID, error) {
 	if err == nil {
 		id, err := ParseID(string(bytes.TrimSpace(data)))
 		if err != nil {
-			return 0, fmt.Errorf("%s/%s does not hold the last number that was given (write it there)", f.dir.Name(), markName)
+			return 0, fmt.Errorf("%s/%s does not hold the last number that was given (write it there)", f.dir.File().Name(), markName)
 		}
 		return id, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	names, err := f.names()
+	names, err := f.dir.Names()
 	if err != nil {
 		return 0, err
 	}
@@ -380,7 +308,7 @@ func (f *folder) full(last ID) error {
 	if last < MaxItems {
 		return nil
 	}
-	names, err := f.names()
+	names, err := f.dir.Names()
 	if err != nil {
 		return err
 	}

@@ -107,10 +107,7 @@ type field struct {
 // fields are those of the file, in its order.
 func (it *Item) fields() []field {
 	return []field{
-		{
-			"v",
-			&it.version,
-		},
+		{"v", &it.version},
 		{"id", &it.ID},
 		{"subject", &it.Subject},
 		{"description", &it.Description},
@@ -203,11 +200,8 @@ func (it Item) check() error {
 	case strings.TrimSpace(it.Subject) == "":
 		return errors.New("the subject is empty")
 	case len(it.Description) > MaxDescription:
-		return fmt.Errorf(
-			"the description has %d bytes, more than the %d that are allowed",
-			len(it.Description),
-			MaxDescription,
-		)
+		return fmt.Errorf("the description has %d bytes, more than the %d that are allowed", len(it.Description),
+			MaxDescription)
 	case !utf8.ValidString(it.Description):
 		return errors.New("the description is not valid UTF-8")
 	case !it.Status.known():

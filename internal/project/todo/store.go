@@ -99,14 +99,12 @@ func (s *Store) create(f *folder, d Draft) (Item, error) {
 		ActiveForm:  d.ActiveForm,
 		Owner:       d.Owner,
 		Status:      Pending,
-		BlockedBy: sorted(
-			d.BlockedBy,
-		),
-		Metadata:   map[string]json.RawMessage{},
-		Revision:   1,
-		CreateTime: now,
-		UpdateTime: now,
-		version:    version,
+		BlockedBy:   sorted(d.BlockedBy),
+		Metadata:    map[string]json.RawMessage{},
+		Revision:    1,
+		CreateTime:  now,
+		UpdateTime:  now,
+		version:     version,
 	}
 	if err := it.merge(d.Metadata); err != nil {
 		return it, err

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -183,11 +181,8 @@ func (s Store) read() (content, error) {
 	}
 	c := content{}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return empty, fmt.Errorf(
-			"read trusted folders: %s is damaged: %w (move it away, and trust your folders again)",
-			s.path,
-			err,
-		)
+		return empty, fmt.Errorf("read trusted folders: %s is damaged: %w (move it away, and trust your folders again)",
+			s.path, err)
 	}
 	if c.Version != 1 {
 		return empty, fmt.Errorf(
@@ -221,30 +216,13 @@ func (s Store) change(ctx context.Context, f func(*content)) error {
 	return home.WriteAtomic(s.path, append(data, '\n'))
 }
 
-// lock waits for the lock of a file that is there for nothing else.
+// lock waits for the lock of a file that exists only to be locked.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
-	fd, err := saferoot.Dir(filepath.Dir(path)).FD(path, unix.O_CREAT|unix.O_RDWR|unix.O_NONBLOCK, 0o600)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errors.New("another process holds it"))
+	defer cancel()
+	unlock, err = home.Await(ctx, func() (func(), error) { return home.LockFile(saferoot.Dir(filepath.Dir(path)), path) })
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errors.New("another process holds it"))
-	defer cancel()
-	again := time.NewTicker(10 * time.Millisecond) // the system has no lock that a context ends
-	defer again.Stop()
-	for {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = unix.Close(fd) }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = unix.Close(fd)
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			_ = unix.Close(fd)
-			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
-		}
-	}
+	return unlock, nil
 }

@@ -53,13 +53,10 @@ func (c *compiler) file(path string, above []string) *Plan {
 	}
 	c.bytes, c.steps = c.bytes+len(data), c.steps+len(p.Steps)
 	if c.bytes > MaxAllBytes || c.steps > MaxAllSteps {
-		c.faults = append(
-			c.faults,
-			Fault{
-				File: path,
-				Text: fmt.Sprintf("the workflow and what it names have more than %d steps or %d bytes", MaxAllSteps, MaxAllBytes),
-			},
-		)
+		c.faults = append(c.faults, Fault{
+			File: path,
+			Text: fmt.Sprintf("the workflow and what it names have more than %d steps or %d bytes", MaxAllSteps, MaxAllBytes),
+		})
 		return nil
 	}
 	sum := sha256.New()
@@ -83,10 +80,8 @@ func (c *compiler) nested(s *Step, path string, above []string, sum hash.Hash) {
 		sub += ".yaml"
 	}
 	fault := func(format string, args ...any) {
-		c.faults = append(
-			c.faults,
-			Fault{File: path, Line: s.Line, Text: "step " + s.ID + ": " + fmt.Sprintf(format, args...)},
-		)
+		c.faults = append(c.faults,
+			Fault{File: path, Line: s.Line, Text: "step " + s.ID + ": " + fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case slices.Contains(above, sub):

@@ -301,10 +301,8 @@ func (p *parser) name(text string) (node, error) {
 	case parts[0] == "steps" || parts[0] == "params":
 		return nil, fmt.Errorf("%.80q is not whole (write params.NAME or steps.ID.output)", text)
 	}
-	if near := closest(
-		parts[0],
-		[]string{"params", "steps", "success", "failure", "always", "true", "false"},
-	); near != "" {
+	if near := closest(parts[0],
+		[]string{"params", "steps", "success", "failure", "always", "true", "false"}); near != "" {
 		return nil, fmt.Errorf("%.80q is not known (did you mean %s?)", text, near)
 	}
 	return nil, fmt.Errorf("%.80q is not known (put texts between quotes)", text)

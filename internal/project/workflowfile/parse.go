@@ -58,13 +58,8 @@ func parse(file string, data []byte) (*Plan, []Fault) {
 	case steps.Kind != yaml.SequenceNode || len(steps.Content) == 0:
 		r.fault(steps.Line, "begin each with - id:", "steps is no list of steps")
 	case len(steps.Content) > MaxSteps:
-		r.fault(
-			steps.Line,
-			"put some of them into a workflow of their own",
-			"%d steps are more than %d",
-			len(steps.Content),
-			MaxSteps,
-		)
+		r.fault(steps.Line, "put some of them into a workflow of their own", "%d steps are more than %d",
+			len(steps.Content), MaxSteps)
 	default:
 		for _, n := range steps.Content {
 			p.Steps = append(p.Steps, r.step(n))
@@ -166,14 +161,8 @@ func (r *reader) object(n *yaml.Node, what string, take map[string]func(*yaml.No
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := take[key.Value]
 		if !ok {
-			r.fault(
-				key.Line,
-				"",
-				"unknown key %.60q of %s%s",
-				key.Value,
-				what,
-				known(key.Value, slices.Collect(maps.Keys(take)), ""),
-			)
+			r.fault(key.Line, "", "unknown key %.60q of %s%s", key.Value, what,
+				known(key.Value, slices.Collect(maps.Keys(take)), ""))
 			continue
 		}
 		f(value)
@@ -271,22 +260,12 @@ func (r *reader) params(n *yaml.Node, p *Plan) {
 		key, value := n.Content[i], n.Content[i+1]
 		a := Param{Name: key.Value}
 		if !paramName(a.Name) {
-			r.fault(
-				key.Line,
-				"begin with a small letter; use small letters, digits, - and _, 64 at most",
-				"%.60q is no name of a parameter",
-				a.Name,
-			)
+			r.fault(key.Line, "begin with a small letter; use small letters, digits, - and _, 64 at most",
+				"%.60q is no name of a parameter", a.Name)
 		}
 		if other := taken[paramVar(a.Name)]; other != "" {
-			r.fault(
-				key.Line,
-				"rename one",
-				"parameters %s and %s would be the same variable %s",
-				other,
-				a.Name,
-				paramVar(a.Name),
-			)
+			r.fault(key.Line, "rename one", "parameters %s and %s would be the same variable %s", other, a.Name,
+				paramVar(a.Name))
 		}
 		taken[paramVar(a.Name)] = a.Name
 		what := "parameter " + a.Name
@@ -328,10 +307,9 @@ func (r *reader) step(n *yaml.Node) Step {
 		"agent":             note("agent", func(n *yaml.Node) { s.Agent = r.agent(n) }),
 		"approval":          note("approval", func(n *yaml.Node) { s.Approval = r.approval(n) }),
 		"workflow":          note("workflow", func(n *yaml.Node) { s.Workflow = &Nested{File: r.filled(n, "workflow")} }),
-		"with": note(
-			"with",
-			func(n *yaml.Node) { with = r.named(n, "with", paramName, "the names of parameters") },
-		),
+		"with": note("with", func(n *yaml.Node) {
+			with = r.named(n, "with", paramName, "the names of parameters")
+		}),
 		"on":      note("on", func(n *yaml.Node) { s.On = r.filled(n, "on") }),
 		"cwd":     note("cwd", func(n *yaml.Node) { s.Cwd = r.filled(n, "cwd") }),
 		"env":     note("env", func(n *yaml.Node) { s.Env = r.named(n, "env", envName, "letters, digits and _") }),
@@ -341,12 +319,8 @@ func (r *reader) step(n *yaml.Node) Step {
 		return s
 	}
 	if !stepID(s.ID) {
-		r.fault(
-			n.Line,
-			"begin with a small letter; use small letters, digits and single -, 64 at most",
-			"%.60q is no id of a step",
-			s.ID,
-		)
+		r.fault(n.Line, "begin with a small letter; use small letters, digits and single -, 64 at most",
+			"%.60q is no id of a step", s.ID)
 	}
 	if s.Workflow != nil {
 		s.Workflow.With = with
@@ -416,11 +390,8 @@ func (r *reader) approval(n *yaml.Node) (message string) {
 	if n.Kind == yaml.ScalarNode {
 		return r.filled(n, "approval")
 	}
-	if r.object(
-		n,
-		"approval",
-		map[string]func(*yaml.Node){"message": func(n *yaml.Node) { message = r.filled(n, "message") }},
-	) &&
+	if r.object(n, "approval",
+		map[string]func(*yaml.Node){"message": func(n *yaml.Node) { message = r.filled(n, "message") }}) &&
 		message == "" {
 		r.fault(n.Line, "", "approval needs a message")
 	}

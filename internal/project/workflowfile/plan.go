@@ -163,11 +163,8 @@ func (p *Plan) Values(given map[string]string) (map[string]string, error) {
 	}
 	for name := range given {
 		if _, ok := out[name]; !ok {
-			return nil, fmt.Errorf(
-				"unknown parameter %.80q%s",
-				name,
-				known(name, p.paramNames(), "the workflow has no parameters"),
-			)
+			return nil, fmt.Errorf("unknown parameter %.80q%s", name,
+				known(name, p.paramNames(), "the workflow has no parameters"))
 		}
 	}
 	return out, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/stall"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -48,9 +49,9 @@ func TestStallOnce(t *testing.T) {
 // An output that has grown since the last look is not read, whatever it ends with;
 // one that has not is, and what it asks is told once.
 func TestStallLook(t *testing.T) {
-	w, tasks := watch(t, Config{CommandQuiet: time.Nanosecond}) // any two looks are so far apart
+	w, tasks := watch(t, options.Options{Tasks: options.Tasks{StallAfter: time.Nanosecond}}) // any two looks are so far apart
 	rec := task.Record{ID: "b00000000", Kind: task.LocalBash, Status: task.Running, Backgrounded: true, Owner: "s00000000",
-		Description: "asks", OutputFile: w.cfg.Place.Output("b00000000")}
+		Description: "asks", OutputFile: w.place.Output("b00000000")}
 	f, err := os.OpenFile(rec.OutputFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)

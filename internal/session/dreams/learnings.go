@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/task"
@@ -21,7 +22,7 @@ var subconsciousPrompt string
 // process starts no further one.
 const ParentVariable = "DROVER_PARENT_SESSION"
 
-// Parting is what a conversation that has ended passes to the agent that consolidates it.
+// Parting is the input of the agent that consolidates a conversation that has ended.
 type Parting struct {
 	Session    task.ID
 	Transcript string
@@ -33,7 +34,7 @@ type Parting struct {
 const maxParting = 24 << 10
 
 // Learnings controls whether one conversation with a main agent is consolidated at its end, and
-// what is passed on for that. Its methods may be called by several goroutines.
+// the input for that. Its methods may be called by several goroutines.
 type Learnings struct {
 	store      *memory.Store // nil: memory is disabled
 	minPrompts int64
@@ -42,11 +43,11 @@ type Learnings struct {
 	on      atomic.Bool  // consolidation at the end is on
 }
 
-// NewLearnings returns those of a conversation. on: it is consolidated at its end if it has had
-// a number of prompts.
-func NewLearnings(store *memory.Store, on bool, minPrompts int) *Learnings {
-	l := &Learnings{store: store, minPrompts: int64(minPrompts)}
-	l.on.Store(on)
+// NewLearnings returns the learnings of a conversation. ShutdownRun of opt says whether it is consolidated at its
+// end, if it has had ShutdownTurns prompts.
+func NewLearnings(store *memory.Store, opt options.Memory) *Learnings {
+	l := &Learnings{store: store, minPrompts: int64(opt.ShutdownTurns)}
+	l.on.Store(opt.ShutdownRun)
 	return l
 }
 

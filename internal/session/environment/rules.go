@@ -7,6 +7,8 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -41,11 +43,11 @@ func NewGate(r policy.Rules, foreign []string) (gate *policy.Gate, notes []strin
 // only read. They cannot be called.
 func UsualTools(folder string) []agent.Tool {
 	all := []agent.Tool{shelltool.New(shelltool.Config{Root: folder})}
-	all = append(all, files.New(files.Config{Root: folder})...)
-	all = append(all, search.New(search.Config{Root: folder})...)
+	all = append(all, files.New(confine.Area{Root: folder})...)
+	all = append(all, search.New(confine.Area{Root: folder})...)
 	all = append(all, tasktools.New(tasktools.Config{})...)
 	all = append(all, tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), usertools.NewIntent())
-	all = append(all, usertools.NewAsk(nil), skilltool.New(skilltool.Config{}))
+	all = append(all, usertools.NewAsk(nil), skilltool.New(nil, nil))
 	all = append(all, webtool.New(webtool.NewFetcher(webtool.Config{})))
 	return append(all, todotools.New(todotools.Config{})...)
 }
@@ -54,7 +56,7 @@ func UsualTools(folder string) []agent.Tool {
 // program.
 type Gates struct {
 	Foreign []string // those rules
-	Report  *Reporter
+	Report  *tree.Reporter
 }
 
 // New makes a gate of rules.

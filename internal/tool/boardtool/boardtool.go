@@ -30,22 +30,17 @@ type input struct {
 	IDs    []string `json:"ids,omitempty" jsonschema:"prune: the IDs of the notes to remove"`
 }
 
-// Config is what the tool needs. Store is required.
-type Config struct {
-	Store *memory.Store
-	By    string // who writes, as people are shown it
-}
-
-// New makes the tool of one agent. It keeps no state. Only the end of the turn
-// is an error: what the model did wrong, and what the board refused, is a result.
-func New(c Config) agent.Tool {
+// New makes the tool of one agent. It keeps no state. by is who writes, as people are shown
+// it. Only the end of the turn is an error: what the model did wrong, and what the board
+// refused, is a result.
+func New(store *memory.Store, by string) agent.Tool {
 	return toolkit.New(toolkit.Tool[input]{
 		Name: Name, Description: strings.TrimSpace(text),
 		Call: func(ctx context.Context, _ agent.Call, in input) (agent.Output, error) {
 			if err := in.check(); err != nil {
 				return agent.Output{}, toolkit.Refuse(err)
 			}
-			out, err := c.act(ctx, in)
+			out, err := in.act(ctx, store, by)
 			if err != nil {
 				return agent.Output{}, toolkit.RefuseIn(ctx, err)
 			}
@@ -77,16 +72,16 @@ func (in input) check() error {
 	return nil
 }
 
-func (c Config) act(ctx context.Context, in input) (agent.Output, error) {
+func (in input) act(ctx context.Context, store *memory.Store, by string) (agent.Output, error) {
 	switch in.Action {
 	case "add":
-		e, err := c.Store.Add(ctx, c.By, in.Text, in.Tags...)
+		e, err := store.Add(ctx, by, in.Text, in.Tags...)
 		return agent.Output{Text: "Added as " + e.ID + ".", Structured: Result{[]memory.Entry{e}}}, err
 	case "prune":
-		gone, err := c.Store.Prune(ctx, in.IDs...)
+		gone, err := store.Prune(ctx, in.IDs...)
 		return agent.Output{Text: fmt.Sprintf("Taken off: %s.", strings.Join(in.IDs, ", ")), Structured: Result{gone}}, err
 	}
-	b, err := c.Store.Board()
+	b, err := store.Board()
 	return agent.Output{Text: render(b), Structured: Result{append([]memory.Entry{}, b.Entries...)}}, err
 }
 

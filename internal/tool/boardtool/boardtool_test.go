@@ -22,7 +22,7 @@ func call(t *testing.T, tool agent.Tool, input string) (agent.Output, Result) {
 
 func TestBoard(t *testing.T) {
 	s := memory.At(t.TempDir() + "/memory")
-	tool := New(Config{Store: s, By: "rem-consolidate"})
+	tool := New(s, "rem-consolidate")
 	if out, res := call(t, tool, `{"action":"list"}`); out.IsError || res.Entries == nil ||
 		!strings.HasPrefix(out.Text, "0 of 200 notes") {
 		t.Errorf("an empty board: %+v", out)
@@ -53,7 +53,7 @@ func TestBoard(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	tool := New(Config{Store: memory.At(t.TempDir() + "/memory"), By: "x"})
+	tool := New(memory.At(t.TempDir()+"/memory"), "x")
 	for input, says := range map[string]string{
 		`{}`:                          `"action" is missing`,
 		`{"action":"clear"}`:          "list, add or prune",
@@ -75,7 +75,7 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestSpec(t *testing.T) {
-	spec := New(Config{}).Spec()
+	spec := New(nil, "").Spec()
 	var schema map[string]any
 	if err := json.Unmarshal(spec.InputSchema, &schema); err != nil || spec.Name != "context_board" ||
 		schema["additionalProperties"] != false {

@@ -3,7 +3,7 @@
 // An [Area] is a list of folders, and the places outside of them that Outside approves. A
 // [Place] lies there when it is found, and a file that is opened through its root lies
 // there when it is opened, also if a folder is replaced by a link in between. A file is
-// returned only after May has approved the open file. The package knows no rules.
+// returned only after MayOpen has approved the open file. The package knows no rules.
 package confine
 
 import (
@@ -18,20 +18,24 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// Area is the folders that a tool may use. Root is where relative paths begin.
+// Area is the folders that the tools of an agent may use. Its functions may be called by
+// several goroutines; nil functions allow nothing outside of the folders, and everything else.
 type Area struct {
-	Root string   // absolute
+	Root string   // absolute; where relative paths begin
 	Dirs []string // absolute; further folders
 
-	// Outside reports whether a place outside of the folders may be used all the same. It gets
-	// the absolute path without symbolic links; nil: no such place may be.
-	Outside func(real string) bool
-
-	// May is asked about every file that [Place.OpenFile] opens, when it cannot
-	// be exchanged any more; nil: all may be used. The flag says whether it is
-	// opened to be changed. It may be called from several goroutines.
-	May func(f *os.File, change bool) bool
+	// Outside reports whether the named tool may use a place outside of the folders, given by its
+	// absolute path without symbolic links.
+	Outside func(tool, real string) bool
+	// MayRead is asked before a file is read, with its absolute path without symbolic links.
+	MayRead func(path string) bool
+	// MayOpen is asked about every file that [Place.OpenFile] opens, when the file cannot be
+	// exchanged any more. change says whether it is opened to be changed.
+	MayOpen func(f *os.File, change bool) bool
 }
+
+// Reads reports whether the file at a path, absolute and without symbolic links, may be read.
+func (a Area) Reads(path string) bool { return a.MayRead == nil || a.MayRead(path) }
 
 // Place is a file or folder in an [Area], which need not exist.
 type Place struct {
@@ -112,9 +116,9 @@ var ErrRefused = errors.New("a rule denies this file")
 // ErrOutside is returned for paths that lead out of the area.
 var ErrOutside = errors.New("outside the folders that may be used")
 
-// Find follows all links of path and returns the place it leads to. Errors are
-// for the model.
-func (a Area) Find(path string) (Place, error) {
+// Find follows all links of path and returns the place it leads to, for the named tool.
+// Errors are for the model.
+func (a Area) Find(tool, path string) (Place, error) {
 	if strings.ContainsRune(path, 0) {
 		return Place{}, errors.New("the path contains a NUL character")
 	}
@@ -132,10 +136,10 @@ func (a Area) Find(path string) (Place, error) {
 			continue // a folder that is gone holds nothing
 		}
 		if rel, err := filepath.Rel(dir, real); err == nil && filepath.IsLocal(rel) {
-			return Place{Dir: dir, Rel: rel, may: a.May}, nil
+			return Place{Dir: dir, Rel: rel, may: a.MayOpen}, nil
 		}
 	}
-	if a.Outside == nil || !a.Outside(real) {
+	if a.Outside == nil || !a.Outside(tool, real) {
 		return Place{}, fmt.Errorf("%s is %w: %s", path, ErrOutside, strings.Join(folders, ", "))
 	}
 	dir := real
@@ -146,7 +150,7 @@ func (a Area) Find(path string) (Place, error) {
 		dir = filepath.Dir(dir)
 	}
 	rel, err := filepath.Rel(dir, real)
-	return Place{Dir: dir, Rel: rel, may: a.May, Outside: true}, err
+	return Place{Dir: dir, Rel: rel, may: a.MayOpen, Outside: true}, err
 }
 
 // resolve follows the links of the part of path that exists.

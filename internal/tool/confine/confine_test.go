@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		{"loop", "loop/x", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := a.Find(c.path)
+			p, err := a.Find("Read", c.path)
 			if c.want == "" {
 				if err == nil {
 					t.Fatalf("found %s", p.Path())
@@ -62,12 +62,12 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	if _, err := a.Find(out); !errors.Is(err, ErrOutside) {
+	if _, err := a.Find("Read", out); !errors.Is(err, ErrOutside) {
 		t.Errorf("error %v", err)
 	}
 	asked := ""
-	a.Outside = func(real string) bool { asked = real; return true }
-	if p, err := a.Find(out + "/x/y"); err != nil || p.Path() != out+"/x/y" || !p.Outside || asked != p.Path() {
+	a.Outside = func(_, real string) bool { asked = real; return true }
+	if p, err := a.Find("Read", out+"/x/y"); err != nil || p.Path() != out+"/x/y" || !p.Outside || asked != p.Path() {
 		t.Errorf("approved outside: %v, %v; asked about %s", p, err, asked)
 	}
 }
@@ -81,7 +81,7 @@ func TestOutsideReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := Area{Root: t.TempDir(), Outside: func(string) bool { return true }}.Find(filepath.Join(out, "dir", "f"))
+	p, err := Area{Root: t.TempDir(), Outside: func(string, string) bool { return true }}.Find("Read", filepath.Join(out, "dir", "f"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +114,13 @@ func TestOpenFile(t *testing.T) {
 		filepath.Join(root, "soft"))); err != nil {
 		t.Fatal(err)
 	}
-	a := Area{Root: root, May: func(f *os.File, _ bool) bool {
+	a := Area{Root: root, MayOpen: func(f *os.File, _ bool) bool {
 		got, err := f.Stat()
 		want, err2 := os.Stat(secret)
 		return err == nil && err2 == nil && !os.SameFile(got, want)
 	}}
 	for _, name := range []string{"secret", "hard", "soft"} {
-		p, err := a.Find(name)
+		p, err := a.Find("Read", name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestOpenFile(t *testing.T) {
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "s" {
 		t.Errorf("the secret is now %q, %v", data, err)
 	}
-	p, err := a.Find("open")
+	p, err := a.Find("Read", "open")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestSwap(t *testing.T) {
 	}()
 	opened := 0
 	for range 20_000 {
-		p, err := (Area{Root: root}).Find("d/x")
+		p, err := (Area{Root: root}).Find("Read", "d/x")
 		if err != nil {
 			continue
 		}

@@ -17,7 +17,7 @@ type editInput struct {
 }
 
 func (s *set) editFile(_ context.Context, _ agent.Call, in editInput) (agent.Output, error) {
-	place, err := s.in(s.write, "Edit").Find(in.FilePath)
+	place, err := s.write.Find("Edit", in.FilePath)
 	if err != nil {
 		return refuse(in.FilePath, err)
 	}

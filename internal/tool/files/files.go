@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
@@ -23,35 +24,11 @@ const (
 	maxFile      = 32 << 20  // bytes of a file that is read at all
 )
 
-// Config says which files the tools may use. Root is required.
-type Config struct {
-	Root     string   // absolute; where relative paths begin
-	Dirs     []string // absolute; further folders, to read and write
-	ReadDirs []string // absolute; folders to read only, such as that of output files
-
-	// Outside reports whether a tool of this name may use a place outside of the folders, given
-	// by its absolute path without symbolic links. It may be called by several goroutines. nil:
-	// none may.
-	Outside func(tool, real string) bool
-
-	// MayRead is asked for every file before it is read, with its absolute path
-	// without symbolic links. It may be called by several goroutines. nil: all.
-	MayRead func(path string) bool
-	// MayOpen is asked for every file once it is open, when it cannot be exchanged
-	// any more; the flag says whether it is to be changed. nil: all.
-	MayOpen func(f *os.File, change bool) bool
-}
-
-// New makes the tools Read, Write and Edit of one agent, in this order.
-func New(c Config) []agent.Tool {
-	s := &set{
-		write:   confine.Area{Root: c.Root, Dirs: c.Dirs, May: c.MayOpen},
-		seen:    make(map[string]sum),
-		may:     c.MayRead,
-		outside: c.Outside,
-	}
-	s.read = s.write
-	s.read.Dirs = append(append([]string(nil), c.Dirs...), c.ReadDirs...)
+// New makes the tools Read, Write and Edit of one agent, in this order. Files in readDirs,
+// absolute paths of folders such as that of output files, can only be read.
+func New(a confine.Area, readDirs ...string) []agent.Tool {
+	s := &set{read: a, write: a, seen: make(map[string]sum)}
+	s.read.Dirs = slices.Concat(a.Dirs, readDirs)
 	return []agent.Tool{
 		toolkit.New(toolkit.Tool[readInput]{
 			Name: "Read", Description: fmt.Sprintf(readPrompt, DefaultLines), Aliases: []string{"FileRead", "view"},
@@ -80,8 +57,6 @@ type sum [sha256.Size]byte
 // set is what the tools of one agent share.
 type set struct {
 	read, write confine.Area
-	may         func(path string) bool       // nil: all may be read
-	outside     func(tool, real string) bool // nil: nothing outside may be used
 
 	mu   sync.Mutex
 	seen map[string]sum // by path: the content as the agent knows it; guarded by mu
@@ -108,18 +83,10 @@ func (s *set) current(path string, content []byte) error {
 	return nil
 }
 
-// in is an area as a tool of this name may use it.
-func (s *set) in(a confine.Area, tool string) confine.Area {
-	if s.outside != nil {
-		a.Outside = func(real string) bool { return s.outside(tool, real) }
-	}
-	return a
-}
-
 // find is where a file to read is.
 func (s *set) find(path string) (confine.Place, error) {
-	place, err := s.in(s.read, "Read").Find(path)
-	if err == nil && s.may != nil && !s.may(place.Path()) {
+	place, err := s.read.Find("Read", path)
+	if err == nil && !s.read.Reads(place.Path()) {
 		err = errors.New("reading it is denied by a permission rule")
 	}
 	return place, err

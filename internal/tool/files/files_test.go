@@ -23,14 +23,14 @@ type bench struct {
 	tools []agent.Tool
 }
 
-func open(t *testing.T, c Config) *bench {
+func open(t *testing.T, c confine.Area, readDirs ...string) *bench {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Root = root
-	return &bench{t: t, root: root, tools: New(c)}
+	return &bench{t: t, root: root, tools: New(c, readDirs...)}
 }
 
 func (b *bench) call(tool int, in map[string]any) agent.Output {
@@ -76,7 +76,7 @@ func (b *bench) refused(out agent.Output, want string) {
 }
 
 func TestRead(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	for _, c := range []struct{ name, content, want string }{
 		{"lines", "one\ntwo\n", "     1\tone\n     2\ttwo\n"},
 		{"noend", "one\ntwo", "     1\tone\n     2\ttwo\n"},
@@ -97,7 +97,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestPaging(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	var all strings.Builder
 	for i := range 2500 {
 		fmt.Fprintf(&all, "line %d\n", i+1)
@@ -130,7 +130,7 @@ func TestPaging(t *testing.T) {
 }
 
 func TestUnreadable(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	if err := syscall.Mkfifo(filepath.Join(b.root, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	b.refused(b.call(0, map[string]any{"path": "f"}),
 		`Read: unknown field "path"; the fields are file_path, limit, offset`)
-	everywhere := New(Config{Root: b.root, Outside: func(string, string) bool { return true }})[0]
+	everywhere := New(confine.Area{Root: b.root, Outside: func(string, string) bool { return true }})[0]
 	out, err := everywhere.Call(t.Context(), agent.Call{Input: json.RawMessage(`{"file_path":"/dev/zero"}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestUnreadable(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	if out := b.write("a/b/new", "one\n"); out.Text != "Created "+b.root+"/a/b/new (4 bytes)" || out.IsError {
 		t.Errorf("text %q", out.Text)
 	}
@@ -216,7 +216,7 @@ func TestEdit(t *testing.T) {
 		{"empty", "x", "", "y", false, "", `field "old_string" is empty; use Write`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := open(t, Config{})
+			b := open(t, confine.Area{})
 			b.put("f", c.was)
 			b.read("f")
 			out := b.edit("f", c.from, c.to, c.all)
@@ -237,11 +237,11 @@ func TestEdit(t *testing.T) {
 }
 
 func TestStale(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	b.put("f", "x")
 	b.refused(b.edit("f", "x", "y", false), "you have not read this file")
 	b.read("f")
-	other := New(Config{Root: b.root})
+	other := New(confine.Area{Root: b.root})
 	out, err := other[2].Call(t.Context(),
 		agent.Call{Input: json.RawMessage(`{"file_path":"f","old_string":"x","new_string":"y"}`)})
 	if err != nil {
@@ -254,7 +254,7 @@ func TestStale(t *testing.T) {
 
 func TestFolders(t *testing.T) {
 	dir, readonly := t.TempDir(), t.TempDir()
-	b := open(t, Config{Dirs: []string{dir}, ReadDirs: []string{readonly}})
+	b := open(t, confine.Area{Dirs: []string{dir}}, readonly)
 	if out := b.write(dir+"/f", "x"); out.IsError {
 		t.Error(out.Text)
 	}
@@ -270,7 +270,7 @@ func TestFolders(t *testing.T) {
 
 // TestLinks: what links lead to outside is never written.
 func TestLinks(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	outside := t.TempDir()
 	if err := os.WriteFile(outside+"/f", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestLinks(t *testing.T) {
 // TestSwapping: a folder that is swapped for a link after it was checked lets
 // nothing in or out.
 func TestSwapping(t *testing.T) {
-	b := open(t, Config{})
+	b := open(t, confine.Area{})
 	outside := t.TempDir()
 	if err := os.WriteFile(outside+"/f", []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestSwapping(t *testing.T) {
 	b.put("d/f", "x")
 	var places []confine.Place
 	for _, name := range []string{"d/f", "d/new", "d/deep/new"} {
-		p, err := (confine.Area{Root: b.root}).Find(name)
+		p, err := (confine.Area{Root: b.root}).Find("Read", name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestSwapping(t *testing.T) {
 }
 
 func TestSpecs(t *testing.T) {
-	for _, tool := range New(Config{Root: "/"}) {
+	for _, tool := range New(confine.Area{Root: "/"}) {
 		s := tool.Spec()
 		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) ||
 			strings.Contains(s.Description, "%!") {
@@ -370,7 +370,7 @@ func FuzzEdit(f *testing.F) {
 
 // What a rule denies is neither shown nor changed, by whatever name it is asked for.
 func TestMayRead(t *testing.T) {
-	b := open(t, Config{MayRead: func(path string) bool { return filepath.Base(path) != ".env" }})
+	b := open(t, confine.Area{MayRead: func(path string) bool { return filepath.Base(path) != ".env" }})
 	b.put(".env", "KEY=1\n")
 	b.put("open", "text\n")
 	if err := os.Symlink(".env", filepath.Join(b.root, "alias")); err != nil {
@@ -389,7 +389,7 @@ func TestMayRead(t *testing.T) {
 
 // Only reading may run beside other calls.
 func TestParallel(t *testing.T) {
-	for i, tool := range New(Config{Root: "/"}) {
+	for i, tool := range New(confine.Area{Root: "/"}) {
 		p, ok := tool.(agent.Parallel)
 		if parallel := ok && p.Parallel(); parallel != (i == 0) {
 			t.Errorf("%s runs beside others: %v", tool.Spec().Name, parallel)

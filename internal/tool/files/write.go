@@ -27,7 +27,7 @@ type WriteResult struct {
 }
 
 func (s *set) writeFile(_ context.Context, _ agent.Call, in writeInput) (agent.Output, error) {
-	place, err := s.in(s.write, "Write").Find(in.FilePath)
+	place, err := s.write.Find("Write", in.FilePath)
 	if err != nil {
 		return refuse(in.FilePath, err)
 	}

@@ -1,7 +1,6 @@
 package mcptool
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -40,42 +39,37 @@ type ResourceConfig struct {
 	Save func(id, mime string, data []byte) (path string, err error)
 }
 
-type lister struct{ cfg ResourceConfig }
+type listInput struct {
+	Server string `json:"server,omitempty" jsonschema:"Name of one server (default: all)"`
+}
 
-type reader struct{ cfg ResourceConfig }
+type readInput struct {
+	Server string `json:"server" jsonschema:"Name of the server, as in mcp__SERVER__TOOL" input:"filled"`
+	URI    string `json:"uri" jsonschema:"URI of the resource" input:"filled"`
+}
 
-// Resources are the two tools for resources.
-func Resources(c ResourceConfig) []agent.Tool { return []agent.Tool{&lister{c}, &reader{c}} }
-
-// Spec implements [agent.Tool].
-func (l *lister) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name: ListName,
-		Description: "Lists the resources that MCP servers offer: files, records and other data, each with the server and the " +
-			"URI by which ReadMcpResource reads it. A URI template has {placeholders} to be replaced.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"server":{"type":"string",` +
-			`"description":"Name of one server (default: all)"}}}`),
+// Resources makes the two tools for resources.
+func Resources(c ResourceConfig) []agent.Tool {
+	return []agent.Tool{
+		toolkit.New(toolkit.Tool[listInput]{
+			Name: ListName,
+			Description: "Lists the resources that MCP servers offer: files, records and other data, each with the server and the " +
+				"URI by which ReadMcpResource reads it. A URI template has {placeholders} to be replaced.",
+			Aliases:  []string{ListName + "Tool"},
+			Parallel: true, ReadOnly: true, // it tells what servers say of themselves
+			Call: c.list,
+		}),
+		toolkit.New(toolkit.Tool[readInput]{
+			Name: ReadName,
+			Description: "Reads a resource of an MCP server, by its URI: one that ListMcpResources lists, or one that a result of a " +
+				"tool of the server links to. A resource that is not text is saved to a file, whose path is the result.",
+			Aliases: []string{ReadName + "Tool"}, Parallel: true, Call: c.read,
+		}),
 	}
 }
 
-// Aliases implements [agent.Aliased].
-func (l *lister) Aliases() []string { return []string{ListName + "Tool"} }
-
-// Parallel implements [agent.Parallel].
-func (l *lister) Parallel() bool { return true }
-
-// ReadOnly implements [agent.ReadOnly]: it tells what servers say of themselves.
-func (l *lister) ReadOnly() bool { return true }
-
-// Call implements [agent.Tool].
-func (l *lister) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	var in struct {
-		Server string `json:"server"`
-	}
-	if err := decode(c.Input, &in); err != nil {
-		return agent.Refuse(err.Error()), nil
-	}
-	all, err := l.cfg.List(ctx, in.Server)
+func (cfg ResourceConfig) list(ctx context.Context, c agent.Call, in listInput) (agent.Output, error) {
+	all, err := cfg.List(ctx, in.Server)
 	if err != nil {
 		return failed(ctx, err)
 	}
@@ -96,42 +90,13 @@ func (l *lister) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	if b.Len() == 0 {
 		return agent.Output{Text: "No MCP server offers resources."}, nil
 	}
-	return agent.Output{Text: cut(b.String(), c.ID, l.cfg.Limit, l.cfg.Spill)}, nil
+	return agent.Output{Text: cut(b.String(), c.ID, cfg.Limit, cfg.Spill)}, nil
 }
 
 func shownName(text string) string { return excerpt.Line(excerpt.Visible(text), 2000) }
 
-// Spec implements [agent.Tool].
-func (r *reader) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name: ReadName,
-		Description: "Reads a resource of an MCP server, by its URI: one that ListMcpResources lists, or one that a result of a " +
-			"tool of the server links to. A resource that is not text is saved to a file, whose path is the result.",
-		InputSchema: json.RawMessage(`{"type":"object","required":["server","uri"],"properties":{` +
-			`"server":{"type":"string","description":"Name of the server, as in mcp__SERVER__TOOL"},` +
-			`"uri":{"type":"string","description":"URI of the resource"}}}`),
-	}
-}
-
-// Aliases implements [agent.Aliased].
-func (r *reader) Aliases() []string { return []string{ReadName + "Tool"} }
-
-// Parallel implements [agent.Parallel].
-func (r *reader) Parallel() bool { return true }
-
-// Call implements [agent.Tool].
-func (r *reader) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	var in struct {
-		Server string `json:"server"`
-		URI    string `json:"uri"`
-	}
-	if err := decode(c.Input, &in); err != nil {
-		return agent.Refuse(err.Error()), nil
-	}
-	if in.Server == "" || in.URI == "" {
-		return agent.Refuse("server and uri are required"), nil
-	}
-	raw, err := r.cfg.Read(ctx, in.Server, in.URI)
+func (cfg ResourceConfig) read(ctx context.Context, c agent.Call, in readInput) (agent.Output, error) {
+	raw, err := cfg.Read(ctx, in.Server, in.URI)
 	if err != nil {
 		return failed(ctx, err)
 	}
@@ -157,41 +122,31 @@ func (r *reader) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 		case one.Text != nil:
 			parts = append(parts, fmt.Sprintf("[resource %s]\n%s", one.URI, *one.Text))
 		default:
-			parts = append(parts, r.kept(fmt.Sprintf("%s-%d", c.ID, i), one.URI, one.MimeType, one.Blob))
+			parts = append(parts, cfg.kept(fmt.Sprintf("%s-%d", c.ID, i), one.URI, one.MimeType, one.Blob))
 		}
 	}
 	text := excerpt.Plain(strings.Join(parts, "\n\n"))
 	if strings.TrimSpace(text) == "" {
 		text = "(the resource is empty)"
 	}
-	return agent.Output{Text: cut(text, c.ID, r.cfg.Limit, r.cfg.Spill)}, nil
+	return agent.Output{Text: cut(text, c.ID, cfg.Limit, cfg.Spill)}, nil
 }
 
 // kept saves what is not text.
-func (r *reader) kept(id, uri, mime, blob string) string {
+func (cfg ResourceConfig) kept(id, uri, mime, blob string) string {
 	data, err := base64.StdEncoding.DecodeString(blob)
 	if err != nil {
 		return fmt.Sprintf("[resource %s: its data is damaged]", uri)
 	}
 	where := "not kept"
-	if r.cfg.Save != nil {
-		path, err := r.cfg.Save(id, mime, data)
+	if cfg.Save != nil {
+		path, err := cfg.Save(id, mime, data)
 		if err != nil {
 			return fmt.Sprintf("[resource %s, %s, %d bytes: not kept: %v]", uri, first(mime, "of unknown type"), len(data), err)
 		}
 		where = "saved to " + path
 	}
 	return fmt.Sprintf("[resource %s, %s, %d bytes: %s]", uri, first(mime, "of unknown type"), len(data), where)
-}
-
-func decode(input json.RawMessage, into any) error {
-	if len(bytes.TrimSpace(input)) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(input, into); err != nil {
-		return fmt.Errorf("the input cannot be read: %w", err)
-	}
-	return nil
 }
 
 // failed tells the model what went wrong with a server.

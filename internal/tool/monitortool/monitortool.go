@@ -47,15 +47,13 @@ type Request struct {
 	Timeout     time.Duration // 0: none
 }
 
-// Config is what the tool needs. Monitors and Root are required.
+// Config is what the tool needs. Monitors and the Root of the Area are required.
 type Config struct {
 	Monitors Monitors
-	Root     string                 // absolute; where relative files and the first command are
-	Dirs     []string               // further folders whose files may be watched; absolute
-	Outside  func(real string) bool // whether a file outside of them may be; nil: none
-	Cwd      func() string          // where the next command of Bash runs; nil: always Root
-	Commands bool                   // commands may be watched
-	Told     func() string          // how the promise to tell of events and of the end goes on; nil: it does not
+	Area     confine.Area  // whose files may be watched; commands begin in its Root
+	Cwd      func() string // where the next command of Bash runs; nil: always the Root
+	Commands bool          // commands may be watched
+	Told     func() string // how the promise to tell of events and of the end goes on; nil: it does not
 }
 
 // Result is the structured result of a call.
@@ -119,7 +117,7 @@ func (c Config) request(in input) (Request, error) {
 	case in.Command != "" && !c.Commands:
 		return r, errors.New("you have no Bash, and so no commands to watch")
 	case in.Command != "":
-		r.Cwd = c.Root
+		r.Cwd = c.Area.Root
 		if c.Cwd != nil {
 			r.Cwd = c.Cwd()
 		}
@@ -171,14 +169,13 @@ func (in input) check() error {
 // file finds a file. Its own link is left to the watch, since it may come to lead
 // elsewhere: the folder in which it stands is what counts.
 func (c Config) file(path string) (string, error) {
-	area := confine.Area{Root: c.Root, Dirs: c.Dirs, Outside: c.Outside}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(c.Root, path)
+		path = filepath.Join(c.Area.Root, path)
 	}
-	if place, err := area.Find(path); err != nil || place.Outside {
+	if place, err := c.Area.Find("Read", path); err != nil || place.Outside {
 		return place.Path(), err
 	}
-	dir, err := area.Find(filepath.Dir(path))
+	dir, err := c.Area.Find("Read", filepath.Dir(path))
 	if err != nil {
 		return "", err
 	}

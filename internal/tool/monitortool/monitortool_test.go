@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
@@ -59,7 +60,7 @@ func TestSources(t *testing.T) {
 			Timeout: 900 * time.Millisecond},
 	} {
 		a := &asked{}
-		out := call(t, Config{Monitors: a, Root: root, Cwd: func() string { return "/elsewhere" }, Commands: true}, input)
+		out := call(t, Config{Monitors: a, Area: confine.Area{Root: root}, Cwd: func() string { return "/elsewhere" }, Commands: true}, input)
 		want.Description, want.ToolUseID = "d", "toolu_1"
 		if out.IsError || len(a.got) != 1 || a.got[0] != want {
 			t.Errorf("%s: %q, asked for %+v, want %+v", input, out.Text, a.got, want)
@@ -91,13 +92,13 @@ func TestRefused(t *testing.T) {
 		`{"description":"d","command":"` + strings.Repeat("x", 100_001) + `"}`:  "write it to a file",
 	} {
 		a := &asked{}
-		out := call(t, Config{Monitors: a, Root: t.TempDir(), Commands: true}, input)
+		out := call(t, Config{Monitors: a, Area: confine.Area{Root: t.TempDir()}, Commands: true}, input)
 		if !out.IsError || !strings.Contains(out.Text, why) || len(a.got) > 0 {
 			t.Errorf("%.90s: %q, asked for %+v", input, out.Text, a.got)
 		}
 	}
 	a := &asked{}
-	if out := call(t, Config{Monitors: a, Root: t.TempDir()}, `{"description":"d","command":"make"}`); !out.IsError ||
+	if out := call(t, Config{Monitors: a, Area: confine.Area{Root: t.TempDir()}}, `{"description":"d","command":"make"}`); !out.IsError ||
 		len(a.got) > 0 {
 		t.Errorf("an agent without Bash watches a command: %q", out.Text)
 	}
@@ -105,12 +106,12 @@ func TestRefused(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	a := &asked{err: &toolkit.Refusal{Text: "too many monitors"}}
-	if out := call(t, Config{Monitors: a, Root: "/", Commands: true},
+	if out := call(t, Config{Monitors: a, Area: confine.Area{Root: "/"}, Commands: true},
 		`{"description":"d","command":"make"}`); !out.IsError || out.Text != "Monitor: too many monitors" {
 		t.Errorf("told %q", out.Text)
 	}
 	a.err = errors.New("disk full")
-	_, err := New(Config{Monitors: a, Root: "/", Commands: true}).Call(t.Context(),
+	_, err := New(Config{Monitors: a, Area: confine.Area{Root: "/"}, Commands: true}).Call(t.Context(),
 		agent.Call{Input: json.RawMessage(`{"description":"d","command":"make"}`)})
 	if !errors.Is(err, a.err) {
 		t.Errorf("err = %v", err)

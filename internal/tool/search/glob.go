@@ -37,7 +37,7 @@ func (f finder) glob(ctx context.Context, _ agent.Call, in globInput) (agent.Out
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(cmp.Or(in.Path, "."), base)
 	}
-	place, err := f.find("Glob", base)
+	place, err := f.area.Find("Glob", base)
 	if err != nil {
 		return refuse(ctx, base, err)
 	}
@@ -50,7 +50,7 @@ func (f finder) glob(ctx context.Context, _ agent.Call, in globInput) (agent.Out
 		return refuse(ctx, base, err)
 	}
 	all := len(found)
-	found = slices.DeleteFunc(found, func(d dated) bool { return !f.mayRead(d.path) })
+	found = slices.DeleteFunc(found, func(d dated) bool { return !f.area.Reads(d.path) })
 	out := f.globbed(found, len(names) >= maxListed)
 	if len(found) < all {
 		out.Text += leftOut

@@ -84,11 +84,11 @@ func (f finder) grep(ctx context.Context, _ agent.Call, in grepInput) (agent.Out
 		return agent.Output{}, toolkit.Refuse(err)
 	}
 	at := cmp.Or(in.Path, ".")
-	place, err := f.find("Grep", at)
+	place, err := f.area.Find("Grep", at)
 	if err != nil {
 		return refuse(ctx, at, err)
 	}
-	a := &answer{query: q, short: f.short, may: f.mayRead}
+	a := &answer{query: q, short: f.short, may: f.area.Reads}
 	if rg := f.ripgrep(); rg != "" {
 		err = ask(ctx, rg, place, q, a.take)
 	} else {

@@ -17,12 +17,9 @@ import (
 	"github.com/drover-dev/drover/internal/tool/confine"
 )
 
-// ripgrep is where rg is, if it is there and wanted.
+// ripgrep is where rg is; empty: it is not there, or not wanted.
 func (f finder) ripgrep() string {
-	if f.noRipgrep {
-		return ""
-	}
-	path, err := exec.LookPath("rg")
+	path, err := exec.LookPath(f.rg)
 	if err != nil {
 		return ""
 	}

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent"
 	"go.uber.org/goleak"
+
+	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/tool/confine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,7 +88,7 @@ func TestGlob(t *testing.T) {
 		{"unknown", args{"pattern": "*", "cwd": "x"}, `Glob: unknown field "cwd"; the fields are path, pattern`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out := call(t, New(Config{Root: root})[0], c.in)
+			out := call(t, New(confine.Area{Root: root})[0], c.in)
 			if out.Text != c.want || out.IsError != strings.HasPrefix(c.want, "Glob:") {
 				t.Errorf("text %q, want %q", out.Text, c.want)
 			}
@@ -99,7 +101,7 @@ func TestMany(t *testing.T) {
 	for i := range MaxFiles + 5 {
 		many[fmt.Sprintf("f%04d", i)] = "x\n"
 	}
-	tools := New(Config{Root: tree(t, many), NoRipgrep: true})
+	tools := newTools(confine.Area{Root: tree(t, many)}, "")
 	out := call(t, tools[0], args{"pattern": "*"})
 	if strings.Count(out.Text, "\n") != MaxFiles+1 || !strings.HasSuffix(out.Text,
 		"(the newest 1000 of 1005 files; use a narrower pattern)\n") {
@@ -126,7 +128,7 @@ func TestIgnored(t *testing.T) {
 			}
 		})
 	}
-	if out := call(t, New(Config{Root: root})[0], args{"pattern": "**/*.{txt,log}"}); strings.Contains(out.Text, "dist") ||
+	if out := call(t, New(confine.Area{Root: root})[0], args{"pattern": "**/*.{txt,log}"}); strings.Contains(out.Text, "dist") ||
 		strings.Contains(out.Text, "c.log") || !strings.Contains(out.Text, "new/d.txt") {
 		t.Errorf("Glob %q", out.Text)
 	}
@@ -142,7 +144,7 @@ func TestConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, root, "config", "core.fsmonitor", script)
-	if out := call(t, New(Config{Root: root})[0], args{"pattern": "*.txt"}); out.Text != "a.txt\n" {
+	if out := call(t, New(confine.Area{Root: root})[0], args{"pattern": "*.txt"}); out.Text != "a.txt\n" {
 		t.Errorf("text %q", out.Text)
 	}
 	if _, err := os.Stat(mark); err == nil {
@@ -153,9 +155,9 @@ func TestConfigured(t *testing.T) {
 // engines are the tools without and, where it is there, with ripgrep.
 func engines(t *testing.T, root string) map[string][]agent.Tool {
 	t.Helper()
-	out := map[string][]agent.Tool{"scan": New(Config{Root: root, NoRipgrep: true})}
+	out := map[string][]agent.Tool{"scan": newTools(confine.Area{Root: root}, "")}
 	if _, err := exec.LookPath("rg"); err == nil {
-		out["ripgrep"] = New(Config{Root: root})
+		out["ripgrep"] = New(confine.Area{Root: root})
 	}
 	return out
 }
@@ -264,7 +266,7 @@ X
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	tool := New(Config{Root: tree(t, nil)})[1]
+	tool := New(confine.Area{Root: tree(t, nil)})[1]
 	out := call(t, tool, args{"pattern": "--pre=evil", "output_mode": "content", "-B": 1, "-i": true})
 	if out.Text != "a.go-1-before\na.go:2:gr\ufffdn\n" {
 		t.Errorf("text %q", out.Text)
@@ -305,7 +307,7 @@ func TestLargeFile(t *testing.T) {
 }
 
 func TestSpecs(t *testing.T) {
-	for _, tool := range New(Config{Root: "/"}) {
+	for _, tool := range New(confine.Area{Root: "/"}) {
 		s := tool.Spec()
 		if !json.Valid(s.InputSchema) || !strings.HasSuffix(string(s.InputSchema), `"additionalProperties":false}`) ||
 			strings.Contains(s.Description, "%!") {
@@ -321,9 +323,9 @@ func TestSpecs(t *testing.T) {
 func TestMayRead(t *testing.T) {
 	root := tree(t, map[string]string{"a/.env": "needle 1\nneedle 2\n", "b.txt": "needle\n", "c/.env": "needle\n"})
 	may := func(path string) bool { return filepath.Base(path) != ".env" }
-	engines := map[string][]agent.Tool{"scan": New(Config{Root: root, NoRipgrep: true, MayRead: may})}
+	engines := map[string][]agent.Tool{"scan": newTools(confine.Area{Root: root, MayRead: may}, "")}
 	if _, err := exec.LookPath("rg"); err == nil {
-		engines["ripgrep"] = New(Config{Root: root, MayRead: may})
+		engines["ripgrep"] = New(confine.Area{Root: root, MayRead: may})
 	}
 	for name, tools := range engines {
 		for _, c := range []struct {

@@ -121,7 +121,7 @@ func New(c Config) agent.Tool {
 				if in.Outside && strings.TrimSpace(in.Why) == "" {
 					return agent.Output{}, toolkit.Refusef(`field "why" says what the command needs outside of the sandbox`)
 				}
-				return s.run(ctx, c, in.input(), in.Outside)
+				return s.run(ctx, c, in.input, in.Outside)
 			},
 		})
 		return s
@@ -141,17 +141,9 @@ const bounded = `- Commands run in a sandbox: they write in the workspace, tempo
 
 // boundedInput is input with what only a sandbox knows.
 type boundedInput struct {
-	Command     string `json:"command" jsonschema:"The command line" input:"filled"`
-	Timeout     int    `json:"timeout,omitempty" jsonschema:"Time limit in milliseconds" input:"minimum=0,maximum=7200000"`
-	Description string `json:"description,omitempty" jsonschema:"What it does, in five to ten words, for the user"`
-	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Return at once"`
-	TTY         bool   `json:"tty,omitempty" jsonschema:"Give it a terminal"`
-	Outside     bool   `json:"outside,omitempty" jsonschema:"Run it outside of the sandbox"`
-	Why         string `json:"why,omitempty" jsonschema:"What it needs outside, for the user"`
-}
-
-func (in boundedInput) input() input {
-	return input{in.Command, in.Timeout, in.Description, in.Background, in.TTY}
+	input
+	Outside bool   `json:"outside,omitempty" jsonschema:"Run it outside of the sandbox"`
+	Why     string `json:"why,omitempty" jsonschema:"What it needs outside, for the user"`
 }
 
 // shell is the tool, which is also asked for the working directory.

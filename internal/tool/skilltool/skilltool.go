@@ -33,41 +33,37 @@ type input struct {
 	Args  string `json:"args,omitempty" jsonschema:"Text for the skill"`
 }
 
-// Config is what the tool needs. All of it is required.
-type Config struct {
-	Skills func() skill.Catalog // as they are now
-	Used   *skill.Ledger        // of the agent that has the tool
-}
-
-// New makes the tool Skill.
-func New(c Config) agent.Tool {
+// New makes the tool Skill of an agent. skills returns the skills as they are now; used
+// remembers those that the agent has loaded.
+func New(skills func() skill.Catalog, used *skill.Ledger) agent.Tool {
 	return toolkit.New(toolkit.Tool[input]{
 		Name: "Skill", Description: prompt, Aliases: []string{"skill"},
 		ReadOnly: true, // a skill is text: what it makes the model do is asked about then
-		Call:     c.load,
+		Call: func(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
+			return load(in, skills(), used)
+		},
 	})
 }
 
 // Result is the structured result.
 type Result struct {
-	Skill        string   `json:"skill"`
-	Path         string   `json:"path"`
-	AllowedTools []string `json:"allowedTools,omitempty"` // that hold from now on
+	Skill string   `json:"skill"`
+	Path  string   `json:"path"`
+	Allow []string `json:"allowedTools,omitempty"` // that hold from now on
 }
 
-func (c Config) load(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
+func load(in input, skills skill.Catalog, used *skill.Ledger) (agent.Output, error) {
 	if len(in.Args) > maxArgs {
 		return agent.Output{}, toolkit.Refusef(`field "args" has %d bytes, more than %d`, len(in.Args), maxArgs)
 	}
-	skills := c.Skills()
 	s, ok := skills.Find(in.Skill)
 	if !ok {
 		return agent.Output{}, unknown(in.Skill, skills.Names())
 	}
-	c.Used.Record(s, time.Now())
+	used.Record(s, time.Now())
 	res := Result{Skill: s.Name, Path: s.Path}
 	if s.Trusted {
-		res.AllowedTools = s.AllowedTools
+		res.Allow = s.Allow
 	}
 	return agent.Output{Text: render(s, in.Args), Structured: res}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 )
 
@@ -30,10 +31,10 @@ func open(t *testing.T, files map[string]string) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.tool = New(Config{Skills: func() skill.Catalog {
-		return skill.Find([]skill.Place{{Root: b.dir, Dir: ".",
+	b.tool = New(func() skill.Catalog {
+		return skill.Find([]definitions.Place{{Root: b.dir, Dir: ".",
 			Trusted: true}})
-	}, Used: &b.used})
+	}, &b.used)
 	return b
 }
 
@@ -70,7 +71,7 @@ func TestSkill(t *testing.T) {
 		t.Errorf("large: %q", out.Text[len(out.Text)-200:])
 	}
 	if got := b.call(`{"skill":"commit"}`).Structured; !reflect.DeepEqual(got,
-		Result{Skill: "commit", Path: b.dir + "/commit/SKILL.md", AllowedTools: []string{"Bash(git commit:*)"}}) {
+		Result{Skill: "commit", Path: b.dir + "/commit/SKILL.md", Allow: []string{"Bash(git commit:*)"}}) {
 		t.Errorf("%+v", got)
 	}
 	if used := b.used.All(); len(used) != 3 || used[0].Name != "commit" || used[0].LastInvoked.IsZero() {

@@ -28,63 +28,50 @@ func PermissionModes() []string {
 //go:embed agent.md
 var agentPrompt string
 
+// agentInput is the input of the tool Agent, in both dialects.
 type agentInput struct {
-	Description    string `json:"description" jsonschema:"The work in three to five words, for the user" input:"filled"`
-	Prompt         string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
-	SubagentType   string `json:"subagent_type,omitempty"`
-	Background     *bool  `json:"run_in_background,omitempty"`
-	Name           string `json:"name,omitempty" jsonschema:"By which the agent can be addressed"`
-	Model          string `json:"model,omitempty" jsonschema:"Another model than the agent's own"`
-	Resume         string `json:"resume,omitempty"`
-	MaxTurns       int    `json:"max_turns,omitempty" input:"minimum=1,maximum=1000"`
-	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
-	Isolation      string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
-	On             string `json:"on,omitempty" input:"unlisted"`
-	AgentType      string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type" input:"unlisted"`
-	Mode           string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode" input:"unlisted"`
-	TeamName       string `json:"team_name,omitempty"`
+	AgentRequest
+	InBackground *bool  `json:"run_in_background,omitempty"`
+	AgentType    string `json:"agent_type,omitempty" jsonschema:"Same as subagent_type" input:"unlisted"`
+	Mode         string `json:"mode,omitempty" jsonschema:"sync or background, same as run_in_background; or a permission mode" input:"unlisted"`
 }
 
 // request normalises both dialects into one request.
 func (in agentInput) request() (AgentRequest, error) {
-	r := AgentRequest{
-		Description: excerpt.Line(in.Description, 200), Prompt: in.Prompt, Name: in.Name,
-		Model: in.Model, Resume: in.Resume, MaxTurns: in.MaxTurns, Isolation: in.Isolation, On: in.On, Team: in.TeamName,
-	}
+	r := in.AgentRequest
+	r.Description = excerpt.Line(r.Description, 200)
 	var err error
 	switch {
-	case in.TeamName != "" && in.Resume != "":
+	case r.Team != "" && r.Resume != "":
 		return r, errors.New(`fields "team_name" and "resume" contradict each other: ` +
 			`a teammate that goes on stays in its team`)
-	case in.TeamName != "" && in.Name == "":
+	case r.Team != "" && r.Name == "":
 		return r, errors.New(`field "name" is missing: a teammate needs one beside "team_name"`)
 	}
-	if r.Type, err = same("subagent_type", in.SubagentType, "agent_type", in.AgentType); err != nil {
+	if r.Type, err = same("subagent_type", r.Type, "agent_type", in.AgentType); err != nil {
 		return r, err
 	}
 	if r.Type == "" && r.Resume == "" {
 		r.Type = DefaultType
 	}
-	mode := in.PermissionMode
-	r.Background = in.Background != nil && *in.Background
+	r.Background = in.InBackground != nil && *in.InBackground
 	switch {
 	case in.Mode == "":
 	case in.Mode == "sync" || in.Mode == "background":
 		wanted := in.Mode == "background"
-		if in.Background != nil && *in.Background != wanted {
+		if in.InBackground != nil && *in.InBackground != wanted {
 			return r, fmt.Errorf(`fields "run_in_background" (%v) and "mode" (%q) contradict each other`,
-				*in.Background, in.Mode)
+				*in.InBackground, in.Mode)
 		}
 		r.Background = wanted
 	case slices.Contains(PermissionModes(), in.Mode):
-		if mode, err = same("permission_mode", mode, "mode", in.Mode); err != nil {
+		if r.PermissionMode, err = same("permission_mode", r.PermissionMode, "mode", in.Mode); err != nil {
 			return r, err
 		}
 	default:
 		return r, fmt.Errorf(`field "mode" must be sync, background, or a permission mode (%s), not %.40q`,
 			strings.Join(PermissionModes(), ", "), in.Mode)
 	}
-	r.PermissionMode = mode
 	return r, nil
 }
 
@@ -105,7 +92,7 @@ type soloInput struct {
 	Model          string `json:"model,omitempty"`
 	MaxTurns       int    `json:"max_turns,omitempty" input:"unlisted,minimum=1,maximum=1000"`
 	Name           string `json:"name,omitempty" input:"unlisted"`
-	TeamName       string `json:"team_name,omitempty" input:"unlisted"`
+	Team           string `json:"team_name,omitempty" input:"unlisted"`
 	Isolation      string `json:"isolation,omitempty" input:"unlisted,enum=worktree"`
 	PermissionMode string `json:"permission_mode,omitempty" input:"unlisted,enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 }
@@ -118,7 +105,7 @@ func newAgent(c Config) agent.Tool {
 		t := agentTool(func(ctx context.Context, call agent.Call, in soloInput) (agent.Output, error) {
 			in.agentInput.Description, in.agentInput.Prompt, in.agentInput.Model = in.Description, in.Prompt, in.Model
 			in.agentInput.MaxTurns = in.MaxTurns
-			in.agentInput.Name, in.agentInput.TeamName = in.Name, in.TeamName
+			in.agentInput.Name, in.agentInput.Team = in.Name, in.Team
 			in.agentInput.Isolation, in.agentInput.PermissionMode = in.Isolation, in.PermissionMode
 			return c.start(ctx, call, in.agentInput)
 		})

@@ -35,21 +35,29 @@ type Tasks interface {
 	Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error)
 }
 
-// AgentRequest starts an agent.
+// AgentRequest starts an agent. Its tags are those of the input of the tool Agent.
 type AgentRequest struct {
-	Description    string
-	Prompt         string
-	Type           string // empty only with Resume: the type it had
-	Name           string
-	Model          string
-	Resume         string // ref of an agent that has ended
-	MaxTurns       int    // 0: the definition's
-	PermissionMode string // one of [PermissionModes], or empty
-	Background     bool
-	ToolUseID      string
-	Isolation      string // worktree, remote, or empty
-	On             string // a worker or a label; empty: as its definition says
-	Team           string // of a teammate called Name; empty: it is none
+	Description string `json:"description" jsonschema:"The work in three to five words, for the user" input:"filled"`
+	Prompt      string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
+	// Type is empty only with Resume: the type that the agent had.
+	Type  string `json:"subagent_type,omitempty"`
+	Name  string `json:"name,omitempty" jsonschema:"By which the agent can be addressed"`
+	Model string `json:"model,omitempty" jsonschema:"Another model than the agent's own"`
+	// Resume is the ref of an agent that has ended.
+	Resume string `json:"resume,omitempty"`
+	// MaxTurns is 0 for the number of the definition.
+	MaxTurns int `json:"max_turns,omitempty" input:"minimum=1,maximum=1000"`
+	// PermissionMode is one of [PermissionModes], or empty.
+	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
+	// Isolation is worktree, remote, or empty.
+	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
+	// On is a worker or a label; empty: as the definition says.
+	On string `json:"on,omitempty" input:"unlisted"`
+	// Team is that of a teammate called Name; empty: it is none.
+	Team string `json:"team_name,omitempty"`
+
+	Background bool   `json:"-"`
+	ToolUseID  string `json:"-"`
 }
 
 // AgentOutcome is what became of an [AgentRequest].

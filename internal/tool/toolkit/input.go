@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
 // MaxBytes is the size of the largest input that is read.
@@ -37,20 +38,24 @@ func readObject(v reflect.Value, s *jsonschema.Schema, raw json.RawMessage) erro
 	known := fields(v.Type())
 	names := slices.Sorted(maps.Keys(known))
 	seen := make(map[string]bool, len(known))
-	err := members(raw, func(key string, value json.RawMessage) error {
-		f, ok := known[key]
-		if !ok {
-			return fmt.Errorf("unknown field %.60q; the fields are %s", key, strings.Join(names, ", "))
-		}
-		if seen[key] {
-			return fmt.Errorf("field %q is given twice", key)
-		}
-		seen[key] = true
-		optional := !slices.Contains(s.Required, key)
-		return read(v.FieldByIndex(f.Index), s.Properties[key], key, fmt.Sprintf("field %q", key), value, optional)
-	})
+	all, err := members(raw)
 	if err != nil {
 		return err
+	}
+	for _, m := range all {
+		f, ok := known[m.Key]
+		if !ok {
+			return fmt.Errorf("unknown field %.60q; the fields are %s", m.Key, strings.Join(names, ", "))
+		}
+		if seen[m.Key] {
+			return fmt.Errorf("field %q is given twice", m.Key)
+		}
+		seen[m.Key] = true
+		optional := !slices.Contains(s.Required, m.Key)
+		what := fmt.Sprintf("field %q", m.Key)
+		if err := read(v.FieldByIndex(f.Index), s.Properties[m.Key], m.Key, what, m.Value, optional); err != nil {
+			return err
+		}
 	}
 	for _, name := range names {
 		if !seen[name] && slices.Contains(s.Required, name) {
@@ -135,39 +140,16 @@ func within(v reflect.Value, s *jsonschema.Schema, what string, optional bool) e
 
 var errNoObject = errors.New("the input is not a JSON object")
 
-// members calls each for the members of a JSON object, in their order.
-func members(raw json.RawMessage, each func(string, json.RawMessage) error) error {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return errNoObject
+// members are the fields of an input, in their order.
+func members(raw json.RawMessage) (jsonc.Object, error) {
+	all, err := jsonc.Members(raw)
+	switch {
+	case len(bytes.TrimSpace(raw)) == 0, errors.Is(err, jsonc.ErrNotObject):
+		return nil, errNoObject
+	case err != nil:
+		return nil, fmt.Errorf("the input is not valid JSON: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errNoObject
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return fmt.Errorf("the input is not valid JSON: %w", err)
-		}
-		key, ok := t.(string)
-		if !ok {
-			return errNoObject
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return fmt.Errorf("the input is not valid JSON at field %.60q", key)
-		}
-		if err := each(key, value); err != nil {
-			return err
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return errors.New("the input is not valid JSON: it is cut off")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the input is not valid JSON: something follows the object")
-	}
-	return nil
+	return all, nil
 }
 
 func want(s *jsonschema.Schema) string {

@@ -36,7 +36,7 @@ func TestRefused(t *testing.T) {
 		{"null", `null`, "the input is not a JSON object"},
 		{"array", `[1]`, "the input is not a JSON object"},
 		{"text", `"x"`, "the input is not a JSON object"},
-		{"invalid", `{"path":}`, `the input is not valid JSON at field "path"`},
+		{"invalid", `{"path":}`, `the input is not valid JSON: at field "path"`},
 		{"cut", `{"path":"p"`, "the input is not valid JSON: it is cut off"},
 		{"trailing", `{"path":"p","body":""} {}`, "the input is not valid JSON: something follows the object"},
 		{"unknown", `{"path":"p","body":"","x":1}`, `unknown field "x"; the fields are body, count, loud, path`},
@@ -49,7 +49,7 @@ func TestRefused(t *testing.T) {
 		{"fraction", `{"path":"p","body":"","count":1.5}`, `field "count" must be a whole number, not 1.5`},
 		{"huge", `{"path":"p","body":"","count":1e99}`, `field "count" must be a whole number, not 1e99`},
 		{"truth", `{"path":"p","body":"","loud":"yes"}`, `field "loud" must be true or false, not a string`},
-		{"deep", deep, `the input is not valid JSON at field "path"`},
+		{"deep", deep, `the input is not valid JSON: at field "path"`},
 		{"large", `{"path":"` + strings.Repeat("a", MaxBytes) + `"}`, "more than the 10485760 that are allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

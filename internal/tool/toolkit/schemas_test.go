@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
+	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
@@ -28,14 +29,14 @@ var update = flag.Bool("update", false, "write testdata/schemas.json anew")
 // all is every tool that a model of ours can call, in one form each.
 func all() map[string]agent.Tool {
 	list := []agent.Tool{
-		usertools.NewAsk(nil), boardtool.New(boardtool.Config{}), usertools.NewDone(nil), usertools.NewIntent(),
-		monitortool.New(monitortool.Config{}), shelltool.New(shelltool.Config{}), skilltool.New(skilltool.Config{}),
+		usertools.NewAsk(nil), boardtool.New(nil, ""), usertools.NewDone(nil), usertools.NewIntent(),
+		monitortool.New(monitortool.Config{}), shelltool.New(shelltool.Config{}), skilltool.New(nil, nil),
 		tasktools.NewList(nil), tasktools.NewSend(nil), tasktools.NewRead(nil, 0), tasktools.NewSubmitPlan(nil), tasktools.NewExitPlanMode(nil),
-		webtool.New(nil), workflowtool.New(workflowtool.Config{}),
+		webtool.New(nil), workflowtool.New(nil, "", 0),
 	}
 	list = append(list, findtool.New(nil, nil)...)
-	list = append(list, files.New(files.Config{})...)
-	list = append(list, search.New(search.Config{})...)
+	list = append(list, files.New(confine.Area{})...)
+	list = append(list, search.New(confine.Area{})...)
 	list = append(list, tasktools.New(tasktools.Config{})...)
 	list = append(list, todotools.New(todotools.Config{})...)
 	out := make(map[string]agent.Tool, len(list))

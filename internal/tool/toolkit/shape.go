@@ -145,7 +145,7 @@ func rules(s *jsonschema.Schema, tag string) error {
 func fields(t reflect.Type) map[string]reflect.StructField {
 	out := make(map[string]reflect.StructField, t.NumField())
 	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
 			out[name] = f
 		}
 	}

@@ -5,6 +5,7 @@
 package workflowtool
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -53,22 +54,29 @@ type Outcome struct {
 	Text         string // the result of one that has ended
 }
 
-// Config is what the tool is made of. Workflows and Root are required.
-type Config struct {
-	Workflows   Workflows
-	Root        string // of relative paths
-	OutputLimit int    // code points of a result; 0: [excerpt.DefaultLimit]
+// New makes the tool. It keeps no state. Relative paths begin at root; limit is how many code
+// points of a result are shown, 0 for [excerpt.DefaultLimit].
+func New(w Workflows, root string, limit int) agent.Tool {
+	limit = cmp.Or(limit, excerpt.DefaultLimit)
+	return toolkit.New(toolkit.Tool[input]{Name: Name, Description: prompt,
+		Call: func(ctx context.Context, call agent.Call, in input) (agent.Output, error) {
+			r, err := in.request(root)
+			if err != nil {
+				return agent.Output{}, err
+			}
+			r.ToolUseID = call.ID
+			out, err := w.Start(ctx, r)
+			switch {
+			case err != nil:
+				return agent.Output{}, fmt.Errorf("start workflow: %w", err)
+			case out.Backgrounded:
+				return launched(out.Task, out.Told), nil
+			}
+			return ended(out, limit), nil
+		}})
 }
 
-// New makes the tool. It keeps no state.
-func New(c Config) agent.Tool {
-	if c.OutputLimit == 0 {
-		c.OutputLimit = excerpt.DefaultLimit
-	}
-	return toolkit.New(toolkit.Tool[input]{Name: Name, Description: prompt, Call: c.run})
-}
-
-func (c Config) request(in input) (Request, error) {
+func (in input) request(root string) (Request, error) {
 	r := Request{File: in.File, Params: in.Params, Resume: in.Resume}
 	switch {
 	case (in.File == "") == (in.Resume == ""):
@@ -79,7 +87,7 @@ func (c Config) request(in input) (Request, error) {
 		return r, toolkit.Refusef(`"file" holds a NUL byte`)
 	}
 	if in.File != "" && !filepath.IsAbs(in.File) {
-		r.File = filepath.Join(c.Root, in.File)
+		r.File = filepath.Join(root, in.File)
 	}
 	return r, nil
 }
@@ -100,22 +108,6 @@ type Ended struct {
 	RunID  task.RunID  `json:"runId"`
 	Result string      `json:"result"`
 	Error  string      `json:"error,omitempty"`
-}
-
-func (c Config) run(ctx context.Context, call agent.Call, in input) (agent.Output, error) {
-	r, err := c.request(in)
-	if err != nil {
-		return agent.Output{}, err
-	}
-	r.ToolUseID = call.ID
-	out, err := c.Workflows.Start(ctx, r)
-	switch {
-	case err != nil:
-		return agent.Output{}, fmt.Errorf("start workflow: %w", err)
-	case out.Backgrounded:
-		return launched(out.Task, out.Told), nil
-	}
-	return ended(out, c.OutputLimit), nil
 }
 
 func launched(r task.Record, told string) agent.Output {

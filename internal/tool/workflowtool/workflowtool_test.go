@@ -25,7 +25,7 @@ func (k *known) Start(_ context.Context, r Request) (Outcome, error) {
 }
 
 func TestSpec(t *testing.T) {
-	s := New(Config{}).Spec()
+	s := New(nil, "", 0).Spec()
 	var schema struct {
 		Properties map[string]struct{ Type string }
 		Additional bool `json:"additionalProperties"`
@@ -74,7 +74,7 @@ func TestCall(t *testing.T) {
 		"unknown": {`{"script":"a"}`, Outcome{}, nil, `unknown field "script"`, true, ""},
 	} {
 		k := &known{out: c.out, err: c.err}
-		out, err := New(Config{Workflows: k, Root: "/root"}).Call(t.Context(),
+		out, err := New(k, "/root", 0).Call(t.Context(),
 			agent.Call{ID: "c", Name: Name, Input: json.RawMessage(c.input)})
 		if err != nil || out.IsError != c.bad || !strings.Contains(out.Text, c.want) || strings.Contains(out.Text, "\x1b") ||
 			k.got.File != c.file {
@@ -82,7 +82,7 @@ func TestCall(t *testing.T) {
 		}
 	}
 	k := &known{err: errors.New("the disk is full")}
-	if _, err := New(Config{Workflows: k, Root: "/"}).Call(t.Context(),
+	if _, err := New(k, "/", 0).Call(t.Context(),
 		agent.Call{Input: json.RawMessage(`{"file":"a"}`)}); err == nil {
 		t.Error("a failure of the runtime passes for an answer")
 	}
