@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// order is the one order in which a recorded run goes on: what agents get from outside is given when its turn
+// order replays inputs in their recorded order: an agent gets an input from outside when its turn
 // has come, and what the log gets by itself (steps) is waited for in between. A step or an input that does not
 // come is passed over after some time, together with all else of its task; an answer of a model, a message or
 // an end that does not come is a [Divergence].
@@ -168,7 +168,7 @@ func sleep(ctx context.Context, until time.Time) error {
 	}
 }
 
-// let waits for the turn of an input, and goes on with what comes after it. A nil turn is not waited for.
+// let waits for the turn of an input, then lets the next input have its turn. It returns at once for a nil turn.
 func (o *order) let(ctx context.Context, t *turn) error {
 	if t == nil {
 		return nil
@@ -178,7 +178,7 @@ func (o *order) let(ctx context.Context, t *turn) error {
 	return err
 }
 
-// pass goes on with what comes after an input.
+// pass lets the input after this one have its turn.
 func (o *order) pass(t *turn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -31,7 +31,7 @@ type Config struct {
 	Patience  time.Duration // how long the next entry is waited for while nothing else happens
 	Diverged  func(error)   // called once, by any goroutine; nil: nobody needs to know
 
-	// Until is the number of the call of a tool, in the order in which they ended, after which the run goes on
+	// Until is the number of the call of a tool, in the order in which they ended, after which the run continues
 	// live; 0: everything is played. See [Recording.Until].
 	Until int
 }
@@ -266,7 +266,7 @@ func (p *Player) Texts(
 	return e.Texts, nil
 }
 
-// text is the next of the texts of an agent. A run that goes on live reads from the start what its place says
+// text is the next of the texts of an agent. A run that continues live reads from the start what its place says
 // today.
 func (p *Player) text(id task.ID, what string) (e Entry, ok bool) {
 	p.play.Lock()

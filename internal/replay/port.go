@@ -24,7 +24,7 @@ func works(tool string) bool {
 	return false
 }
 
-// edits reports whether a tool changes files, which a run that goes on live needs.
+// edits reports whether a tool changes files, which a run that continues live needs.
 func edits(tool string) bool { return tool == "Write" || tool == "Edit" }
 
 // Agent implements [environment.Seam].
@@ -92,7 +92,7 @@ func (s *port) Reply(
 			len(a.calls)))
 	}
 	e := a.calls[n]
-	// A run that goes on live has the settings of today, of which its requests tell.
+	// A run that continues live uses the settings of today, as its requests show.
 	if was, is := e.Request, p.c.Names.Request(req, before); was.Digest != is.Digest && !p.live {
 		return nil, refused(p.diverge("model call %d of agent %s has digest %s, recorded was %s: %s", n+1, p.called(s.id),
 			is.Digest, was.Digest, difference(was, is)))
@@ -218,7 +218,7 @@ func (s *port) Run(
 ) (agent.Output, error) {
 	e, ok := s.call(c.ID, true)
 	switch {
-	case !ok: // in a run that goes on live
+	case !ok: // in a run that continues live
 		out, err := run()
 		return after(out), err
 	case works(tool):
@@ -281,7 +281,7 @@ func (s *port) Take(
 	}
 }
 
-// beyond is a look that was not recorded: the agent was ended before it, or goes on live.
+// beyond is a look that was not recorded: the agent ended before it, or continues live.
 func (s *port) beyond(
 	ctx context.Context, take func() ([]agent.MailMessage, error),
 ) ([]agent.MailMessage, error) {
