@@ -484,6 +484,11 @@ func (g *Gate) Starts(c agent.Call) bool {
 	return kindOf(name) == shellTool || name == watching
 }
 
+// Judge is [Gate.Decide] of a call of a tool with an input.
+func (g *Gate) Judge(tool string, input json.RawMessage) Verdict {
+	return g.Decide(agent.Call{Name: tool, Input: input})
+}
+
 // with is the gate with the rules that hold beside its own just now.
 func (g *Gate) with() *Gate {
 	var more, only []string

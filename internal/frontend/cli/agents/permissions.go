@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -163,7 +162,7 @@ func callInput(tool, text string) json.RawMessage {
 }
 
 func decide(g *policy.Gate, tool string, input json.RawMessage) answer {
-	v := g.Decide(agent.Call{Name: tool, Input: input})
+	v := g.Judge(tool, input)
 	return answer{v.Decision, v.Reason, v.Rule, v.Suggest}
 }
 
