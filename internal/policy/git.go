@@ -325,9 +325,6 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 	}
 	at := gitCommand(ws)
 	if at == 0 {
-		if len(ws) == 1 || ws[len(ws)-1].text == "--version" {
-			return "", false
-		}
 		return "git without a command", true
 	}
 	if why := gitUnsafe(ws[at:]); why != "" {

@@ -400,9 +400,8 @@ func (j *judge) risk(r rule, ws []word) (why string, firm bool) {
 		if w.open || w.odd && len(ws) > 1 && strings.Contains(w.text, "-") && unsafeFor(name) != "" {
 			return "a word is known only when the command runs", true
 		}
-		if w.glob && (unsafeFor(name) != "" || j.g.paths) && (strings.HasPrefix(w.pattern, anyText) ||
-			strings.HasPrefix(w.pattern, "-") || j.g.paths) {
-			return "names of files that could be taken for options", true
+		if w.glob {
+			return "names of files that are known only when the command runs", false
 		}
 	}
 	if bad := (reader{not: unsafeFor(name), exact: name == "go"}).refused(ws[1:]); bad != "" {
