@@ -273,17 +273,16 @@ func runsFound(w word) bool {
 	return slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, w.text)
 }
 
+// maxLaunched bounds where in the words of a program that runs others a command is looked for.
+const maxLaunched = 32
+
 // mayUse reports whether a command may use a file that a ban names, though its words do not say so.
 func (g *Gate) mayUse(r rule, c command, l line) bool {
 	if len(c.words) == 0 || silent(c) {
 		return false
 	}
-	if launches(c.name()) {
-		inner := c.words[1:]
-		for len(inner) > 0 && strings.HasPrefix(inner[0].text, "-") {
-			inner = inner[1:]
-		}
-		if g.mayUse(r, command{words: inner}, l) {
+	for i := 1; i < len(c.words) && i < maxLaunched && launches(c.name()); i++ {
+		if inner := (command{words: c.words[i:]}); !launches(inner.name()) && g.mayUse(r, inner, l) {
 			return true
 		}
 	}
