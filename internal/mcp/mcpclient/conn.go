@@ -43,14 +43,14 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
-// Progress is what a server has told of a call last.
+// Progress is the latest progress of a call that a server has reported.
 type Progress struct {
 	Done    float64 // so far
 	Total   float64 // 0: not known
 	Message string
 }
 
-// CallOptions are those of one call. The zero value is that of [Conn.Call].
+// CallOptions configures one call. [Conn.Call] uses the zero value.
 type CallOptions struct {
 	// NoCancel leaves the server at work when the caller goes away.
 	NoCancel bool
@@ -62,13 +62,13 @@ type CallOptions struct {
 	// Token is the progress token, if it is to be known beyond the call; what
 	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
 	Token string
-	// Timeout is for the answer to a request; 0: that of the server; below 0: none.
+	// Timeout bounds the wait for an answer; 0: the timeout of the server; below 0: none.
 	Timeout time.Duration
 	// Tasks lets the server answer with a task; see [MadeTask]. It counts with servers
 	// that have [Conn.ExtendsTasks].
 	Tasks bool
-	// Answer answers questions that come in the answer to this call, before those who
-	// serve them for all calls. nil: there is none. See [Conn.Serve].
+	// Answer answers questions that come in the answer to this call, before the functions
+	// of [Conn.Serve], which serve all calls. nil: only they answer.
 	Answer Answerer
 }
 
@@ -82,7 +82,7 @@ type Conn struct {
 	cfg  limits
 	wire wire
 
-	roots   []string // folders that the server is told of
+	roots   []string // folders that the server may list
 	samples bool     // models can be asked
 
 	life context.Context // ends when the server goes, or is to go; the cause says why
@@ -113,10 +113,10 @@ type Conn struct {
 	work     sync.WaitGroup // one per goroutine of the connection; run waits
 }
 
-// Stats counts what was dropped of one connection.
+// Stats counts the dropped input of one connection.
 type Stats struct {
 	Junk    int // lines that were no message
-	Unknown int // answers that nobody had asked for
+	Unknown int // answers without a request
 	Late    int // answers to calls that are over, and second answers
 	Batches int // arrays of messages, which the revision does not know
 	Long    int // frames above the limit
@@ -124,7 +124,7 @@ type Stats struct {
 	Unsaid  int // short answers that were not sent, since too many waited
 }
 
-// limits are those of one connection; none is 0.
+// limits bounds one connection; every field is above 0.
 type limits struct {
 	initialize, list, call time.Duration
 	frame                  int // bytes of one message
@@ -138,8 +138,8 @@ type wire interface {
 	request(r request) (stop func(), err error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
-	// agreed is told of the revision, once. hears is closed when what the server says
-	// by itself can arrive, or never will; nil: it can already.
+	// agreed sets the revision, once. hears is closed when requests and notifications of
+	// the server can arrive, or never will; nil: they can already.
 	agreed(revision string) (hears <-chan struct{})
 	// run begins to end when ctx does, or when the server goes. It returns when
 	// nothing is left, and says why it ended.
@@ -176,23 +176,23 @@ type server struct {
 	f func(context.Context, json.RawMessage) (any, error)
 }
 
-// Name is that of the server in the configuration of who used it first.
+// Name returns the name of the server in the configuration of its first user.
 func (c *Conn) Name() string { return c.name }
 
-// Revision is that of the protocol, such as 2025-11-25.
+// Revision returns the revision of the protocol, such as 2025-11-25.
 func (c *Conn) Revision() string { return c.revision }
 
-// Capabilities are those of the server, as it has sent them.
+// Capabilities returns the capabilities of the server as it has sent them.
 func (c *Conn) Capabilities() json.RawMessage { return c.capabilities }
 
-// About is the name and version that the server gives itself.
+// About returns the name and version that the server gives itself.
 func (c *Conn) About() string { return c.about }
 
 // Gone is closed when the server goes, or begins to be ended.
 func (c *Conn) Gone() <-chan struct{} { return c.life.Done() }
 
-// Said is what the server has printed last on stderr, and on stdout what was no
-// message: at most 64 KB.
+// Said returns the end of the server's output on stderr, and of its lines on stdout that
+// were not messages: at most 64 KB.
 func (c *Conn) Said() string { return c.wire.said() }
 
 // Refused is why the sandbox has not let the server through to hosts so far.
@@ -210,8 +210,8 @@ func (c *Conn) Stats() Stats {
 	return c.stats
 }
 
-// Tools are those of the server, as it has told them last. The result is not to
-// be changed.
+// Tools returns the latest list of tools from the server. The caller must not change
+// it.
 func (c *Conn) Tools() []Tool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,8 +220,8 @@ func (c *Conn) Tools() []Tool {
 
 // Call sends a request and waits for its answer: an error is an [*RPCError], or
 // wraps [ErrGone], [ErrNoAnswer] or [ErrTooLong], or is the cause of ctx. When
-// ctx ends, the server is told to cancel (but for tasks/*, whose end is asked
-// for otherwise), and the call returns at once; what comes later is dropped.
+// ctx ends, the server gets a cancellation (except for tasks/*, which have a request
+// of their own for it), and the call returns at once; a later answer is dropped.
 func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	return c.CallOpt(ctx, method, params, CallOptions{})
 }
@@ -234,7 +234,7 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	return c.exchange(ctx, method, params, o, c.metaFor(method, o))
 }
 
-// exchange makes one request and waits for its answer. meta is what it says of us.
+// exchange makes one request and waits for its answer. meta describes this client.
 func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOptions,
 	meta map[string]any) (json.RawMessage, error) {
 	if ctx.Err() != nil {
@@ -263,7 +263,7 @@ func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOp
 	defer stop()
 	res, err := c.await(ctx, p, o)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && c.cancels(method) {
-		c.close(id) // before the server is told: what it answers then is late
+		c.close(id) // before the cancellation is sent: an answer after it counts as late
 		c.cancelled(id, err)
 	}
 	_, plain := err.(*RPCError) //nolint:errorlint // one in another has its own words
@@ -273,7 +273,7 @@ func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOp
 	return res, err
 }
 
-// progressEvery is how often the progress of a call is told at most, by default.
+// progressEvery is the default for the shortest time between two reports of progress.
 const progressEvery = 100 * time.Millisecond
 
 func (c *Conn) await(ctx context.Context, p *call, o CallOptions) (json.RawMessage, error) {
@@ -351,16 +351,16 @@ func (c *Conn) goneError() error {
 // sendLimit is how long a notification or an answer may take to be sent.
 const sendLimit = 10 * time.Second
 
-// cancels reports whether the server is told when nobody waits for the answer any
-// more. Over HTTP without sessions the end of the stream says so.
+// cancels reports whether the server gets a notification when a call is given up.
+// Over HTTP without sessions the end of the stream tells it.
 func (c *Conn) cancels(method string) bool {
 	_, overHTTP := c.wire.(*web)
 	return method != "initialize" && method != "server/discover" && !strings.HasPrefix(method, "tasks/") &&
 		!(overHTTP && c.Stateless())
 }
 
-// cancelled tells the server that nobody waits any more. Nobody waits for that
-// either.
+// cancelled tells the server that a call was given up. It does not wait for the
+// notification to be sent.
 func (c *Conn) cancelled(id int64, why error) {
 	params := map[string]any{"requestId": id, "reason": why.Error()}
 	c.spawn(
@@ -413,8 +413,8 @@ func (c *Conn) Listen(method string, f func(params json.RawMessage)) (stop func(
 
 // Serve answers requests of the server of a method, until stop is called. Each
 // call of f has a goroutine of its own, and a ctx that ends when the server
-// takes the request back or goes. Of several functions the newest is asked
-// first; one that returns [ErrNotMine] leaves the request to the next. An
+// cancels the request or exits. Of several functions the newest is called
+// first; [ErrNotMine] passes the request to the next one. An
 // [*RPCError] is answered as it is.
 func (c *Conn) Serve(method string, f func(ctx context.Context, params json.RawMessage) (any, error)) (stop func()) {
 	s := &server{f}

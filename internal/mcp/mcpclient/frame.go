@@ -18,7 +18,7 @@ type message struct {
 	Error  *RPCError       `json:"error"`
 }
 
-// What a frame can be, beside a message.
+// Frames that are not messages.
 var (
 	errJunk  = errors.New("no message of JSON-RPC")
 	errBatch = errors.New("an array of messages")
@@ -47,7 +47,7 @@ func parse(frame []byte) (message, error) {
 	return m, nil
 }
 
-// number is the ID of an answer, if it is one that we can have given. Some
+// number returns the ID of an answer, if this client can have assigned it. Some
 // servers send numbers back as text or as a fraction.
 func number(id json.RawMessage) (int64, bool) {
 	text := string(bytes.Trim(id, `"`))

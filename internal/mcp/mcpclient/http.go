@@ -34,14 +34,14 @@ type web struct {
 	url     string
 	headers map[string]string
 	meter   meter
-	token   func(ctx context.Context, address, refused string) (string, error) // nil: there is none
+	token   func(ctx context.Context, address, refused string) (string, error) // nil: no token is sent
 	ready   chan struct{}                                                      // closed when the revision is agreed
 	hears   chan struct{}                                                      // see [wire.agreed]
 
 	mu       sync.Mutex
 	session  string // guarded by mu, as are the next
 	revision string
-	post     string // address of messages, if it is another than that of streams
+	post     string // address of messages, if it differs from the address of streams
 }
 
 func newWeb(c *Conn, s Server) *web {
@@ -112,7 +112,7 @@ func (w *web) send(ctx context.Context, frame []byte) error {
 	return nil
 }
 
-// drop reads a little of what is left, so that the connection can be used again.
+// drop reads a little of the rest, so that the connection can be used again.
 func (w *web) drop(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, errorBody)
 	_ = res.Body.Close()
@@ -214,8 +214,8 @@ func (w *web) exchange(ctx context.Context, r request) error {
 	return w.whole(l, id)
 }
 
-// whole reads an answer that is the body. A body of several lines is one frame
-// all the same.
+// whole reads an answer that fills the body. A body of several lines is one frame
+// too.
 func (w *web) whole(l *lines, id int64) error {
 	var body []byte
 	defer func() { w.meter.give(len(body)) }()
@@ -355,7 +355,7 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 			return came, err
 		}
 		came = true
-		_ = w.c.receive(data) // what is no message is counted
+		_ = w.c.receive(data) // it counts invalid messages
 		if done() {
 			e.lines.done()
 			return came, nil

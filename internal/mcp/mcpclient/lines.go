@@ -12,11 +12,11 @@ import (
 
 const (
 	edge     = 4 << 10  // bytes of a long line that are kept at either end
-	saidKept = 64 << 10 // bytes of what a server says to people
-	junkKept = 1 << 10  // of a line of stdout that is no message
+	saidKept = 64 << 10 // bytes of a server's output for people
+	junkKept = 1 << 10  // of a line of stdout that is not a message
 )
 
-// meter bounds what is being read of one server at the same time.
+// meter bounds the bytes that are being read from one server at the same time.
 type meter struct {
 	used atomic.Int64 // bytes
 	most int64
@@ -104,7 +104,7 @@ func (l *lines) done() {
 // last is the end of data, at most n bytes.
 func last(data []byte, n int) []byte { return data[max(0, len(data)-n):] }
 
-// ring keeps the end of what was written. Its methods may be called by several
+// ring keeps the end of the written text. Its methods may be called by several
 // goroutines.
 type ring struct {
 	mu   sync.Mutex

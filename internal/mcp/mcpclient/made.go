@@ -35,7 +35,7 @@ func (c *Conn) perform(ctx context.Context, method string, params json.RawMessag
 		Task *struct{} `json:"task"`
 		ID   string    `json:"taskId"`
 	}
-	_ = json.Unmarshal(params, &p) // who serves it says what is wrong
+	_ = json.Unmarshal(params, &p) // the method below reports the mistake
 	switch method {
 	case "elicitation/create":
 		if p.Task != nil {
@@ -143,7 +143,7 @@ func (t *made) show() map[string]any {
 	}
 }
 
-// answer is that of one of the methods about a task.
+// answer answers one of the methods about a task.
 func (t *made) answer(ctx context.Context, method string) (any, error) {
 	switch method {
 	case "tasks/get":

@@ -6,12 +6,12 @@ const (
 	maxFailures  = 5 // in a row; then a server is given up
 	maxPause     = 30 * time.Second
 	wellBehaved  = time.Minute // who lived so long has not failed in a row
-	secondWind   = time.Minute // for which one that was given up is left alone
+	secondWind   = time.Minute // until a server that was given up is tried again
 	jitterSpread = 0.5         // of a pause, either way
 )
 
-// patience is with one server. It does no I/O: it is told of failures and asked
-// when to try again. The zero value is that of a server that never failed.
+// patience decides when a failed server is tried again. It does no I/O. The zero value
+// belongs to a server that never failed.
 type patience struct {
 	failures int
 	until    time.Time

@@ -76,8 +76,8 @@ func (c *Conn) deliver(id int64, a answer) {
 	}
 }
 
-// tooLong takes what is known of a frame above the limit. It reports whether it
-// was the answer to a call, which has failed then.
+// tooLong handles a frame above the limit by its two ends. It reports whether the frame
+// was the answer to a call, which then fails.
 func (c *Conn) tooLong(head, tail []byte) bool {
 	c.count(func(s *Stats) { s.Long++ })
 	id, ok := answeredBy(head, tail)
@@ -190,8 +190,8 @@ func (c *Conn) asked(m message) {
 	}
 }
 
-// reply sends a short answer without a place among those at work, and does not
-// wait. One that too many wait before is dropped and counted.
+// reply sends a short answer outside the limit of running requests, and does not
+// wait. It drops and counts the answer if too many wait already.
 func (c *Conn) reply(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +237,7 @@ func (c *Conn) serveOne(ctx context.Context, method string, params json.RawMessa
 	}
 	switch {
 	case method == "elicitation/create":
-		return map[string]string{"action": "cancel"}, nil // nobody is there who could be asked
+		return map[string]string{"action": "cancel"}, nil // this client has no one to ask
 	case method == "roots/list" && len(c.roots) > 0:
 		return c.listRoots(), nil
 	case method == "sampling/createMessage" && c.samples:

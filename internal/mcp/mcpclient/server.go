@@ -19,15 +19,15 @@ const (
 	SSE   = "sse"   // the HTTP+SSE transport of 2024; its kind is HTTP
 )
 
-// Server says how a server is reached, and what of it is used. The keys are
-// those of mcpServers in .mcp.json files; [Server.Check] must have accepted it.
+// Server says how to reach a server, and which of its tools are used. It has the keys
+// of mcpServers in .mcp.json files; [Server.Check] must have accepted it.
 type Server struct {
 	Type string `json:"type,omitempty"` // stdio, http or sse; empty: by the other fields
 
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
-	Env     map[string]string `json:"env,omitempty"` // beside what every command gets
-	Cwd     string            `json:"cwd,omitempty"` // empty: that of the pool
+	Env     map[string]string `json:"env,omitempty"` // in addition to the pool's
+	Cwd     string            `json:"cwd,omitempty"` // empty: the folder of the pool
 
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -38,14 +38,14 @@ type Server struct {
 	// Bounded says that its command starts within [Config.Bound]: it is a project's.
 	Bounded bool `json:"-"`
 
-	// Timeout is for each call, in milliseconds; 0: that of the pool.
+	// TimeoutMS bounds each call, in milliseconds; 0: the timeout of the pool.
 	TimeoutMS int64 `json:"timeout,omitempty"`
 }
 
-// Timeout is for each call; 0: that of the pool.
+// Timeout returns the bound of each call; 0: the timeout of the pool.
 func (s Server) Timeout() time.Duration { return time.Duration(s.TimeoutMS) * time.Millisecond }
 
-// Kind is [Stdio] or [HTTP] of a server that was accepted.
+// Kind returns the transport of an accepted server: [Stdio] or [HTTP].
 func (s Server) Kind() string {
 	if s.URL != "" {
 		return HTTP
@@ -119,7 +119,7 @@ const (
 	TaskForbidden = "forbidden"
 )
 
-// Tool is what a server says of one of its tools. Nothing of it is to be trusted.
+// Tool is a server's description of one of its tools. All of it is untrusted.
 type Tool struct {
 	Name        string
 	Title       string
@@ -129,7 +129,7 @@ type Tool struct {
 	TaskSupport string          // one of the three; absent means forbidden
 }
 
-// Digest changes when anything changes that a model is told of the tool.
+// Digest returns a digest of the description that a model gets of the tool.
 func (t Tool) Digest() string {
 	h := sha256.New()
 	for _, part := range []string{t.Name, t.Description, string(t.InputSchema)} {

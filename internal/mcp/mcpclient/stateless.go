@@ -20,10 +20,10 @@ import (
 // question of the server is in an answer, and notifications come on a request that
 // stays open.
 
-// stateless is the revision. Its facts are those of the specification.
+// stateless is the first revision without sessions. The facts come from its specification.
 const stateless = "2026-07-28"
 
-// What a request says of its client; see basic, _meta.
+// Keys by which a request describes its client; see basic, _meta.
 const (
 	metaRevision     = "io.modelcontextprotocol/protocolVersion"
 	metaClient       = "io.modelcontextprotocol/clientInfo"
@@ -65,8 +65,8 @@ func supports(err error) bool {
 		slices.Contains(data.Supported, stateless)
 }
 
-// discover asks which revisions the server speaks, and does not wait. A server that refuses the
-// revision and supports it all the same is asked once more.
+// discover asks which revisions the server speaks, and does not wait. It asks once more a server
+// that refuses the revision and yet lists it as supported.
 func (c *Conn) discover(ctx context.Context, meta map[string]any) <-chan discovery {
 	found := make(chan discovery, 1)
 	begun := c.spawn(func() {
@@ -171,8 +171,8 @@ func (c *Conn) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again is a request with what it was answered. The state of the server is passed
-// on as it is.
+// again returns a request with the answers to the server's questions. The state of the
+// server is sent back unchanged.
 func again(params any, answers map[string]any, state json.RawMessage) (any, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -351,7 +351,7 @@ func (c *Conn) overhear() {
 		return
 	}
 	c.spawn(func() {
-		_ = c.listen(c.life, want, func() { // one that refuses keeps its lists as they are
+		_ = c.listen(c.life, want, func() { // the lists of a server that refuses stay as they are
 			select {
 			case c.relist <- struct{}{}:
 			default:
@@ -360,7 +360,7 @@ func (c *Conn) overhear() {
 	})
 }
 
-// httpHeaders are what a request says in its header beside its body: see transports,
+// httpHeaders returns the headers that repeat parts of a request's body; see transports,
 // streamable HTTP. Params are the encoded parameters.
 func (c *Conn) httpHeaders(method string, params json.RawMessage) map[string]string {
 	out := map[string]string{"MCP-Protocol-Version": stateless, "Mcp-Method": method}
@@ -392,7 +392,7 @@ func (c *Conn) httpHeaders(method string, params json.RawMessage) map[string]str
 	return out
 }
 
-// headerProperty is what a schema says of a property that is sent in a header too.
+// headerProperty is the schema of a property that is sent in a header too.
 type headerProperty struct {
 	Type       string                    `json:"type"`
 	Header     json.RawMessage           `json:"x-mcp-header"`
@@ -424,7 +424,7 @@ func (t Tool) argumentHeaders(args map[string]json.RawMessage) map[string]string
 		at := args
 		for _, name := range path[:len(path)-1] {
 			var next map[string]json.RawMessage
-			_ = json.Unmarshal(at[name], &next) // what is not there is not sent
+			_ = json.Unmarshal(at[name], &next) // a missing property is not sent
 			at = next
 		}
 		var name string
@@ -459,7 +459,7 @@ func (t Tool) headersValid() bool {
 	return valid
 }
 
-// headerText is a value as a header has it; ok is false for one that has no such form.
+// headerText returns a value in the form of a header; ok is false for a value without such a form.
 func headerText(raw json.RawMessage) (text string, ok bool) {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

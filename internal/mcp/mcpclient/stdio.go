@@ -18,7 +18,7 @@ import (
 const (
 	leaveWait = 500 * time.Millisecond // after its stdin has ended
 	termWait  = 500 * time.Millisecond // after TERM
-	drainWait = 200 * time.Millisecond // for what it has printed before its end
+	drainWait = 200 * time.Millisecond // to read its last output
 )
 
 // stdio is a server that is a command.
@@ -73,13 +73,13 @@ func (w *stdio) request(r request) (func(), error) {
 
 func (w *stdio) send(_ context.Context, frame []byte) error { return w.write(frame) }
 
-// write puts one frame into stdin. A command that does not read is of no use to
-// anybody any more: what it got of the frame is not the whole.
+// write puts one frame into stdin. A command that does not read in time is given up: it
+// has a part of the frame, so that no other can follow.
 func (w *stdio) write(frame []byte) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	_ = w.in.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
-	if w.c.life.Err() != nil {                           // asked after the deadline is set: that of close counts
+	if w.c.life.Err() != nil {                           // checked after the deadline is set: close's deadline wins
 		return w.c.goneError()
 	}
 	_, err := w.in.Write(append(frame, '\n'))
@@ -117,7 +117,7 @@ func (w *stdio) run(ctx context.Context) error {
 		exit, err = w.g.Wait(moment)
 		done()
 	}
-	if ctx.Err() == nil { // what it had answered before its end is an answer, and its last words say why
+	if ctx.Err() == nil { // answers before its end count, and its last output may say why it ended
 		deadline := time.Now().Add(drainWait)
 		_ = w.out.SetReadDeadline(deadline)
 		_ = w.errs.SetReadDeadline(deadline)

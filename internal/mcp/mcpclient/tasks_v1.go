@@ -24,7 +24,7 @@ const (
 
 // TasksV1 speaks of one task as revision 2025-11-25 has them, over the live
 // connection to a server, also when it is replaced by another. Its methods may be
-// called by several goroutines. The facts are those of the specification, basic
+// called by several goroutines. The facts come from the specification, basic
 // utilities, Tasks.
 type TasksV1 struct {
 	conn  func(context.Context) (*Conn, error)
@@ -34,7 +34,7 @@ type TasksV1 struct {
 	on    *Conn      // that is listened to
 	stops []func()
 	early []TaskState   // told before anybody watched, oldest first
-	known chan struct{} // closed when somebody watches, or there is no task
+	known chan struct{} // closed when the task is watched, or was not made
 	id    string
 	watch *TaskWatch
 	plain *TaskOutcome // of a server that has answered without a task
@@ -200,7 +200,7 @@ func (t *TasksV1) Get(ctx context.Context, id string) (TaskState, error) {
 	return t.state(ctx, "tasks/get", id)
 }
 
-// Cancel ends the task. One that is over is not known for that.
+// Cancel ends the task. A task that is over may be unknown to the server.
 func (t *TasksV1) Cancel(ctx context.Context, id string) (TaskState, error) {
 	return t.state(ctx, "tasks/cancel", id)
 }
@@ -352,7 +352,7 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	}
 	a := w.Ask(ctx, e)
 	if a.Action == FormLeft {
-		<-ctx.Done() // any answer would be that of the task's owner
+		<-ctx.Done() // only the owner of the task may answer
 		return nil, context.Cause(ctx)
 	}
 	res := e.Result(a.Action, a.Values)
@@ -406,7 +406,7 @@ func outcome(raw json.RawMessage) (TaskOutcome, error) {
 	return out, nil
 }
 
-// contentText is one piece of content. What is no text is named.
+// contentText returns one piece of content as text. It names content that is not text.
 func contentText(raw json.RawMessage) string {
 	var c struct {
 		Type     string `json:"type"`
