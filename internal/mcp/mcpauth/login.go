@@ -23,18 +23,18 @@ var ErrOpen = errors.New("the server does not ask for a sign-in")
 type Login struct {
 	Address string            // of the MCP server
 	Headers map[string]string // of its configuration
-	// ClientID and Secret are those of a client that is registered already, and Metadata is
+	// ClientID and Secret name a client that is registered already, and Metadata is
 	// the address of a client metadata document. All empty: this program registers itself.
 	ClientID, Secret, Metadata string
 	Port                       int // of the loopback address; 0: any
-	// Scopes are asked for beside those that the server wants and that were granted before.
+	// Scopes are requested in addition to the server's and to the scopes granted before.
 	Scopes []string
 	// Show tells the user which address to open.
 	Show func(address string)
 }
 
-// probes are the requests by which a server is asked what it wants, one after the other. Some let
-// everybody begin a session.
+// probes are requests that a server answers with its demands for a sign-in, sent one after the
+// other. Some servers let any client begin a session.
 //
 //rules:constant never changed after this line
 var probes = []string{

@@ -22,9 +22,9 @@ const (
 	maxPinsFile = 8 << 20 // bytes
 )
 
-// Pins remembers what was seen of the tools of servers, so that a tool that
-// changes afterwards is noticed. They stand in a file of the user that several
-// sessions share. Its methods may be called by several goroutines.
+// Pins remembers digests of the tools of servers, so that a later change of a
+// tool is noticed. They are in a file of the user that several sessions
+// share. Its methods may be called by several goroutines.
 type Pins struct {
 	path string
 	mu   sync.Mutex // of this process; others are held off by a lock of the kernel
@@ -48,7 +48,7 @@ type pinServer struct {
 	Tools  map[string]pinTool `json:"tools"`
 }
 
-// pinTool is the digests of what a model is told of a tool.
+// pinTool holds digests of the description of a tool that models get.
 type pinTool struct {
 	Description string `json:"description"`
 	Schema      string `json:"schema"`
@@ -59,9 +59,9 @@ func pinOf(t mcpclient.Tool) pinTool {
 		mcpclient.Tool{InputSchema: t.InputSchema}.Digest()}
 }
 
-// Note remembers tools of a server that were not seen before, and says of those
-// that are not as they were what has changed, by their names. A server whose
-// tools are not to be taken as they are is new at every tool.
+// Note remembers new tools of a server, and returns the changes of known ones by
+// their names. A non-empty distrust is returned as the change of every new tool, which is
+// then not remembered.
 func (p *Pins) Note(key, name string, tools []mcpclient.Tool, distrust string) (map[string]string, error) {
 	changed := map[string]string{}
 	err := p.change(func(all *pinned) bool {
@@ -130,7 +130,7 @@ func (all *pinned) server(key, name string) *pinServer {
 	return s
 }
 
-// change lets f change what is remembered; it is written if f says so.
+// change lets f change the pins, and writes them if f returns true.
 func (p *Pins) change(f func(*pinned) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

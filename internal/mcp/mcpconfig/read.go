@@ -30,7 +30,7 @@ const (
 // Scope is whose a file is.
 type Scope string
 
-// The scopes. A name that stands in several counts in the first of them.
+// The scopes. A name in several scopes counts in the first of them.
 const (
 	Given   Scope = "given"   // with --mcp-config
 	Project Scope = "project" // below the folder
@@ -63,8 +63,8 @@ func Files(env func(string) string, folder string) []File {
 	return files
 }
 
-// PluginFiles are those of the user's plugins, by their folders. The variable
-// CLAUDE_PLUGIN_ROOT is the folder.
+// PluginFiles returns the files of the user's plugins, by their folders. The variable
+// CLAUDE_PLUGIN_ROOT holds the folder.
 func PluginFiles(dirs []string) []File {
 	files := make([]File, len(dirs))
 	for i, dir := range dirs {
@@ -74,7 +74,7 @@ func PluginFiles(dirs []string) []File {
 	return files
 }
 
-// UserFile is that of the user; empty if there is no place for one.
+// UserFile returns the file of the user; empty if the user has no configuration folder.
 func UserFile(env func(string) string) string {
 	if dir := home.Config(env); dir != "" {
 		return filepath.Join(dir, "mcp.json")
@@ -112,8 +112,8 @@ type Input struct {
 	Called func(name string) string
 }
 
-// Read reads all. The error names files that cannot be read; what the others say
-// is returned all the same.
+// Read reads all files. The error names unreadable files; the entries of the others
+// are returned in any case.
 func Read(in Input) ([]Entry, error) {
 	var out []Entry
 	var errs []error
@@ -250,7 +250,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		e := Entry{Name: name}
 		e.Server, e.Disabled, e.Err = One(list[name], env)
-		_ = json.Unmarshal(list[name], &e.Plain) // what is wrong with it is known already
+		_ = json.Unmarshal(list[name], &e.Plain) // One has reported its mistakes
 		if bad := CheckName(name); bad != nil {
 			e.Err = bad
 		}
@@ -259,7 +259,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	return out, nil
 }
 
-// strictly is json.Unmarshal that wants one value and nothing behind it.
+// strictly is json.Unmarshal that refuses text after the first value.
 func strictly(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(to); err != nil {
@@ -289,14 +289,14 @@ func One(raw json.RawMessage, env func(string) string) (s mcpclient.Server, disa
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return s, false, fmt.Errorf("it is not understood: %w", err)
 	}
-	_ = json.Unmarshal(raw, &off) // what is no boolean does not turn it off
+	_ = json.Unmarshal(raw, &off) // only a boolean turns it off
 	if err := expand(&s, env); err != nil {
 		return s, off.Disabled, err
 	}
 	return s, off.Disabled, s.Check()
 }
 
-// expand puts the values of variables in, wherever text stands.
+// expand replaces variables in every text of a server.
 func expand(s *mcpclient.Server, env func(string) string) error {
 	var errs []error
 	put := func(text string) string {
@@ -319,8 +319,8 @@ func expand(s *mcpclient.Server, env func(string) string) error {
 	return errors.Join(errs...)
 }
 
-// Expand replaces ${VAR} and ${VAR:-what else}. A variable that is not set and
-// has no default is an error; what is no variable stays.
+// Expand replaces ${VAR} and ${VAR:-default}. An unset variable without a
+// default is an error; other text stays.
 func Expand(text string, env func(string) string) (string, error) {
 	var b strings.Builder
 	for {

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
-// lookBack is how many blocks before a mark the provider looks for what it has
-// in its cache ("Prompt caching", 20-block lookback window).
+// lookBack is how many blocks before a mark the provider looks for an entry of its
+// cache ("Prompt caching", 20-block lookback window).
 const lookBack = 20
 
 // marked asks for everything up to here to be cached, for five minutes from its last use, or for
@@ -107,9 +107,9 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	return modelwire.Head(head)
 }
 
-// longStep is the message that the request before this one ended with, if so
-// much has come since that the provider would not look back that far for what it
-// has in its cache; else -1. The mark there changes no byte in short steps.
+// longStep returns the index of the message that ended the request before this one, if
+// the provider would not look back that far for an entry of its cache; else -1. So
+// short steps need no further mark and change no byte.
 func longStep(messages []agent.Message) int {
 	blocks, last := 0, len(messages)-1
 	for i := last; i >= 0; i-- {

@@ -23,7 +23,7 @@ type stream struct {
 	begun     bool // the head of the message has come
 	stopped   bool // its end has come
 	delivered bool // content was handed on: no further try
-	counted   bool // the provider said what it costs
+	counted   bool // the provider has sent its token counts
 	whole     []placed
 	open      map[int]*open // blocks that have begun and not ended
 }
@@ -134,7 +134,7 @@ func (s *stream) Take(from *modelwire.Event) (modelwire.State, error) {
 		}
 		return modelwire.More, &modelwire.BadFormat{Text: "an error event without an error"}
 	}
-	return modelwire.More, nil // pings, and what a later version of the wire adds
+	return modelwire.More, nil // pings, and additions of later versions of the API
 }
 
 func (s *stream) count(u *usage) {
@@ -236,7 +236,7 @@ func (s *stream) hand(p agent.Part) {
 	s.on(p)
 }
 
-// input is what the parts of a call make, or what it began with if there are none.
+// input returns the joined parts of a call's input, or its first value without parts.
 func (b *open) input() json.RawMessage {
 	if b.text.Len() == 0 {
 		return modelwire.ToolInput(string(b.block.Input))
@@ -262,7 +262,7 @@ func (s *stream) Finish() (*agent.Reply, error) {
 	return &s.reply, nil
 }
 
-// short reports a stop reason that may stand behind a block without an end. A call
+// short reports a stop reason that may follow a block without an end. A call
 // of such an answer is not run.
 func (s *stream) short() bool {
 	return slices.Contains([]string{"max_tokens", "refusal", "model_context_window_exceeded"}, s.reply.StopReason)

@@ -10,8 +10,8 @@ import (
 // minThinking is the smallest budget that the provider takes ("Extended thinking").
 const minThinking = 1024
 
-// answerTokens is what an answer may have beside its thinking where the budget takes all
-// that a reply may have.
+// answerTokens is the room for an answer after its thinking, where the thinking budget would take
+// all tokens of a reply.
 const answerTokens = 4096
 
 // thinking is the parameter of that name in the Messages API.

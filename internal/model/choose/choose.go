@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/options"
 )
 
-// Inherit is the name that means the model of the parent, wherever it stands.
+// Inherit is the name that means the model of the parent, in requests and definitions.
 const Inherit = "inherit"
 
 // Default is what an empty name means at the top of a session.
@@ -40,8 +40,8 @@ type Policy struct {
 type Request struct {
 	Input      string // of the call that starts the agent; empty: not said
 	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
-	Parent     string // of the agent that asks; empty: that of the session
-	Session    string // of the main agent; empty: there is none yet, and nothing to guard
+	Parent     string // of the agent that asks; empty: the model of the session
+	Session    string // of the main agent; empty: not chosen yet, so no cost limit
 	AgentType  string // normalized, such as rubber-duck
 }
 
@@ -114,7 +114,7 @@ func (p Policy) prefer(wishes []string, parent string) (string, []string) {
 		strings.Join(quoted(wishes), " or "), parent)}
 }
 
-// implied is the model that a type of agent gets where nobody named one.
+// implied returns the model of a type of agent without a named one.
 func (p Policy) implied(agentType, parent string) string {
 	switch agentType {
 	case "explore":
@@ -161,10 +161,10 @@ func (p Policy) available(asked, full string) bool {
 	})
 }
 
-// anyName stands for the names of models that are in no table.
+// anyName represents the names of models that are in no table.
 const anyName = "PROVIDER/NAME"
 
-// Names are names that can be asked for, those of patterns left out.
+// Names returns the names that can be asked for, without patterns.
 func (p Policy) Names() []string {
 	return slices.DeleteFunc(p.list(), func(name string) bool {
 		return strings.ContainsAny(name, "*:") || name == anyName

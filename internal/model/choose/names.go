@@ -11,13 +11,13 @@ import (
 // usualProvider is the provider of a name that names none.
 const usualProvider = "anthropic"
 
-// Free reports whether a name is that of a model which is a file: it costs
-// nothing, and nobody has to allow it.
+// Free reports whether a name means a model that is a file: it costs
+// nothing, and needs no permission.
 func Free(name string) bool {
 	return strings.HasPrefix(name, "script:") || strings.HasPrefix(name, "replay:")
 }
 
-// Full is the full name of a model that a name stands for, or the name itself.
+// Full returns the full name of a model that a name is short for, or the name itself.
 func (p Policy) Full(name string) string { return p.full(name) }
 
 // full expands a name that is in use already, so that it cannot be refused.
@@ -28,9 +28,9 @@ func (p Policy) full(name string) string {
 	return name
 }
 
-// expand is the full name that a name stands for: an alias, which may lead to
-// another, a name as it is displayed elsewhere, or itself. It is false for what
-// cannot be the name of a model.
+// expand returns the full name for a name: an alias, which may lead to
+// another, a name as it is displayed elsewhere, or a full name. It returns false for
+// text that cannot be the name of a model.
 func (p Policy) expand(name string) (string, bool) {
 	name = strings.TrimSpace(name)
 	if slices.Contains(p.Own, name) {
@@ -127,7 +127,7 @@ func family(full string) string {
 }
 
 // Match reports whether a pattern covers a name, whatever the case of letters.
-// A star stands for any text, also for none.
+// A star matches any text, also the empty one.
 func Match(pattern, name string) bool {
 	parts := strings.Split(strings.ToLower(pattern), "*")
 	name = strings.ToLower(name)
@@ -149,8 +149,8 @@ func Match(pattern, name string) bool {
 	return strings.HasSuffix(name, parts[last])
 }
 
-// Best is the value of the key that says most about any of the names: a name
-// before a pattern, then the one with the most letters beside stars, and of such
+// Best returns the value of the most specific key that covers any of the names: a name
+// before a pattern, then the pattern with the most letters other than stars, then
 // the first by spelling.
 func Best[V any](values map[string]V, names ...string) (V, bool) {
 	var best string

@@ -18,10 +18,10 @@ import (
 //go:embed models.txt
 var table string
 
-// Default is the short name of the model that is meant when nobody names one.
+// Default is the short name of the model when neither the user nor a definition names one.
 const Default = "sonnet"
 
-// Price is dollars for a million tokens; 0: not told.
+// Price is dollars for a million tokens; 0: not given.
 type Price struct{ Input, Output, CacheRead, CacheWrite float64 }
 
 // Model is a row of the table.
@@ -35,7 +35,7 @@ type Model struct {
 	Output   int64 // tokens that it can write at most; 0: not told
 }
 
-// Alias is a short name, and the full name that it stands for.
+// Alias is a short name and its full name.
 type Alias struct{ Short, Full string }
 
 // AsOf is the day of the table, such as 2026-11-21.
@@ -45,7 +45,7 @@ func AsOf() string {
 	return day
 }
 
-// Aliases are the short names: that of a family stands for its newest model of the table.
+// Aliases returns the short names: the name of a family means its newest model of the table.
 func Aliases() []Alias {
 	out := []Alias{{"sonnet", ""}, {"opus", ""}, {"haiku", ""}, {"best", "opus"}, {"default", Default}}
 	models := Models()
@@ -85,7 +85,7 @@ const (
 	longWindow = 1_000_000 // tokens
 )
 
-// Full is the full name that a short one stands for, in any case of letters, or
+// Full returns the full name for a short one, in any case of letters, or
 // empty. [1m] at its end asks for a model with a window of a million tokens; a full name may
 // have it as well.
 func Full(name string) string {
@@ -173,7 +173,7 @@ func Models() []Model {
 	return out
 }
 
-// Sees reports whether a model sees images. One that is not in the table does.
+// Sees reports whether a model sees images. A model outside of the table does.
 func Sees(model string) bool {
 	for line := range strings.Lines(table) {
 		words := strings.Fields(line)
@@ -187,7 +187,7 @@ func Sees(model string) bool {
 	return true
 }
 
-// ImageLimits are what a provider takes as an image; 0: any.
+// ImageLimits bound the images that a provider takes; 0: any.
 type ImageLimits struct {
 	Side   int // pixels
 	Base64 int // bytes

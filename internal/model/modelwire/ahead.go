@@ -15,8 +15,8 @@ const (
 	maxAhead  = 256             // heads that are remembered
 )
 
-// Ahead lets one call go ahead of others that have the same head: the others read from the cache of
-// the provider what it writes there, which they can once its answer has begun. Without it, agents
+// Ahead lets one call go ahead of others with the same head: the others read the head from the
+// cache of the provider, which they can once the answer of the first has begun. Without it, agents
 // of one type that are started together would each pay for writing the same.
 // The zero value is ready. It may be used by several goroutines.
 type Ahead struct {
@@ -24,7 +24,7 @@ type Ahead struct {
 	heads map[[sha256.Size]byte]*ahead
 }
 
-// ahead is what is known of a head.
+// ahead is the state of a head.
 type ahead struct {
 	begun chan struct{} // closed when the answer of the call that goes ahead has begun, or it has failed
 	until time.Time     // when the provider forgets the head; zero: it is not known to have it

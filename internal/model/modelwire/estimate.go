@@ -33,9 +33,10 @@ func estimated(req *agent.Request, reply *agent.Reply) agent.Usage {
 	return u
 }
 
-// imageBytes is what the images of a message count more than their bytes, mostly less than 0.
+// imageBytes returns the difference between the weight of a message's images and their bytes; it is
+// mostly below 0.
 func imageBytes(m agent.Message) (more int) {
-	blocks, _ := m.Blocks() // one that cannot be read counts by its bytes
+	blocks, _ := m.Blocks() // an unreadable message counts by its bytes
 	for _, b := range blocks {
 		if n := bytes.Count(b.Content, []byte(`"type":"image"`)); n > 0 {
 			more += n*imageTokens*bytesPerToken - len(b.Content)

@@ -99,7 +99,7 @@ func ParseRefusal(body []byte) (r *Refusal, ok bool) {
 	return nil, false
 }
 
-// refusal is empty for what is neither text nor an object with the right fields.
+// refusal returns an empty refusal unless raw is text or an object with the right fields.
 func refusal(raw json.RawMessage) *Refusal {
 	r := &Refusal{}
 	if json.Unmarshal(raw, &r.Message) == nil {
@@ -126,7 +126,7 @@ func refusal(raw json.RawMessage) *Refusal {
 		return r
 	}
 	r.Type, r.Code, r.Message, r.Param = word(in.Type), word(in.Code), word(in.Message), word(in.Param)
-	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 for what is no number
+	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 without a number
 	r.ResetsIn, _ = strconv.ParseFloat(word(in.ResetsIn), 64)
 	return r
 }
@@ -156,8 +156,8 @@ func (e *Refusal) Error() string {
 	return "no reason given"
 }
 
-// status is that of the response, unless the account itself names a worse one:
-// in a stream the response was good.
+// status returns the status of the response, unless the refusal names a worse one:
+// in a stream the status of the response was good.
 func (e *Refusal) status(response int) int {
 	if n, err := strconv.Atoi(e.Code); err == nil && response < 400 && n >= 400 && n < 600 {
 		return n
@@ -218,9 +218,9 @@ func (e *Refusal) kind(status int) string {
 	return "bad_request"
 }
 
-// refuse makes an error of every response that is not an event stream. It has
-// read what it needs of the body by then, and never more than maxErrorBody:
-// an answer that is packed may be very much larger than it looks.
+// refuse makes an error of every response that is not an event stream. It closes
+// the body, and reads maxErrorBody of it at most: a compressed answer may be
+// very much larger than it looks.
 func (e *Endpoint) refuse(res *http.Response, model string) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a part of it is better than nothing
 	_ = res.Body.Close()
@@ -242,7 +242,7 @@ func (e *Endpoint) refuse(res *http.Response, model string) error {
 	return e.failure(res.StatusCode, told, res.Header, model)
 }
 
-// failure is what a failure that the provider tells means for the caller.
+// failure returns the error for a failure that the provider reports.
 func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) error {
 	kind := r.kind(status)
 	tell := func(format string, args ...any) *agent.ModelError {
@@ -300,8 +300,8 @@ func statusText(status int, kind string) string {
 	return fmt.Sprintf("%d (%s)", status, kind)
 }
 
-// callError is what a call that brought no usable answer means. ctx is the
-// caller's context, call the one that the watch can end.
+// callError returns the error for a call without a usable answer. ctx is the
+// caller's context, call the context that the watch can end.
 func (e *Endpoint) callError(ctx, call context.Context, model string, err error) error {
 	var told *agent.ModelError
 	if errors.As(err, &told) {
@@ -360,9 +360,8 @@ func notReached(err error) (kind string) {
 	return "cut"
 }
 
-// broken is a call whose answer did not come to its end, or did not come. It may
-// have been paid for: it is made again all the same, since without its answer the
-// work cannot go on.
+// broken returns the retry of a call whose answer was cut or did not arrive. The call
+// may be billed twice: the work cannot continue without its answer.
 func (e *Endpoint) broken(err error) *retry {
 	told := &agent.ModelError{Kind: "cut", Err: err}
 	var system syscall.Errno

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// maxHeads bounds what is remembered of requests: agents of one type share a head.
+// maxHeads bounds the remembered heads: agents of one type share a head.
 const maxHeads = 64
 
 // Heads remembers the encoded beginnings of requests. System prompt and tools are the same
@@ -23,7 +23,7 @@ type Heads struct {
 	made map[headKey]head
 }
 
-// headKey is all that a head says. The tools are compared beside it.
+// headKey identifies a head together with its tools, which are compared separately.
 type headKey struct {
 	model, system string
 	maxTokens     int

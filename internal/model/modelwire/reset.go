@@ -77,7 +77,7 @@ func moment(text string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// later is s seconds after from; zero for what is no sensible number.
+// later returns s seconds after from; zero if s is not a sensible number.
 func later(from time.Time, s float64) time.Time {
 	if !(s > 0) || s > 9e9 {
 		return time.Time{}

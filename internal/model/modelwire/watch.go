@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// maxStream is how many bytes of one answer are read, unpacked. The longest
-// answers that models give are a quarter of it; what is larger is no model's
-// answer.
+// maxStream bounds one answer in bytes, uncompressed. The longest answers of
+// models have a quarter of it; a larger one comes from a broken server.
 const maxStream = 64 << 20
 
 // drainTime is how long to wait for the end of a body whose last event has

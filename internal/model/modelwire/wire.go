@@ -36,8 +36,8 @@ const (
 // are needed. It is not changed once it is in use, and may be used by several
 // goroutines.
 type Endpoint struct {
-	Host    string // for error texts, and what is limited together with provider and model
-	Secret  string // what a refusal of the key is remembered by; never sent from here
+	Host    string // for error texts; provider, model and host share one rate limit
+	Secret  string // identifies a refused key; never sent from here
 	KeyVar  string // the variables that a user would set, for error texts; it names the provider too
 	URLVar  string
 	HTTP    *http.Client
@@ -63,8 +63,8 @@ type State int
 
 // The states of an answer.
 const (
-	More   State = iota // it goes on
-	Enough              // it is whole; what may follow is of no weight
+	More   State = iota // it continues
+	Enough              // it is whole; later events do not matter
 	Done                // nothing follows
 )
 
@@ -105,7 +105,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	var end time.Time // of our patience; set by the first failure
 	var last *retry
 	missed := 0 // tries in a row that did not reach the host
-	wrong := "" // what was wrong with the answer before
+	wrong := "" // the defect of the answer before
 	for tries := 1; ; tries++ {
 		reply, err := e.try(ctx, key, c, end, on)
 		if errors.Is(err, errPatience) {
@@ -324,8 +324,8 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 	return d.Finish()
 }
 
-// fail says how an answer that did not come to its end is told, and takes back what
-// was handed on of it. What had come when the user broke it off is the caller's.
+// fail returns the error for an answer that was cut, and takes back its delivered
+// parts. The caller keeps the parts of an answer that the user interrupted.
 func (e *Endpoint) fail(
 	ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error, on func(agent.Part),
 ) error {

@@ -68,7 +68,7 @@ func chatHead(r *agent.Request, model string, maxTokens int, own, plain bool) an
 
 type chatMessage struct {
 	Role       string     `json:"role"`
-	Content    any        `json:"content"` // text, parts, or null beside calls
+	Content    any        `json:"content"` // text, parts, or null with calls
 	ToolCalls  []chatCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 }
@@ -141,7 +141,7 @@ type chat struct {
 	tag     tag
 }
 
-// call is one that grows, with the number that the server gives it.
+// call is an unfinished call, with the server's number for it.
 type call struct {
 	*block
 	index int
@@ -164,7 +164,7 @@ type chunk struct {
 		Details    struct {
 			Cached int64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
-		Hits int64 `json:"prompt_cache_hit_tokens"` // where there are no details
+		Hits int64 `json:"prompt_cache_hit_tokens"` // of servers without details
 	} `json:"usage"`
 }
 
@@ -175,7 +175,7 @@ type said struct {
 	Reasoning        string     `json:"reasoning"` // the same, by another name
 	Refusal          string     `json:"refusal"`
 	ToolCalls        []delta    `json:"tool_calls"`
-	FunctionCall     *deltaCall `json:"function_call"` // how calls were told before there were several
+	FunctionCall     *deltaCall `json:"function_call"` // the older form, of a single call
 }
 
 type delta struct {
@@ -287,7 +287,7 @@ func (c *chat) content(text string) {
 	c.release()
 }
 
-// release adds what was held back, since no tag follows.
+// release adds the text that was held back for a possible tag.
 func (c *chat) release() {
 	kind, text := agent.TextPart, c.held
 	if c.tag == thoughts {

@@ -3,12 +3,12 @@
 // many others speak them.
 //
 // It owns the form of requests and of the events of an answer; the life of a call
-// is that of package wire. It promises that a [agent.Reply] is returned only for
+// belongs to package modelwire. It promises that an [agent.Reply] is returned only for
 // an answer with a reason for its end, that a call of a tool is whole only when
 // the wire says so, that a message is translated once, that a key goes to the
 // configured host only, and that nothing is read from the environment. It does
-// not keep conversations, run tools, or know what a model costs. Why there is no
-// library below it: note 4 in docs/adr.
+// not keep conversations, run tools, or know the prices of models. Note 4 in docs/adr
+// says why it uses no library.
 package openai
 
 import (
@@ -182,7 +182,7 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	parts := make(net.Buffers, 0, 2*len(req.Messages)+5)
 	parts = append(parts, begin)
 	begin = []byte(`,"` + m.form.list + `":[`)
-	comma := []byte(nil) // before the first there is none
+	comma := []byte(nil) // the first has none before it
 	if req.System != "" && m.form.system != nil {
 		system, err := jsonc.Encode(m.form.system(req.System))
 		if err != nil {

@@ -182,7 +182,7 @@ func (r *responses) Take(e *modelwire.Event) (modelwire.State, error) {
 		}
 	}
 	if in.Response == nil {
-		return modelwire.More, nil // what a later version of the wire adds, or what repeats the deltas
+		return modelwire.More, nil // additions of later versions of the API, or repetitions of the deltas
 	}
 	r.begun = true
 	r.named(in.Response.ID, in.Response.Model)
@@ -221,7 +221,7 @@ func kindOf(event string) (agent.PartKind, bool) {
 	return 0, false
 }
 
-// eventError reads an error event, whose words stand beside its type.
+// eventError reads an error event, whose fields are at the level of its type.
 func eventError(data []byte) error {
 	if r, ok := modelwire.ParseRefusal(data); ok {
 		if r.Type == "error" {
@@ -302,8 +302,8 @@ func (r *responses) more(at int, kind agent.PartKind, raw json.RawMessage) error
 	return nil
 }
 
-// done ends an item. What it holds goes before what came in parts, of which a
-// server may have sent none.
+// done ends an item. Its own text counts only without earlier parts: some servers
+// send none.
 func (r *responses) done(at int, in *item) error {
 	if in == nil {
 		return &modelwire.BadFormat{Text: fmt.Sprintf("item %d ends without itself", at)}
@@ -324,7 +324,7 @@ func (r *responses) done(at int, in *item) error {
 	return nil
 }
 
-// held is the text of an item that is told as a whole.
+// held returns the text of a whole item.
 func (r *responses) held(in *item) string {
 	if in.Type == "function_call" {
 		return string(in.Arguments)

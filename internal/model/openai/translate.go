@@ -24,7 +24,7 @@ type parts struct {
 	results []result
 }
 
-// result is what a call brought.
+// result is the result of a call.
 type result struct{ id, text string }
 
 // sortOut takes the blocks of a message apart. Thoughts are left out: no server
@@ -84,7 +84,7 @@ func (p *parts) addImage(b agent.Block) {
 		Data      string `json:"data"`
 		URL       string `json:"url"`
 	}
-	_ = json.Unmarshal(b.Source, &source) // what cannot be read is no picture, below
+	_ = json.Unmarshal(b.Source, &source) // an unreadable source counts as no picture, below
 	switch {
 	case source.Type == "base64" && source.Data != "":
 		p.images = append(p.images, "data:"+source.MediaType+";base64,"+source.Data)

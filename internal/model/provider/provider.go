@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
-// Default is the model that is meant when nobody names one.
+// Default is the model when neither the user nor a definition names one.
 const Default = modelinfo.Default
 
 // Choice is a model and how it calls itself.
@@ -39,16 +39,16 @@ type Finder struct {
 	// all others, and are not closed. It is not changed after the first Find.
 	Own map[string]agent.Model
 
-	// Wrap gives the model that is used instead of one that was found by a name; nil: none is.
-	// It is not changed after the first Find.
+	// Wrap returns the model to use in place of a model that was found by name; nil: the found one.
+	// It must not change after the first Find.
 	Wrap func(name string, m agent.Model) agent.Model
 
 	mu      sync.Mutex
 	limiter *ratelimit.Limiter
-	models  map[string]agent.Model // by provider and what it was made from
+	models  map[string]agent.Model // by provider and configuration
 }
 
-// MissingError says that there is no way to reach a model yet. Err is
+// MissingError says that a model cannot be reached yet. Err is
 // [choose.ErrUnknown] where no provider has such a model, or nil.
 type MissingError struct {
 	Text, Fix string
@@ -214,7 +214,7 @@ func callsOf(env func(string) string, variable string) (int, error) {
 	return n, nil
 }
 
-// find is the client with the key, made if there is none. All have one limiter.
+// find returns the client with the key, and makes it at the first call. All share one limiter.
 func find[M agent.Model](f *Finder, key string, make func(*ratelimit.Limiter) (M, error)) (m M, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

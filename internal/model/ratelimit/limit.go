@@ -19,14 +19,14 @@ import (
 const MaxWait = 60 * time.Second
 
 // Limiter is shared by all callers. The zero value is ready and limits nothing
-// until somebody is told to wait. Its methods may be called by several
+// until a provider demands a pause. Its methods may be called by several
 // goroutines.
 type Limiter struct {
 	calls int // at the same time for each key; 0: any number
 
 	mu    sync.Mutex
-	gates map[string]*gate // one per key; there are only as many as models
-	shut  map[string]shut  // what was refused; there are only as many as keys and models
+	gates map[string]*gate // one per key; as many as models at most
+	shut  map[string]shut  // refusals; as many as keys and models at most
 }
 
 // gate is the door to one model.

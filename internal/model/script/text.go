@@ -143,7 +143,7 @@ func fill(v any, on *view) (any, error) {
 	return v, nil
 }
 
-// view is what a text may ask of a conversation.
+// view gives a template access to a conversation.
 type view struct {
 	req      *agent.Request
 	messages []agent.Message
@@ -159,7 +159,7 @@ func (v *view) funcs() template.FuncMap {
 	}
 }
 
-// last is all that the model was told since its last answer.
+// last returns the text of all messages to the model since its last answer.
 func (v *view) last() (string, error) { return lastText(v.messages) }
 
 func lastText(messages []agent.Message) (string, error) {
@@ -277,8 +277,8 @@ func dig(text, path string) (string, error) {
 	return string(enc), err
 }
 
-// find is what a pattern's first group, or else all of it, matched in a text,
-// or in what the model was told; the newest match counts.
+// find returns the match of a pattern's first group, or else of the whole pattern, in a
+// text or in the messages to the model; the newest match counts.
 func (v *view) find(pattern string, in ...string) (string, error) {
 	found, ok, err := v.match(pattern, in)
 	if err == nil && !ok {

@@ -57,7 +57,7 @@ func scan(r io.Reader, yield func(Call)) (skipped int, err error) {
 		switch {
 		case ok:
 			yield(c)
-		case long || len(bytes.TrimSpace(line)) > 0: // an empty line stands behind one that was cut
+		case long || len(bytes.TrimSpace(line)) > 0: // an empty line follows a cut one
 			skipped++
 		}
 		if err != nil {
@@ -105,7 +105,7 @@ func (f *file) begin() error {
 	return nil
 }
 
-// close writes what is owed and closes.
+// close writes pending calls and closes the file.
 func (f *file) close() error {
 	err := f.flush()
 	if f.f == nil {
@@ -133,7 +133,7 @@ func open(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// add takes a call into what is owed to the disk.
+// add adds a call to the pending ones.
 func (f *file) add(c Call) error {
 	line, err := json.Marshal(c)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *file) add(c Call) error {
 	return nil
 }
 
-// flush writes what is owed. After an error it may be tried again, and goes on
+// flush writes pending calls. It may be called again after an error, and then continues
 // where the disk was full.
 func (f *file) flush() error {
 	if len(f.owed) == 0 {

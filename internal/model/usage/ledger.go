@@ -22,7 +22,7 @@ const (
 	BySession By = "session"
 )
 
-// ParseBy reads one that a user may ask for.
+// ParseBy reads a grouping that a user may ask for.
 func ParseBy(s string) (By, error) {
 	all := []string{string(ByAgent), string(ByDay), string(ByProject), string(ByModel), string(BySession)}
 	if !slices.Contains(all, s) {
@@ -35,7 +35,7 @@ func ParseBy(s string) (By, error) {
 type Sum struct {
 	Key        string  `json:"key,omitempty"`
 	Calls      int     `json:"calls"`
-	Input      int64   `json:"input_tokens"` // without those of the cache
+	Input      int64   `json:"input_tokens"` // without the cache's
 	Output     int64   `json:"output_tokens"`
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
@@ -74,7 +74,7 @@ type Ledger struct {
 	rows  map[By]map[string]*Sum
 }
 
-// NewLedger makes an empty ledger that adds up by what is listed.
+// NewLedger returns an empty ledger with sums by each of the groupings.
 func NewLedger(by ...By) *Ledger {
 	l := &Ledger{rows: map[By]map[string]*Sum{}}
 	for _, b := range by {
@@ -83,7 +83,7 @@ func NewLedger(by ...By) *Ledger {
 	return l
 }
 
-// Add counts a call. Days are those of the time's zone.
+// Add counts a call. Its day is the day in the zone of its time.
 func (l *Ledger) Add(c Call) {
 	l.total.add(c)
 	for b, rows := range l.rows {

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
-// Price is what a model costs, in US dollars per million tokens. Its fields are
-// those of the settings.
+// Price is the price of a model, in US dollars per million tokens, as the settings
+// have it.
 type Price struct {
 	Input, Output float64
 	CacheRead     float64 // 0: a tenth of Input
@@ -24,7 +24,7 @@ type Price struct {
 const hourRate = 1.6
 
 // Table knows prices and windows. It is only read, so several goroutines may
-// use one. The zero Table knows none but those of files, which are free.
+// use one. The zero Table knows only models that are files, which are free.
 type Table struct {
 	asOf   string
 	own    map[string]Price // of the settings, by pattern
@@ -71,8 +71,8 @@ func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) 
 // AsOf is the day of the built-in prices, such as 2026-11-21.
 func (t Table) AsOf() string { return t.asOf }
 
-// Price is what a model costs in a request that holds so many tokens; false if
-// that is not known. Models that are files are free.
+// Price returns the price of a model in a request with so many tokens; false if
+// it is unknown. Models that are files are free.
 func (t Table) Price(model string, context int64) (Price, bool) {
 	if choose.Free(model) {
 		return Price{}, true
@@ -88,21 +88,21 @@ func (t Table) Price(model string, context int64) (Price, bool) {
 	return r.price, ok
 }
 
-// About is what is known of a model.
+// About holds a table's facts about a model.
 type About struct {
 	Title         string // as people call it
 	Window        int64  // tokens; 0: not known
 	Input, Output float64
 }
 
-// About returns what is known of a model.
+// About returns the facts about a model.
 func (t Table) About(model string) About {
 	p, _ := t.Price(model, 0)
 	window, _ := t.Window(model)
 	return About{modelinfo.Title(model), window, p.Input, p.Output}
 }
 
-// Rate is one figure for what a model costs, to compare models by: dollars for
+// Rate returns one figure to compare the prices of models by: dollars for
 // a million tokens read and a million written.
 func (t Table) Rate(model string) (float64, bool) {
 	p, ok := t.Price(model, 0)
