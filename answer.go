@@ -67,6 +67,6 @@ func (rt *Runtime) answerOne(
 		rt.log.Warn("question "+q.ID+" was not answered: "+err.Error(), "task", string(q.Task))
 		return
 	}
-	// An answer that somebody else has given meanwhile stands.
+	// An answer that was given meanwhile wins: the error is of no use.
 	_ = rt.s.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByClient})
 }

@@ -43,7 +43,7 @@ func (rt *Runtime) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Ev
 	}
 }
 
-// Stats is what a runtime has done so far.
+// Stats counts the work of a runtime so far.
 type Stats struct {
 	Live   int // tasks that have not ended
 	Total  int // tasks

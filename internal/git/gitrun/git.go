@@ -1,9 +1,9 @@
 // Package gitrun calls git on repositories that an agent may have changed. Git runs
-// programs that a repository's configuration names: what can be turned off is turned
-// off for every call, and [Git.Harmless] finds the filters, which cannot be. A call
-// has bounds of time and output, and nothing of it is left when it returns.
+// programs that a repository's configuration names: every call turns them off, except
+// filters, which cannot be turned off and which [Git.Harmless] finds. A call is bounded
+// in time and output, and no process of it is left when it returns.
 //
-// It does not know what a repository is used for.
+// It does not know the purpose of a repository.
 package gitrun
 
 import (
@@ -38,11 +38,11 @@ type Git struct {
 	Dir   string   // of a discovery: only where it starts
 	Admin string   // GIT_DIR; empty: discovered from Dir
 	Tree  string   // GIT_WORK_TREE
-	Index string   // GIT_INDEX_FILE; empty: that of Admin
-	Held  *os.File // lock that a git which outlives us goes on holding; nil: none
+	Index string   // GIT_INDEX_FILE; empty: the index of Admin
+	Held  *os.File // lock that a git which outlives this process keeps; nil: none
 
-	// Vars are set for git besides, and win over ours. They are those of the caller,
-	// never those of a client or of a repository.
+	// Vars are set for git in addition, and win over ours. They come from the caller,
+	// never from a client or a repository.
 	Vars []string
 }
 
@@ -50,8 +50,8 @@ type Git struct {
 type Error struct {
 	Command string // such as worktree add
 	Code    int
-	Text    string // what it said, one line
-	All     string // what it said, at most 8 KiB
+	Text    string // one line of its output
+	All     string // its output, at most 8 KiB
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.Text) }
@@ -102,8 +102,8 @@ func (g Git) env() []string {
 	return append(env, g.Vars...)
 }
 
-// Run calls git and returns what it printed. It ends git, with all that git has
-// started, when ctx or the time of a call ends.
+// Run calls git and returns its output. It ends git, with all processes of git,
+// when ctx or the time of a call ends.
 func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) { return g.run(ctx, nil, args) }
 
 // Feed is Run for a call that reads its stdin, and of which the output does not matter.
@@ -321,7 +321,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// sink passes on what is printed up to the first error, and reads the rest for nobody.
+// sink passes output on up to the first error, and discards the rest.
 type sink struct {
 	out io.Writer
 	end context.CancelCauseFunc

@@ -26,8 +26,8 @@ const (
 	stagedName  = "drover-index"
 )
 
-// journal is what a move is about to do. It is there from before the first step to
-// after the last one.
+// journal describes a move. It is on the disk from before the first step to after the
+// last one.
 type journal struct {
 	V      int    `json:"v"`
 	Common string `json:"common_dir"`
@@ -74,8 +74,8 @@ func (t *Train) Refresh(ctx context.Context) (err error) {
 	return err
 }
 
-// move does the steps of a move. The one that counts is the change of the ref: a crash
-// before it leaves everything as it was, and after it everything is finished.
+// move does the steps of a move. The change of the ref decides: after a crash before
+// it everything stays as it was, and after a later crash [Store.Recover] finishes.
 func (s *Store) move(ctx context.Context, dir string, lock *os.File, j journal, note string) ([]string, error) {
 	data, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
@@ -180,13 +180,13 @@ func (j journal) unlock() error {
 	_ = root.Remove(stagedName)
 	text, err := root.ReadFile(lockName)
 	if err != nil || string(text) != j.Token {
-		return nil // there is none, or it is git's
+		return nil // the lock is gone, or git's
 	}
 	return root.Remove(lockName)
 }
 
-// Recover finishes or takes back the merges that were interrupted, in all repositories,
-// and says what it did.
+// Recover finishes or takes back interrupted merges, in all repositories. It returns a
+// report for the user.
 func (s *Store) Recover(ctx context.Context) (said []string, err error) {
 	list, err := s.below().Names(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -252,9 +252,9 @@ func (s *Store) recover(ctx context.Context, dir string, lock *os.File) (string,
 	return text, s.done(dir, j)
 }
 
-// follow brings the work tree from the old commit to the new one, wherever between the
-// two it is. It overwrites what is as in the old commit, absent, or the beginning of what
-// is to be there: git was writing it. It returns files that are none of that.
+// follow brings the work tree from the old commit to the new one, also from a state between
+// the two. It overwrites a file that is as in the old commit, absent, or the beginning of
+// the new one, which git was writing. It returns the other files, which it leaves.
 func (s *Store) follow(ctx context.Context, dir string, lock *os.File, j journal) (left []string, err error) {
 	p := j.place()
 	if p.admin == "" {
@@ -324,7 +324,7 @@ func (s *Store) copyIndex(admin string, to ...string) error {
 	return nil
 }
 
-// replaceIndex puts a new index in the place of that of a work tree, through git's lock.
+// replaceIndex replaces the index of a work tree, through git's lock.
 func (s *Store) replaceIndex(admin, from string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -437,7 +437,7 @@ func remove(top *os.Root, path string) error {
 	return nil
 }
 
-// begun reports whether a file is the beginning of what is to be there.
+// begun reports whether a file is the beginning of its new content.
 func begun(ctx context.Context, g gitrun.Git, top *os.Root, e entry) (bool, error) {
 	info, err := top.Lstat(e.path)
 	if err != nil || !info.Mode().IsRegular() {

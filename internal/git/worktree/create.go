@@ -27,10 +27,10 @@ type Request struct {
 	Base    string // a commit, branch or tag; empty: HEAD of Folder's work tree
 }
 
-// Create makes a checkout of the repository that a folder is in. What is changed
-// but not committed there is not in it, and is only counted; submodules are empty
-// folders in it. The caller owns the tree. What fails leaves nothing behind, or
-// what [Store.Sweep] removes.
+// Create makes a checkout of the repository that a folder is in. The checkout does not
+// have the uncommitted changes of the folder, which are only counted; its submodules
+// are empty folders. The caller owns the tree. A failed call leaves no files, or
+// files that [Store.Sweep] removes.
 func (s *Store) Create(ctx context.Context, q Request) (*Tree, error) {
 	t, err := s.create(ctx, q)
 	if err != nil {
@@ -145,7 +145,7 @@ type origin struct {
 	prefix string // of the folder in top; empty: top itself
 }
 
-// find looks for the repository of a folder and refuses one that cannot have a
+// find looks for the repository of a folder. It refuses a repository that cannot have a
 // checkout, or that would run programs of its own choice.
 func find(ctx context.Context, folder string) (o origin, err error) {
 	if !filepath.IsAbs(folder) {
@@ -220,7 +220,7 @@ func (o origin) free(ctx context.Context, branch string) error {
 	return nil
 }
 
-// changes counts what is not committed; -1: that could not be told.
+// changes counts the uncommitted changes; -1: git has failed.
 func (o origin) changes(ctx context.Context) int {
 	list, err := o.git.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal",
 		"--ignore-submodules=dirty")

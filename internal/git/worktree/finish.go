@@ -28,9 +28,9 @@ type Outcome struct {
 
 // Finish ends the use of a checkout and lets go of it. It is removed, with its
 // branch, if it is clean and everything in it is reachable from elsewhere; ignored
-// files go with it. Otherwise it is kept, and what is not committed is copied to a
-// commit under refs/drover/rescue, which moves no branch. Nothing may be running
-// in it any more. With an error the checkout is kept, and the outcome says so.
+// files go with it. Otherwise it is kept, and its uncommitted changes are copied to a
+// commit under refs/drover/rescue, which moves no branch. No process may run in
+// it any more. After an error the checkout is kept, and the outcome says so.
 func (s *Store) Finish(ctx context.Context, t *Tree) (Outcome, error) {
 	defer t.Release()
 	if t.lock == nil {
@@ -179,21 +179,21 @@ func (s *Store) unlist(ctx context.Context, common *os.Root, r receipt) error {
 		return err
 	}
 	defer func() { _ = turn.Close() }()
-	return Unlist(common, r.base()) // the name holds the ID of the task: it is nobody else's
+	return Unlist(common, r.base()) // the name holds the ID of the task, so it is unique
 }
 
-// Unlist removes what a repository knows of a checkout. Who calls it has the turn.
+// Unlist removes a checkout from the list of its repository. The caller has the turn.
 func Unlist(common *os.Root, name string) error {
 	admin := filepath.Join("worktrees", name)
-	// Without this file no git lists the checkout, and none fails because the rest is half removed.
+	// Without this file no git lists the checkout, so a half removed one makes no git fail.
 	if err := common.Remove(filepath.Join(admin, "gitdir")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return common.RemoveAll(admin)
 }
 
-// fold removes the folder of a task, in which only what a crash left half written
-// may still be.
+// fold removes the folder of a task, which may still have files that a crash left
+// half written, and no others.
 func (s *Store) fold(id task.ID, dir *os.Root) error {
 	list, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -219,7 +219,7 @@ func leftover(name string) bool {
 	return name == indexName || name == indexName+".lock" || name == listName
 }
 
-// wipe deletes a folder, also one that holds folders which must not be written to.
+// wipe deletes a folder, also with read-only folders in it.
 func wipe(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if !errors.Is(err, fs.ErrPermission) {

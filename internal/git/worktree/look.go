@@ -17,17 +17,17 @@ import (
 // is kept unseen.
 const maxEntries = 5_000_000
 
-// state is what a look at a checkout found.
+// state describes a checkout as it was found.
 type state struct {
 	missing bool     // it is not there, or on its way out
 	moved   string   // where somebody has moved it with git; empty: nowhere
 	head    string   // commit; empty: none
 	on      string   // branch that is checked out; empty: none
-	tip     string   // of the checkout's own branch; empty: there is none
+	tip     string   // of the checkout's own branch; empty: the branch is gone
 	commits int      // that only this checkout has
 	adrift  bool     // some of them no branch has at all
 	files   int      // not committed
-	hidden  []string // that git was told not to look at
+	hidden  []string // that git does not look at
 	sparse  bool     // some of them by a sparse checkout
 	nested  []string // folders that are repositories of their own
 }
@@ -108,7 +108,7 @@ func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) 
 	return err
 }
 
-// only counts the commits of some tips that nobody else has.
+// only counts the commits of some tips that neither the base nor another branch has.
 func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, error) {
 	args := append([]string{"rev-list", "--count"}, tips...)
 	text, err := g.Text(ctx, append(args, "--not", r.Base, "--exclude=drover/*", "--branches", "--tags", "--remotes")...)

@@ -32,12 +32,12 @@ var ErrBusy = errors.New("the worktree is in use")
 type Store struct {
 	root string
 
-	// after is called behind each step, for tests that crash there. nil: nobody is.
+	// after is called after each step, for tests that crash there; may be nil.
 	after func(step string)
 }
 
-// Open names the store at an absolute path, such as that of [home.Root.Worktrees].
-// It touches nothing; the folder is made with the first checkout.
+// Open returns the store at an absolute path, such as [home.Root.Worktrees].
+// It touches no files; the first checkout makes the folder.
 func Open(root string) *Store { return &Store{root: filepath.Clean(root)} }
 
 func (s *Store) step(name string) {
@@ -57,8 +57,8 @@ type Tree struct {
 	Repo   string // the top of the work tree that it was made from
 	Common string // the administrative folder of the repository: the same for all its checkouts
 
-	// Uncommitted counts what was changed and not committed in Repo when the
-	// checkout was made, and is therefore not in it. -1: that could not be told.
+	// Uncommitted counts the uncommitted changes of Repo at the time when the
+	// checkout was made; the checkout does not have them. -1: unknown.
 	Uncommitted int
 
 	receipt receipt
@@ -73,8 +73,8 @@ func (t *Tree) Release() {
 	}
 }
 
-// Map is the place in the checkout of a file or folder in Repo, both absolute; false
-// for what is not in Repo.
+// Map returns the path in the checkout of a file or folder in Repo, both absolute; false
+// for a path outside of Repo.
 func (t *Tree) Map(path string) (string, bool) {
 	rel, err := filepath.Rel(t.Repo, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -83,9 +83,9 @@ func (t *Tree) Map(path string) (string, bool) {
 	return filepath.Join(t.Path, rel), true
 }
 
-// What a receipt says of its checkout.
+// The states of a checkout in its receipt.
 const (
-	making = "making" // nobody has been given it
+	making = "making" // no task has it yet
 	ready  = "ready"
 	kept   = "kept" // its task has ended
 )
@@ -111,9 +111,9 @@ type receipt struct {
 const (
 	receiptName = "receipt.json"
 	tempMark    = ".tmp-" // in the names of files that home.WriteAtomic is writing
-	goneName    = "gone"  // a checkout that was found to be clean, on its way out
+	goneName    = "gone"  // a checkout that is clean and being removed
 	indexName   = "index" // of a rescue that is being made
-	listName    = "paths" // what a rescue takes
+	listName    = "paths" // the files of a rescue
 	maxReceipt  = 64 << 10
 	version     = 1
 )
@@ -183,7 +183,7 @@ func (s *Store) check(r receipt, id task.ID) error {
 	return nil
 }
 
-// read returns the receipt of a task. There is none: fs.ErrNotExist.
+// read returns the receipt of a task, or fs.ErrNotExist.
 func (s *Store) read(id task.ID) (r receipt, err error) {
 	root, err := s.folder(id)
 	if err != nil {
@@ -218,10 +218,10 @@ func (s *Store) write(r receipt) error {
 	return home.WriteBelow(s.below(), filepath.Join(s.dir(r.Task), receiptName), append(data, '\n'))
 }
 
-// below opens what is in the store. The folder that holds it is trusted.
+// below opens files in the store. The folder that holds the store is trusted.
 func (s *Store) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(s.root)) }
 
-// folder opens that of a task. The caller closes it.
+// folder opens the folder of a task. The caller closes it.
 func (s *Store) folder(id task.ID) (*os.Root, error) { return s.below().Root(s.dir(id)) }
 
 // Ensure makes the folder of the store, if it is not there.
@@ -326,8 +326,8 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
 }
 
-// Turn waits until nobody else makes or removes a checkout, by the lock of the folder of all:
-// a git that reads what another has half made or half removed fails. Closing the file ends
+// Turn waits until no other caller makes or removes a checkout, by the lock of the common folder:
+// a git that reads a half made or half removed checkout fails. Closing the file ends
 // the turn.
 func (s *Store) Turn(ctx context.Context) (*os.File, error) {
 	err := s.open()
@@ -342,7 +342,7 @@ func (s *Store) Turn(ctx context.Context) (*os.File, error) {
 }
 
 // Resume takes a checkout that was kept, for a further run of its task. It returns
-// [ErrGone] when there is none, and [ErrBusy] when somebody holds it for longer than a sweep.
+// [ErrGone] without one, and [ErrBusy] when another process holds it for longer than a sweep.
 func (s *Store) Resume(ctx context.Context, id task.ID) (*Tree, error) {
 	t, err := s.resume(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {

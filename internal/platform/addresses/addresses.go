@@ -1,5 +1,5 @@
-// Package addresses says which addresses are not of the open internet, for those who connect
-// for a model: WebFetch and the proxy of sandboxed commands.
+// Package addresses says which addresses are not of the open internet, for the callers that
+// connect for a model: WebFetch and the proxy of sandboxed commands. It opens no connections.
 package addresses
 
 import (
@@ -62,7 +62,7 @@ func Special(a netip.Addr) string {
 // Benchmark reports an address of the range for benchmarks of networks.
 func Benchmark(a netip.Addr) bool { return netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) }
 
-// Within reports whether a range lies in one that is special.
+// Within reports whether a range lies in a special one.
 func Within(p netip.Prefix) bool {
 	for _, b := range blocks() {
 		if b.Bits() <= p.Bits() && b.Contains(p.Addr()) {

@@ -15,16 +15,16 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// leading are the fields that say what a call does.
+// leading returns the fields that describe a call best.
 func leading() []string { return []string{"command", "file_path", "notebook_path", "path", "url"} }
 
-// Call shows the input of a call of a tool for somebody who decides about it, as
-// lines that each end in a newline. Texts are decoded, so that what is shown is
-// what would run, and are shown as by [Exact]; a text of several lines has each of
-// them behind a bar, so that none can be taken for a line of whoever asks. The
-// fields that matter most come first, wherever they stand in the input; names
-// that are given twice are told. The old and the new text of an edit are shown as
-// the lines that go and come, and an address with the host that it leads to.
+// Call shows the input of a call of a tool to a person who decides about it, as
+// lines that each end in a newline. Texts are decoded, so that the person sees the
+// text that would run, and are shown as by [Exact]; each line of a text of several
+// lines follows a bar, so that none can be taken for a line of the question. The
+// fields that matter most come first, in any order of the input; repeated names are
+// reported. The old and the new text of an edit are shown as removed and added
+// lines, and an address with the host that it leads to.
 //
 // hidden is how many bytes of the input are missing, if it was cut: input is then
 // a JSON text that holds the beginning.
@@ -142,7 +142,7 @@ func showEdit(b *strings.Builder, before, after string) {
 // wide is how long a text may be without its size being told.
 const wide = 300
 
-// showText shows a text behind its name, or below it if it has several lines.
+// showText shows a text after its name, or below it if it has several lines.
 func showText(b *strings.Builder, name, text string) {
 	if !strings.Contains(text, "\n") && len(text) <= wide {
 		fmt.Fprintf(b, "%s: %s\n", name, Exact(text))
@@ -163,7 +163,7 @@ func measure(text string) string {
 	return fmt.Sprintf("%d lines, %d bytes", n, len(text))
 }
 
-// showValue shows what is no text: as JSON, decoded and written anew.
+// showValue shows a value other than text, as JSON, decoded and written anew.
 func showValue(b *strings.Builder, name string, raw json.RawMessage) {
 	text, ok := rewritten(raw)
 	if !ok {
@@ -180,8 +180,8 @@ func showValue(b *strings.Builder, name string, raw json.RawMessage) {
 	}
 }
 
-// rewritten is a JSON value in which every character stands for itself that can,
-// and every other is escaped. The order of names and names that come twice stay.
+// rewritten returns a JSON value in the form with the fewest escapes: only characters
+// that need one have it. The order of names and repeated names stay.
 func rewritten(raw json.RawMessage) (string, bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -228,7 +228,7 @@ type level struct {
 	n      int // tokens so far
 }
 
-// next is what stands before the next token.
+// next returns the separator before the next token.
 func (l *level) next() string {
 	l.n++
 	switch {
@@ -269,8 +269,8 @@ func host(address string) string {
 	return Exact(name)
 }
 
-// completed makes an object of the beginning of one: what was open at its end is
-// closed. What stood in the middle of a name or an escape is lost.
+// completed makes an object of the beginning of one: it closes open texts and
+// brackets. An incomplete name or escape at the end is lost.
 func completed(text string) []byte {
 	var open []byte
 	var key, inText bool // the next text, or the one at hand, is a name

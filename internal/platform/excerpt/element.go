@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// reserved are the elements by which a model tells what the program says from what it reads.
+// reserved returns the elements by which a model tells the program's text from the text that it reads.
 func reserved() []string {
 	return []string{"system-reminder", "task-notification", "agent-message", "hook-context", "waiting-prompt"}
 }
@@ -46,8 +46,8 @@ func Inert(text string, within ...string) string {
 	return out.String() + text[done:]
 }
 
-// tagOf reports whether the inside of a tag begins with the name of an element, or with what a
-// reader may take for it.
+// tagOf reports whether the inside of a tag begins with the name of an element, or with text that
+// a reader may take for it.
 func tagOf(inside, name string) bool {
 	inside = inside[:min(len(inside), 200)] // the work is linear
 	blank := func(r rune) bool { return unicode.IsSpace(r) || hidden(r) }

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Exact shows text for somebody who decides about it: every character that
-// cannot be seen, that looks like a space without being one, or that changes how
-// others are seen is shown as a mark such as <U+202E>, and a byte that is no UTF-8
+// Exact shows text to a person who decides about it: every character that is
+// invisible, that looks like a space without being one, or that changes the look of
+// others is shown as a mark such as <U+202E>, and a byte that is not UTF-8
 // as <0xFF>. Tabs and newlines stay. A "<" of the text that could be taken for the
 // beginning of a mark is marked itself, as <U+003C>: two texts that differ are
 // shown differently.
@@ -80,9 +80,9 @@ func opaque(r rune) bool {
 	return hidden(r) || !unicode.IsPrint(r)
 }
 
-// Prose makes the answer of a model fit for a terminal: what is alive there, or
-// shows text in another order than it has, is taken away. Marks that belong to a
-// script or an emoji stay, unlike in [Plain].
+// Prose makes the answer of a model fit for a terminal: it removes characters that
+// control a terminal or change the order of text. Marks that belong to a script or an
+// emoji stay, unlike in [Plain].
 func Prose(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

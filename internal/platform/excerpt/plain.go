@@ -13,9 +13,9 @@ const (
 	sequence = "]PX^_" // after ESC: OSC, DCS, SOS, PM, APC, all of which end at ST
 )
 
-// Plain makes what a program printed harmless and readable: escape sequences
-// go, a line that was redrawn by carriage returns or backspaces shows what it
-// showed last, and all else is as in [Visible]. The work is linear, and
+// Plain makes the output of a program harmless and readable: it removes escape
+// sequences, reduces a line that was redrawn by carriage returns or backspaces to
+// its last state, and treats all else as [Visible] does. The work is linear, and
 // Plain(Plain(s)) == Plain(s).
 func Plain(s string) string {
 	if harmless(s) {
@@ -44,8 +44,8 @@ func Plain(s string) string {
 	return string(p.out)
 }
 
-// WithoutSequences is s without escape sequences such as those of colours, for text that a
-// program is to read.
+// WithoutSequences returns s without escape sequences, such as colours, for text that a
+// program reads.
 func WithoutSequences(s string) string {
 	var out strings.Builder
 	for {

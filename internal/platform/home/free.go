@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is what a file system has left for this user.
+// Room is the free space of a file system for this user.
 type Room struct {
 	Bytes int64
 	Files int64 // -1: it does not count them

@@ -19,8 +19,8 @@ import (
 type Root struct{ dir string }
 
 // Find names the state directory: $DROVER_HOME, else $XDG_STATE_HOME/drover,
-// else ~/.local/state/drover. env is asked for the variables; it is the
-// environment of the process, never what a project's files say. A relative
+// else ~/.local/state/drover. env returns the variables of the process,
+// never variables from a project's files. A relative
 // path would mean another place in every folder: in DROVER_HOME it is refused, in
 // XDG_STATE_HOME ignored, as the standard of that variable says.
 func Find(env func(string) string) (Root, error) {
@@ -58,7 +58,7 @@ func At(dir string) Root { return Root{filepath.Clean(dir)} }
 // Dir is the absolute path of the state directory.
 func (r Root) Dir() string { return r.dir }
 
-// AgentCache keeps what a server of agents has said last.
+// AgentCache keeps the latest answer of a server of agents.
 func (r Root) AgentCache() string { return filepath.Join(r.dir, "agents-remote.json") }
 
 // CredentialsFile is where the set-up page keeps how models are reached.
@@ -85,7 +85,7 @@ func (r Root) Merges() string { return filepath.Join(r.dir, "merges") }
 
 func (r Root) projects() string { return filepath.Join(r.dir, "projects") }
 
-// Below opens what is in the state directory without following a link in it.
+// Below opens files in the state directory without following a link in it.
 func (r Root) Below() saferoot.Dir { return saferoot.Dir(r.dir) }
 
 // ReadFile is [ReadFile] of a file of the state directory, and follows no link in
@@ -98,7 +98,7 @@ func (r Root) ReadFile(path string, most int64) ([]byte, error) {
 // link in that.
 func (r Root) WriteAtomic(path string, data []byte) error { return WriteBelow(r.Below(), path, data) }
 
-// Ensure creates the state directory, and refuses one that is not this user's
+// Ensure creates the state directory. It refuses a directory that is not this user's
 // or that others can write to.
 func (r Root) Ensure() error {
 	if !filepath.IsAbs(r.dir) {
@@ -202,10 +202,10 @@ func (p Project) Folder() string { return p.folder }
 // Dir is where the project's sessions are kept.
 func (p Project) Dir() string { return p.dir }
 
-// Memory is the directory of what is remembered about the project.
+// Memory is the directory of memories about the project.
 func (p Project) Memory() string { return filepath.Join(p.dir, "memory") }
 
-// SchedulesFile has the schedules of the project; there is none without them.
+// SchedulesFile has the schedules of the project; without schedules it does not exist.
 func (p Project) SchedulesFile() string { return filepath.Join(p.dir, "schedules.json") }
 
 // BackgroundFile names the session that holds the project's detached tasks.

@@ -13,7 +13,7 @@ import (
 	"image/png"
 )
 
-// maxPixels bounds what is decoded: a small file may claim to hold any number of them.
+// maxPixels bounds the decoded pixels: a small file may claim to hold any number of them.
 const maxPixels = 50 << 20
 
 // Fit returns an image that a provider takes: of at most side pixels a side, and of at most
@@ -80,7 +80,7 @@ func Size(data []byte, mediaType string) (image.Point, error) {
 }
 
 // scale returns the image with its longer side at most so long; each pixel is the mean of
-// those that it stands for. It works in strips: a picture of a camera is large when unpacked.
+// the pixels that it replaces. It works in strips: a picture of a camera is large when unpacked.
 func scale(img image.Image, longest int) *image.NRGBA {
 	from := img.Bounds()
 	w, h := from.Dx(), from.Dy()

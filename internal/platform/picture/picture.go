@@ -1,7 +1,7 @@
 // Package picture knows images in prompts: their format by their content, their bounds, and
-// how the text of a prompt names those that are kept beside it.
+// how the text of a prompt names images that are kept outside of it.
 //
-// It does no I/O.
+// It does no I/O, and stores no images.
 package picture
 
 import (
@@ -108,7 +108,7 @@ func Name(label string) (name string, ok bool) {
 
 var labelled = regexp.MustCompile(`^\[image [0-9]{1,3}(?:: ([^\]\n]{1,200}))?\]$`)
 
-// Add puts the names of images behind a prompt.
+// Add appends the names of images to a prompt.
 func Add(prompt string, refs []Ref) string {
 	var b strings.Builder
 	b.WriteString(prompt)
@@ -120,7 +120,7 @@ func Add(prompt string, refs []Ref) string {
 
 var named = regexp.MustCompile(`\n(\[image [0-9]{1,3}(?:: [^\]\n]{0,200})?) #([0-9a-f]{64})\]$`)
 
-// Split takes the names of images from behind a prompt. shown is the prompt with their labels.
+// Split cuts the names of images from the end of a prompt. shown is the prompt with their labels.
 func Split(prompt string) (text, shown string, refs []Ref) {
 	text = prompt
 	for len(refs) < Max {

@@ -36,8 +36,8 @@ func (d Dir) rel(path string) (string, error) {
 	return rel, nil
 }
 
-// Open opens a file or a folder. The flags are those of [os.OpenFile] and further
-// ones of the system; perm counts where they make a file.
+// Open opens a file or a folder. It takes the flags of [os.OpenFile] and further
+// ones of the system; perm counts if they make a file.
 func (d Dir) Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	fd, err := d.FD(path, flags, perm)
 	if err != nil {
@@ -155,8 +155,8 @@ func (d Dir) Lstat(path string) (info fs.FileInfo, err error) {
 // Remove removes a file, a link or an empty folder.
 func (d Dir) Remove(path string) error { return d.in(path, (*Folder).Remove) }
 
-// RemoveAll removes a folder and what is in it, or a file. Where there is nothing,
-// it is no error.
+// RemoveAll removes a folder with its content, or a file. It returns nil for a missing
+// path.
 func (d Dir) RemoveAll(path string) error {
 	err := d.in(path, (*Folder).RemoveAll)
 	if errors.Is(err, fs.ErrNotExist) {

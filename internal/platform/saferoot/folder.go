@@ -16,9 +16,9 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// Folder is an open folder. It stays the one that was opened, whatever its path
-// comes to mean. Names that its methods take are single elements, and none is
-// followed if it is a link. It may be used by several goroutines, but for Names and Files.
+// Folder is an open folder. It stays the opened one, even if its path leads elsewhere
+// later. Its methods take names of a single element, and never follow a link. It may
+// be used by several goroutines, except Names and Files.
 type Folder struct{ f *os.File }
 
 // Folder opens one for work in it. The caller closes it.
@@ -36,7 +36,7 @@ func (f *Folder) Close() { _ = f.f.Close() }
 // File is the folder as an open file. It is closed by [Folder.Close].
 func (f *Folder) File() *os.File { return f.f }
 
-// do has a system call done, and says what was done to what if it fails.
+// do makes a system call, and wraps its error with the operation and the name.
 func (f *Folder) do(op, name string, call func(at int) error) error {
 	err := errors.New("it is no name of a file")
 	if filepath.IsLocal(name) && !strings.Contains(name, "/") {
@@ -70,8 +70,8 @@ func (f *Folder) Folder(name string) (*Folder, error) {
 	return &Folder{sub}, nil
 }
 
-// Temporary makes a file for this user only, under a name that begins with prefix
-// and is nobody else's.
+// Temporary makes a file for this user only, under an unused name that begins with
+// prefix.
 func (f *Folder) Temporary(prefix string) (*os.File, error) {
 	for try := 0; ; try++ {
 		file, err := f.Open(prefix+strconv.FormatUint(uint64(rand.Uint32()), 10), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -81,7 +81,7 @@ func (f *Folder) Temporary(prefix string) (*os.File, error) {
 	}
 }
 
-// TempMark is in the names of the files that [Folder.Replace] is writing, behind a dot
+// TempMark is in the names of the files that [Folder.Replace] is writing, after a dot
 // and the name.
 const TempMark = ".tmp-"
 
@@ -110,8 +110,8 @@ func (f *Folder) Replace(name string, data []byte) error {
 	return f.Sync()
 }
 
-// Sync makes what was done to the names in the folder outlast a power cut, as far as
-// its file system can.
+// Sync makes changes of names in the folder survive a power cut, as far as its file
+// system can.
 func (f *Folder) Sync() error {
 	err := f.f.Sync()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) { // some know it of files only
@@ -120,7 +120,7 @@ func (f *Folder) Sync() error {
 	return err
 }
 
-// Names are those in the folder, in no order.
+// Names returns the names in the folder, in no order.
 func (f *Folder) Names() ([]string, error) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func (f *Folder) Names() ([]string, error) {
 // piece is how many names of a folder are read at once by [Folder.Files].
 const piece = 256
 
-// Files calls with every regular file in the folder and in the folders below it. It
-// needs the same memory for many files as for few: what each is given is of the next
-// file when it returns. What cannot be read, or goes meanwhile, is left out.
+// Files calls each with every regular file in the folder and in the folders below it. It
+// needs the same memory for many files as for few: each must not keep its argument, which
+// Files uses again. It skips files that cannot be read or that go meanwhile.
 func (f *Folder) Files(each func(fs.FileInfo)) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return
@@ -210,8 +210,8 @@ func (f *Folder) Remove(name string) error {
 	})
 }
 
-// RemoveAll removes a folder and what is in it, or a file. Where there is nothing,
-// it is no error.
+// RemoveAll removes a folder with its content, or a file. It returns nil for a missing
+// name.
 func (f *Folder) RemoveAll(name string) error {
 	err := f.Remove(name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -225,7 +225,7 @@ func (f *Folder) RemoveAll(name string) error {
 	return err
 }
 
-// empty removes what is in a folder.
+// empty removes the content of a folder.
 func (f *Folder) empty(name string) error {
 	sub, err := f.Folder(name)
 	if err != nil {

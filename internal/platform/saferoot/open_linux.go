@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descend opens what is at a relative path below an open folder.
+// descend opens a relative path below an open folder.
 func descend(at int, rel string, flags int, perm uint32) (int, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_LARGEFILE),
