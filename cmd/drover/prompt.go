@@ -109,8 +109,8 @@ func (b prompts) Answer(ctx context.Context, p *prompt.Prompt, id task.ID) error
 	return b.answerOn(ctx, p, id, nil)
 }
 
-// answerOn is Answer with a tape around the session; nil: there is none.
-func (b prompts) answerOn(ctx context.Context, p *prompt.Prompt, id task.ID, around *tape) error {
+// answerOn is Answer for a prompt that is recorded or played; around nil: it is neither.
+func (b prompts) answerOn(ctx context.Context, p *prompt.Prompt, id task.ID, around *taped) error {
 	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (b prompts) answer(
 	s *assemble.Session,
 	m *session.Main,
 	out *agentsdk.Stream,
-	around *tape,
+	around *taped,
 ) error {
 	defer context.AfterFunc(ctx, s.Hurry)()
 	work, end := context.WithCancelCause(ctx)

@@ -43,10 +43,8 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 		Rules:   Rules(c),
 		Foreign: set.Foreign,
 		Workers: hasHub(c),
+		Seam:    c.Seam,
 		Web:     webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.CacheTTL}),
-	}
-	if c.Tape != nil {
-		a.Wrap, a.Work, a.Told, a.Mail, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape.Mail, c.Tape
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
@@ -107,7 +105,8 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 		a.Todos = todo.At(c.Root.Todos(list), set.Power())
 	}
 	if a.Worktrees = worktree.Open(c.Root.Worktrees()); c.Played {
-		a.Worktrees, a.Catalog = nil, played(a.Catalog)
+		// Its worktrees are those of the recording: none is made here.
+		a.Worktrees, a.Catalog = worktree.Open(filepath.Join(s.Place.Dir(), "worktrees")), played(a.Catalog)
 	}
 	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	if a.MCP, err = s.servers(c, tell); err != nil {

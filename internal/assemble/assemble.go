@@ -94,8 +94,7 @@ type Config struct {
 	// Observer follows the session; nil: none.
 	Observer Observer
 
-	// Tape stands between the session and all that is outside of it; nil: nothing does.
-	Tape Tape
+	Seam environment.Seam // see [session.Agents]
 	// Played says that the session plays a recording to its end: it starts no process and uses no network. It
 	// has no hooks, MCP servers, worktrees and lists of other servers, also where definitions of agents name some.
 	Played bool
@@ -103,23 +102,6 @@ type Config struct {
 	// TrustNoted says that the user has been told that files of the folder wait for
 	// trust, so that Tell need not say it of each.
 	TrustNoted bool
-}
-
-// Tape records what comes into a session from outside, or plays it. Its methods may be called by
-// several goroutines.
-type Tape interface {
-	// Model returns the model that is used instead of the one with the name.
-	Model(name string, m agent.Model) agent.Model
-	// Loop changes what the loop of an agent is made of.
-	Loop(id task.ID, c *agent.Config)
-	// Work returns the driver of a new task instead of d, and its ID; empty: a new one.
-	Work(d task.Driver, spec task.Spec) (task.Driver, task.ID)
-	// Told is called with every message of a task to its owner.
-	Told(m task.Message)
-	// Mail stands around each message of an agent: post writes it.
-	Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
-
-	environment.Tape
 }
 
 // Observer follows a session without a part in it. None of its methods fails or holds the session up, but
@@ -168,9 +150,6 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{Own: c.Own}}
-	if c.Tape != nil {
-		s.models.Wrap = c.Tape.Model
-	}
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings)
 	if c.Role == session.RolePrompt {
 		// A prompt without a reachable model leaves no session.

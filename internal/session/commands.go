@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
@@ -75,24 +77,34 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	return "", *text, true, nil
 }
 
-// becomes returns the prompt that a command becomes, as the tape has it; nil: not a command.
+// becomes returns the prompt that a command becomes; nil: it is no command. The shell lines of a command that was
+// recorded run again as tasks, which are played; what they print is in the recorded prompt.
 func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, error) {
-	tools := h.environment().Config.Tools
-	tape := h.s.cfg.Agents.Tape
-	if tape == nil {
-		return h.look(ctx, name, args, tools)
+	k, looked := h.environment(), false
+	said, err := h.s.cfg.Agents.Seam.Texts(ctx, k.Me.ID, environment.CommandTexts, func() ([]string, error) {
+		looked = true
+		var ran []string
+		text, err := h.look(ctx, name, args, noting(k.Config.Tools, &ran))
+		if text == nil || err != nil {
+			return nil, err
+		}
+		return append([]string{*text}, ran...), nil
+	})
+	if len(said) == 0 || err != nil {
+		return nil, err
 	}
-	return tape.Command(func(c agent.Call) {
-		for _, t := range tools {
+	for _, line := range said[1:] {
+		var c agent.Call
+		if looked || json.Unmarshal([]byte(line), &c) != nil {
+			break
+		}
+		for _, t := range k.Config.Tools {
 			if t.Spec().Name == c.Name {
-				_, _ = t.Call(ctx, c) // the recorded prompt has its output
+				_, _ = t.Call(ctx, c)
 			}
 		}
-	}, func() (*string, []agent.Call, error) {
-		run := []agent.Call{}
-		text, err := h.look(ctx, name, args, noting(tools, &run))
-		return text, run, err
-	})
+	}
+	return &said[0], nil
 }
 
 // look looks for a command and expands it. Shell lines and files are read by the tools.
@@ -119,7 +131,7 @@ func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.To
 }
 
 // noting returns the tools with a shell that notes its calls.
-func noting(tools []agent.Tool, calls *[]agent.Call) []agent.Tool {
+func noting(tools []agent.Tool, calls *[]string) []agent.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
 		if t.Spec().Name == "Bash" {
@@ -131,11 +143,13 @@ func noting(tools []agent.Tool, calls *[]agent.Call) []agent.Tool {
 
 type noted struct {
 	agent.Tool
-	calls *[]agent.Call
+	calls *[]string
 }
 
 func (n noted) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	*n.calls = append(*n.calls, c)
+	if raw, err := json.Marshal(c); err == nil {
+		*n.calls = append(*n.calls, string(raw))
+	}
 	return n.Tool.Call(ctx, c)
 }
 

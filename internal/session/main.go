@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,7 +150,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
-		Wrap:      s.cfg.Agents.Wrap,
+		Wrap:      s.cfg.Agents.Seam.Agent,
 		Autopilot: m.auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
@@ -263,11 +264,12 @@ func (h mainHooks) Start(ctx context.Context) string {
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.learnings.Prompted()
 	h.s.mail.Worked(h.environment().Me.ID)
-	said := func() (string, error) { return h.environment().Runner.UserPromptSubmit(ctx, prompt) }
-	if tape := h.s.cfg.Agents.Tape; tape != nil {
-		return tape.Text(h.environment().Me.ID, environment.PromptText, said)
-	}
-	return said()
+	k := h.environment()
+	said, err := h.s.cfg.Agents.Seam.Texts(ctx, k.Me.ID, environment.PromptTexts, func() ([]string, error) {
+		text, err := k.Runner.UserPromptSubmit(ctx, prompt)
+		return []string{text}, err
+	})
+	return strings.Join(said, "\n\n"), err
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {

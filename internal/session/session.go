@@ -137,6 +137,9 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 	if err := environment.CheckTools(cfg.Agents.Tools); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
+	if cfg.Agents.Seam == nil {
+		cfg.Agents.Seam = environment.Unrecorded{}
+	}
 	s := &Session{cfg: cfg, over: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.audience = conversation.NewAudience(s.abandoned)
@@ -224,7 +227,7 @@ func (s *Session) supervision() supervise.Config {
 	cfg, limits := s.cfg, s.cfg.Options.Limits
 	return supervise.Config{
 		Session:    cfg.Info.Session,
-		Log:        s.log,
+		Log:        cfg.Agents.Seam.Log(s.log),
 		Output:     s.output,
 		OutputPath: cfg.Place.Output,
 		Recorded:   func(n lifecycle.Notification) { s.budgets.Ended(n.Task) },
@@ -237,9 +240,7 @@ func (s *Session) supervision() supervise.Config {
 		Held:    cmp.Or(cfg.HeldTasks, heldTasks),
 		Grace:   cfg.HeldFor,
 		Recall:  s.log.Newest,
-		Instead: cfg.Agents.Work,
-		Told:    cfg.Agents.Told,
-		Mail:    cfg.Agents.Mail,
+		Prepare: cfg.Agents.Seam.Prepare,
 		Unsaved: s.space.Saved,
 		Pools: map[string]supervise.Pool{
 			agents.Pool: {Size: limits.Live, Queue: queued, Depth: limits.Depth, PerRoot: limits.PerRoot,

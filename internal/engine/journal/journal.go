@@ -452,6 +452,13 @@ func (j *Journal) deliver(batch []*request) {
 	}
 }
 
+// Reached returns the number of the newest event or message.
+func (j *Journal) Reached() task.Seq {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count
+}
+
 // Last returns the number of the newest event.
 func (j *Journal) Last() task.Seq {
 	j.mu.Lock()

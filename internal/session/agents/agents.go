@@ -113,16 +113,7 @@ type Config struct {
 	// not stored.
 	KeepRule func(ctx context.Context, rule string) error
 
-	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
-	Wrap func(id task.ID, c *agent.Config)
-	// Work is Instead of [supervise.Config].
-	Work func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
-	// Told is that of [supervise.Config].
-	Told func(task.Message)
-	// Mail is that of [supervise.Config].
-	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
-	// Tape stands between the agents and what is outside of the session; nil: nothing does.
-	Tape environment.Tape
+	Seam environment.Seam // nil: [environment.Unrecorded]
 }
 
 // Set is the agents of one session. Its methods may be called by several goroutines.
@@ -173,7 +164,7 @@ func New(
 		Tree: s, cfg: cfg, kinds: kinds, mail: mail, idle: idle, activity: activity, budgets: budgets,
 		servers: servers, sandboxes: boxes, space: space, keeper: link,
 		Parking:   parking.New(window, s.Options.Limits.WakeBudget),
-		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Tape, edits, leave),
+		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Seam, edits, leave),
 		edits:     edits,
 		gates:     environment.Gates{Foreign: cfg.Foreign, Report: s.Report},
 		runners:   map[*hook.Runner]struct{}{},

@@ -227,16 +227,15 @@ func (k *Environment) Close() {
 // start runs the start hooks, and returns the text before the prompt of a subagent: the output
 // of the hooks, where it works, and its opening.
 func (k *Environment) start(ctx context.Context) string {
-	return k.taped(join([]string{k.Hooks.Start(ctx), k.place, k.opening()}))
+	return k.first(ctx, func() string { return join([]string{k.Hooks.Start(ctx), k.place, k.opening()}) })
 }
 
-// taped is the text that the agent reads at its start, or the one that was recorded.
-func (k *Environment) taped(text string) string {
-	if k.s.cfg.Tape == nil {
-		return text
-	}
-	text, _ = k.s.cfg.Tape.Text(k.Me.ID, environment.StartText, func() (string, error) { return text, nil })
-	return text
+// first returns what the agent reads at its start.
+func (k *Environment) first(ctx context.Context, text func() string) string {
+	said, _ := k.s.cfg.Seam.Texts(ctx, k.Me.ID, environment.StartTexts, func() ([]string, error) {
+		return []string{text()}, nil
+	})
+	return join(said)
 }
 
 // StartMain is start for the main agent.
@@ -245,7 +244,7 @@ func (k *Environment) StartMain(ctx context.Context) string {
 	if k.Resumed {
 		source = "resume"
 	}
-	return k.taped(join([]string{k.Runner.SessionStart(ctx, source), k.opening()}))
+	return k.first(ctx, func() string { return join([]string{k.Runner.SessionStart(ctx, source), k.opening()}) })
 }
 
 // opening returns what an agent reads first: the skills of its definition, and its initial

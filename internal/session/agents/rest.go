@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/messages"
 	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
@@ -88,19 +89,23 @@ func (rt *Runtime) told(events bool) string {
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
 func (c *Child) rest(
-	h task.Host, box *mailbox.Box, mail agent.Mail,
-) func(context.Context, agent.TurnResult) (bool, error) {
+	h task.Host, box *mailbox.Box,
+) func(context.Context, *agent.Loop, agent.TurnResult) (bool, error) {
 	s, replies := c.s, 0
-	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
+	return func(ctx context.Context, loop *agent.Loop, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
-		works := s.works(h.Record().ID) // read before the mail, which has the end of a task that ends now
-		if s.cfg.Tape != nil {
-			works = s.cfg.Tape.Works(h.Record().ID, works)
-		}
-		unread, err := mail.Take(ctx)
+		// Read before the mail, which has the end of one that ends now.
+		atWork, err := s.cfg.Seam.Texts(ctx, h.Record().ID, environment.WorksTexts, func() ([]string, error) {
+			return s.atWork(h.Record().ID), nil
+		})
 		if err != nil {
 			return false, err
 		}
+		unread, err := loop.Unread(ctx)
+		if err != nil {
+			return false, err
+		}
+		works := len(atWork) > 0
 		r := h.Record()
 		broken := turn.Reason == "interrupted"
 		do := answered{
@@ -180,10 +185,16 @@ func (c *Child) rest(
 }
 
 // works reports whether a task of an agent is at work for which it waits.
-func (s *Set) works(id task.ID) bool {
-	return slices.ContainsFunc(s.Tasks.Children(id), func(r task.Record) bool {
-		return r.WaitedFor() && !s.mail.Waits(r)
-	})
+func (s *Set) works(id task.ID) bool { return len(s.atWork(id)) > 0 }
+
+// atWork returns the IDs of these tasks.
+func (s *Set) atWork(id task.ID) (ids []string) {
+	for _, r := range s.Tasks.Children(id) {
+		if r.WaitedFor() && !s.mail.Waits(r) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	return ids
 }
 
 // untilTask waits until an agent has mail, or nothing of its own is at work.

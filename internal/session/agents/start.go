@@ -302,15 +302,13 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	k.Resumed = len(history.Messages) > 0
 	c.s.enter(rec.ID, c.teammate)
 	activity.Follow(&k.Config)
-	if c.s.cfg.Wrap != nil {
-		c.s.cfg.Wrap(rec.ID, &k.Config)
-	}
+	c.s.cfg.Seam.Agent(rec.ID, &k.Config)
 	a := &subagent.Assembly{
 		Config:  k.Config,
 		History: history.Messages,
 		Start:   k.start,
 		Turn:    c.s.turnOf(rec.ID),
-		Rest:    c.rest(h, box, k.Config.Mail),
+		Rest:    c.rest(h, box),
 		PassOn:  func() bool { return c.passOn },
 		End:     k.Hooks.End,
 		Cost:    c.s.budgets.Cost(rec.ID),

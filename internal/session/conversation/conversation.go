@@ -97,7 +97,7 @@ type Config struct {
 	Log     Log
 	Box     *mailbox.Box
 	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
-	Wrap    func(id task.ID, c *agent.Config)                     // changes the parts of a loop; nil: no change
+	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of
 	Post    func(context.Context, task.Message) (task.Seq, error) // writes a message to the log
 	Session Session
 	Hooks   Hooks
@@ -180,9 +180,7 @@ func (c *Conversation) wired(cfg agent.Config) agent.Config {
 	next := cfg.On
 	cfg.On = func(e agent.Event) { c.on(e, next) }
 	cfg.Mail = c.cfg.Mail(c.withheld)
-	if c.cfg.Wrap != nil {
-		c.cfg.Wrap(c.cfg.ID, &cfg)
-	}
+	c.cfg.Wrap(c.cfg.ID, &cfg)
 	return cfg
 }
 

@@ -3,6 +3,7 @@ package environment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ const undoTime = time.Minute
 // Checkouts are the worktrees of the isolated agents of a session.
 type Checkouts struct {
 	store  *worktree.Store // nil: no checkout is made
-	tape   Tape            // nil: none
+	seam   Seam
 	edits  *Edits
 	report func(about task.ID, text string)
 
@@ -35,9 +36,9 @@ type Checkouts struct {
 }
 
 // NewCheckouts returns the checkouts of a session. report tells the user about a task. Without a store
-// agents are isolated only as the tape has them.
-func NewCheckouts(store *worktree.Store, tape Tape, edits *Edits, report func(about task.ID, text string)) *Checkouts {
-	return &Checkouts{store: store, tape: tape, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
+// no agent is isolated.
+func NewCheckouts(store *worktree.Store, seam Seam, edits *Edits, report func(about task.ID, text string)) *Checkouts {
+	return &Checkouts{store: store, seam: seam, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
 // Start processes checkouts that crashes have left, except the checkouts of live tasks, until ctx
@@ -73,24 +74,11 @@ func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	case wanted != InWorktree:
 		return "", control.Refuse(control.Invalid, fmt.Sprintf("isolation %.40q is not known", wanted),
 			"use worktree, or leave it out")
-	case c.store == nil && c.tape == nil:
-		return "", errNoStore()
+	case c.store == nil:
+		return "", control.Refuse(control.Unavailable,
+			"this session has no place for worktrees, so no agent can be isolated", "leave the isolation out")
 	}
 	return wanted, nil
-}
-
-func errNoStore() error {
-	return control.Refuse(control.Unavailable, "this session has no place for worktrees, so no agent can be isolated",
-		"leave the isolation out")
-}
-
-// taped opens a checkout, or returns the one that was recorded.
-func (c *Checkouts) taped(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
-) (*worktree.Tree, error) {
-	if c.tape == nil {
-		return open(ctx)
-	}
-	return c.tape.Checkout(ctx, id, open)
 }
 
 // Checkout is the place of an isolated agent.
@@ -106,15 +94,18 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 	if err := h.Checkpoint(ctx, []byte(tree.IsolatedMark)); err != nil {
 		return nil, err
 	}
-	fresh := false
-	open := func(ctx context.Context) (t *worktree.Tree, err error) {
-		if c.store == nil {
-			return nil, errNoStore()
+	t, fresh := (*worktree.Tree)(nil), false
+	said, err := c.seam.Texts(ctx, h.Record().ID, WorktreeTexts, func() (_ []string, err error) {
+		if t, fresh, err = c.tree(ctx, h.Record(), cwd, again); err != nil {
+			return nil, err
 		}
-		t, fresh, err = c.tree(ctx, h.Record(), cwd, again)
-		return t, err
+		return encoded(place{Path: t.Path, Dir: t.Dir, Branch: t.Branch, Repo: t.Repo, Common: t.Common})
+	})
+	if err == nil && t == nil {
+		var p place
+		err = decode(said, &p)
+		t = &worktree.Tree{Task: h.Record().ID, Path: p.Path, Dir: p.Dir, Branch: p.Branch, Repo: p.Repo, Common: p.Common}
 	}
-	t, err := c.taped(ctx, h.Record().ID, open)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +129,29 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 		o.Text += fmt.Sprintf(" %d uncommitted changes of %s are not in it.", n, top)
 	}
 	return o, nil
+}
+
+// place is where a checkout is, as a recording has it.
+type place struct {
+	Path   string `json:"path"`
+	Dir    string `json:"dir"`
+	Branch string `json:"branch"`
+	Repo   string `json:"repo"`
+	Common string `json:"common"`
+}
+
+// encoded returns a value as the only text of a [Seam].
+func encoded(v any) ([]string, error) {
+	raw, err := json.Marshal(v)
+	return []string{string(raw)}, err
+}
+
+// decode reads what encoded has returned.
+func decode(texts []string, v any) error {
+	if len(texts) != 1 {
+		return fmt.Errorf("read a recorded worktree: it has %d texts, want 1", len(texts))
+	}
+	return json.Unmarshal([]byte(texts[0]), v)
 }
 
 // Dir returns the folder in the checkout in which the agent works.
@@ -199,10 +213,15 @@ func (c *Checkouts) tree(
 func (o *Checkout) Leave(ctx context.Context) *task.Worktree {
 	o.c.edits.DropCheckout(o.tree)
 	var w *task.Worktree
-	if leave := func() *task.Worktree { return o.finish(ctx) }; o.c.tape != nil {
-		w = o.c.tape.Left(o.tree.Task, leave)
-	} else {
-		w = leave()
+	said, err := o.c.seam.Texts(ctx, o.tree.Task, LeftTexts, func() ([]string, error) {
+		w = o.finish(ctx)
+		return encoded(w)
+	})
+	if w == nil && err == nil {
+		err = decode(said, &w)
+	}
+	if w == nil {
+		w = &task.Worktree{Path: o.tree.Path, Branch: o.tree.Branch, Text: err.Error()}
 	}
 	if Left(w) != "" {
 		o.c.report(o.tree.Task, w.Text)

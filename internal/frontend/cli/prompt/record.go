@@ -13,12 +13,12 @@ import (
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/internal/replay"
 )
 
 // Replay is how a recording is played.
 type Replay struct {
-	Recording *recording.Recording
+	Recording *replay.Recording
 	Prompt    *Prompt   // as it was recorded
 	Speed     float64   // 1: as recorded; 0: as fast as it goes
 	Until     int       // the call of a tool after which the run continues live; 0: none
@@ -104,7 +104,7 @@ func (a *App) replay() *cobra.Command {
 		}
 		play := Replay{Recording: r, Prompt: &Prompt{}}
 		if err := json.Unmarshal(r.Head.Prompt, play.Prompt); err != nil {
-			return fmt.Errorf("read recording %s: its prompt: %w", path, recording.ErrChanged)
+			return fmt.Errorf("read recording %s: its prompt: %w", path, replay.ErrChanged)
 		}
 		play.Prompt.Format = "text"
 		switch tools := r.Tools(); {
@@ -141,7 +141,7 @@ func speedOf(text string) (float64, error) {
 	return n, nil
 }
 
-func readRecording(path string) (*recording.Recording, error) {
+func readRecording(path string) (*replay.Recording, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, console.Missing(fmt.Sprintf("read recording %s: no such file", path), "make one with `drover record`")
@@ -150,7 +150,7 @@ func readRecording(path string) (*recording.Recording, error) {
 		return nil, fmt.Errorf("read recording: %w", err)
 	}
 	defer f.Close()
-	r, err := recording.Read(f)
+	r, err := replay.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("read recording %s: %w", path, err)
 	}
@@ -158,10 +158,10 @@ func readRecording(path string) (*recording.Recording, error) {
 }
 
 // listRecording prints the calls of tools, in the order in which they have ended.
-func (a *App) listRecording(r *recording.Recording) error {
+func (a *App) listRecording(r *replay.Recording) error {
 	n := 0
 	for _, e := range r.Entries {
-		if e.Kind != recording.Tool {
+		if !e.Ran() {
 			continue
 		}
 		n++

@@ -1,9 +1,4 @@
-// Package recording has the format of a recording of a run: a file of JSON lines that holds what
-// came from outside of a session, and what happened in it.
-//
-// It reads and writes, and does nothing else. The first line says what the file is, the last one
-// how many lines there are and their digest, so that a file that was cut or changed is refused.
-package recording
+package replay
 
 import (
 	"encoding/json"
@@ -13,13 +8,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Format names the format, and Version is the newest one that this program reads.
+// Format names the format, and Version is the one that this program writes and plays.
 const (
 	Format  = "drover-recording"
-	Version = 1
+	Version = 2
 )
 
-// About is told in every file.
+// About is in the first line of every file.
 const About = "A recorded run of Drover. It holds prompts, answers, tool results and outputs of commands: " +
 	"share it as you would share the conversation."
 
@@ -54,24 +49,16 @@ type Place struct {
 // Kind says what an [Entry] is.
 type Kind string
 
-// The kinds of entries.
+// The kinds of entries: what has come into the turn loops of agents, and what has come into the log.
 const (
-	Agent    Kind = "agent"    // an agent begins: Tools, Deferred, Window
-	Call     Kind = "call"     // a model was called: Reply or Failure
-	Gate     Kind = "gate"     // a call of a tool was decided: Tool, Decision
-	Tool     Kind = "tool"     // a call of a tool has ended: Tool, Output
-	Mail     Kind = "mail"     // an agent has read Texts, before its model call Call
-	Found    Kind = "found"    // an agent has looked for mail after its turn Turn: Works; Texts is empty: there was none
-	Reminder Kind = "reminder" // an agent was reminded of Texts
-	Stop     Kind = "stop"     // hooks were asked whether a turn may end; Texts has their objection
-	Batch    Kind = "batch"    // hooks were told of all calls of a reply; Texts has what they said
-	Told     Kind = "told"     // a task has told its owner something: Task, Message
-	Sent     Kind = "sent"     // an agent has sent a message: Message
-	Event    Kind = "event"    // a change of a task: Event
-	Output   Kind = "output"   // what a task has printed: Task, Data
-	Text     Kind = "text"     // what an agent reads from outside: What, Texts or Failure
-	Command  Kind = "command"  // what a prompt with the name of a command has become: Texts or Failure; Calls were run
-	Worktree Kind = "worktree" // an agent works in a worktree of its own: Tree; or that is over: Left
+	AgentEntry   Kind = "agent"   // an agent begins: Tools, Deferred, Window
+	CallEntry    Kind = "call"    // a call of a model has ended: Reply or Failure
+	ToolEntry    Kind = "tool"    // a call of a tool has ended: Tool, Decision, and Output if it was allowed
+	MailEntry    Kind = "mail"    // an agent has looked for mail: Texts
+	TextEntry    Kind = "text"    // an agent reads texts from outside of its conversation: What, Texts or Failure
+	EventEntry   Kind = "event"   // a change of a task: Event, and Texts with an answer that is no output
+	MessageEntry Kind = "message" // a message to an agent: Message
+	OutputEntry  Kind = "output"  // what a task has printed: Task, Data
 )
 
 // Entry is a line between the first and the last.
@@ -79,10 +66,9 @@ type Entry struct {
 	N     int      `json:"n"` // counted from 1
 	Kind  Kind     `json:"kind"`
 	MS    int64    `json:"ms"`              // since the begin of the run
-	After task.Seq `json:"after,omitempty"` // number of the newest event of the log then
+	After task.Seq `json:"after,omitempty"` // number of the newest event or message of the log then
 	Agent task.ID  `json:"agent,omitempty"` // the session itself for its main agent
-	Call  int      `json:"call,omitempty"`  // of the agent's model, from 1; of mail: those made before
-	Turn  int      `json:"turn,omitempty"`  // of mail and found: in or after which turn of the agent, from 1
+	Call  int      `json:"call,omitempty"`  // of the agent's model, from 1
 
 	Tools    []agent.ToolSpec `json:"tools,omitempty"`
 	Deferred []string         `json:"deferred,omitempty"` // of Tools, those that requests leave out
@@ -93,18 +79,21 @@ type Entry struct {
 	Failure  *Failure         `json:"failure,omitempty"`
 	Tool     *agent.Call      `json:"tool,omitempty"`
 	Decision *agent.Decision  `json:"decision,omitempty"`
+	Decided  *Point           `json:"decided,omitempty"` // when Tool was decided; MS and After are of its end
 	Output   *Result          `json:"output,omitempty"`
+	What     string           `json:"what,omitempty"`
 	Texts    []string         `json:"texts,omitempty"`
 	Event    *task.Event      `json:"event,omitempty"`
 	Message  *task.Message    `json:"message,omitempty"`
 	Task     task.ID          `json:"task,omitempty"`
 	Data     []byte           `json:"data,omitempty"`
 	Cut      bool             `json:"cut,omitempty"` // the end of an output was not kept
-	What     string           `json:"what,omitempty"`
-	Calls    []agent.Call     `json:"calls,omitempty"`
-	Works    bool             `json:"works,omitempty"` // a task of the agent was at work
-	Tree     *Tree            `json:"tree,omitempty"`
-	Left     *task.Worktree   `json:"left,omitempty"`
+}
+
+// Point is a moment of a run, as MS and After of an [Entry].
+type Point struct {
+	MS    int64    `json:"ms"`
+	After task.Seq `json:"after,omitempty"`
 }
 
 // Window is when a conversation is compacted, as in [agent.Compaction].
@@ -113,18 +102,8 @@ type Window struct {
 	Share  float64 `json:"share"`
 }
 
-// Tree is the worktree of an agent. All but the branch are absolute.
-type Tree struct {
-	Path   string `json:"path"`
-	Dir    string `json:"dir"` // in which the agent works
-	Branch string `json:"branch"`
-	Repo   string `json:"repo"`
-	Common string `json:"common"`
-}
-
 // Request is what is kept of a call of a model.
 type Request struct {
-	Name    string   `json:"name"` // by which the model was found
 	Model   string   `json:"model"`
 	Label   string   `json:"label"` // of the agent
 	Purpose string   `json:"purpose,omitempty"`
@@ -180,10 +159,23 @@ type tail struct {
 	SHA256 string `json:"sha256"` // of all bytes before this line
 }
 
-// Tools is how many calls of tools have ended.
+// Model is the model of the main agent; empty: it made no call.
+func (r *Recording) Model() string {
+	for _, e := range r.Entries {
+		if e.Kind == CallEntry && e.Agent == r.Head.Session {
+			return e.Request.Model
+		}
+	}
+	return ""
+}
+
+// Ran reports whether the entry is a call of a tool that was allowed.
+func (e Entry) Ran() bool { return e.Kind == ToolEntry && e.Output != nil }
+
+// Tools is how many calls of tools have run.
 func (r *Recording) Tools() (n int) {
 	for _, e := range r.Entries {
-		if e.Kind == Tool {
+		if e.Ran() {
 			n++
 		}
 	}
@@ -193,35 +185,32 @@ func (r *Recording) Tools() (n int) {
 // Until are the entries up to the end of the n-th call of a tool, in the order in which calls ended, with what all
 // tasks have printed; 0: all entries.
 func (r *Recording) Until(n int) []Entry {
-	if n <= 0 {
+	if n <= 0 || n > r.Tools() {
 		return r.Entries
 	}
-	var last *Entry
-	for i, e := range r.Entries {
-		if e.Kind == Tool {
+	var last Entry
+	for _, e := range r.Entries {
+		if e.Ran() {
 			if n--; n == 0 {
-				last = &r.Entries[i]
+				last = e
 				break
 			}
 		}
 	}
-	if last == nil {
-		return r.Entries
-	}
 	var out []Entry
 	for _, e := range r.Entries {
+		late := e.N > last.N
 		switch e.Kind {
-		case Output:
-		case Event:
-			if e.Event.Seq > last.After {
-				continue
-			}
-		default:
-			if e.N > last.N {
-				continue
-			}
+		case OutputEntry:
+			late = false
+		case EventEntry:
+			late = e.Event.Seq > last.After
+		case MessageEntry:
+			late = e.Message.Seq > last.After
 		}
-		out = append(out, e)
+		if !late {
+			out = append(out, e)
+		}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"crypto/sha256"
@@ -60,8 +60,8 @@ func (n Names) Text(s string) string {
 }
 
 // Request is what is kept of a call; before is how many messages the call before had.
-func (n Names) Request(name string, req *agent.Request, before int) *Request {
-	r := &Request{Name: name, Model: req.Model, Label: req.Agent, Purpose: req.Purpose, Count: len(req.Messages)}
+func (n Names) Request(req *agent.Request, before int) *Request {
+	r := &Request{Model: req.Model, Label: req.Agent, Purpose: req.Purpose, Count: len(req.Messages)}
 	if before > len(req.Messages) || req.Purpose != "" {
 		before = 0
 	}

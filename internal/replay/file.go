@@ -1,8 +1,9 @@
-package recording
+package replay
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -77,6 +78,7 @@ func (w *Writer) Close() error {
 var (
 	ErrNotRecording = errors.New("it is no recording of Drover (make one with `drover record`)")
 	ErrNewer        = errors.New("a newer version of Drover has made it (update this one)")
+	ErrOlder        = errors.New("an older version of Drover has made it (record the run again)")
 	ErrCut          = errors.New("its end is missing: the copy was cut, or the recording was interrupted (copy or record it again)")
 	ErrChanged      = errors.New("it was changed after it was recorded: its digest differs (use the original)")
 )
@@ -117,29 +119,23 @@ func Read(from io.Reader) (*Recording, error) {
 			return nil, fmt.Errorf("line %d is entry %d: %w", n+1, e.N, ErrChanged)
 		}
 		if !e.whole() {
-			return nil, fmt.Errorf("line %d lacks what entries of kind %.40q have: %w", n+1, e.Kind, ErrChanged)
+			return nil, fmt.Errorf("line %d lacks what an entry of kind %.40q has: %w", n+1, e.Kind, ErrChanged)
 		}
 		out.Entries = append(out.Entries, e)
 	}
 }
 
-// whole reports whether an entry has what those of its kind have.
+// whole reports whether an entry has what its kind needs.
 func (e Entry) whole() bool {
 	switch e.Kind {
-	case Call:
+	case CallEntry:
 		return e.Request != nil && (e.Reply != nil || e.Failure != nil) && e.Call > 0 && e.Call <= maxCalls
-	case Gate:
-		return e.Tool != nil && e.Decision != nil
-	case Tool:
-		return e.Tool != nil && e.Output != nil
-	case Event:
+	case ToolEntry:
+		return e.Tool != nil && e.Decided != nil && (e.Decision != nil || e.Failure != nil)
+	case EventEntry:
 		return e.Event != nil
-	case Told, Sent:
+	case MessageEntry:
 		return e.Message != nil
-	case Text:
-		return len(e.Texts) == 1 || e.Failure != nil
-	case Worktree:
-		return e.Tree != nil || e.Left != nil
 	}
 	return true
 }
@@ -169,12 +165,17 @@ func readHead(raw []byte, h *Head) error {
 	var first struct {
 		Format string `json:"format"`
 		V      int    `json:"v"`
+		Drover string `json:"drover_version"`
 	}
 	if json.Unmarshal(raw, &first) != nil || first.Format != Format || first.V < 1 {
 		return ErrNotRecording
 	}
 	if first.V > Version {
 		return fmt.Errorf("its format is version %d, and this program reads version %d: %w", first.V, Version, ErrNewer)
+	}
+	if first.V < Version {
+		return fmt.Errorf("its format is version %d, of Drover %.40s, and this program reads version %d: %w", first.V,
+			cmp.Or(first.Drover, "without a version"), Version, ErrOlder)
 	}
 	if err := json.Unmarshal(raw, h); err != nil {
 		return ErrChanged
@@ -188,7 +189,7 @@ func readTail(raw []byte, in *bufio.Reader, lines int, sum hash.Hash) error {
 		return ErrChanged
 	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("there is more behind its end: %w", ErrChanged)
+		return fmt.Errorf("it goes on after its end: %w", ErrChanged)
 	}
 	if t.Lines != lines || t.SHA256 != hex.EncodeToString(sum.Sum(nil)) {
 		return ErrChanged

@@ -1,9 +1,10 @@
-package recording
+package replay
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -61,9 +62,9 @@ func lanes(r *Recording) map[string][]string {
 		return "agent " + string(id)
 	}
 	tools, steps := map[string][]string{}, map[task.ID]bool{}
-	for _, e := range r.Entries {
+	for _, e := range inOrder(r.Entries) {
 		switch e.Kind {
-		case Call:
+		case CallEntry:
 			who := agent(e.Agent) + " model"
 			if e.Failure != nil {
 				add(who, "call %d request %s: failed %s %s", e.Call, e.Request.Digest, e.Failure.Kind,
@@ -75,22 +76,26 @@ func lanes(r *Recording) map[string][]string {
 				blocks = []byte(err.Error())
 			}
 			add(who, "call %d request %s: %s %s", e.Call, e.Request.Digest, e.Reply.StopReason, blocks)
-		case Gate:
-			add(agent(e.Agent)+" gate", "%s %s: allow %t %s", e.Tool.Name, e.Tool.ID, e.Decision.Allow, e.Decision.Reason)
-		case Tool:
+		case ToolEntry:
 			who := agent(e.Agent) + " tools"
-			tools[who] = append(tools[who], fmt.Sprintf("%s %s: error %t %s", e.Tool.Name, e.Tool.ID, e.Output.IsError,
-				names.Text(e.Output.Text)))
-		case Mail:
-			add(agent(e.Agent)+" mail", "before call %d: %s", e.Call+1, names.Text(strings.Join(e.Texts, "\n")))
-		case Told:
-			add("task "+string(e.Task)+" messages", "%s: %s", e.Message.Kind, names.Text(e.Message.Text))
-		case Event:
+			line := fmt.Sprintf("%s %s:", e.Tool.Name, e.Tool.ID)
+			if d := e.Decision; d != nil {
+				line += fmt.Sprintf(" allow %t %s", d.Allow, d.Reason)
+			}
+			if out := e.Output; out != nil {
+				line += fmt.Sprintf(" error %t %s", out.IsError, names.Text(out.Text))
+			}
+			tools[who] = append(tools[who], line)
+		case MailEntry:
+			add(agent(e.Agent)+" mail", "%s", names.Text(strings.Join(e.Texts, "\n")))
+		case MessageEntry:
+			add("messages to "+agent(e.Message.To), "%s: %s", e.Message.Kind, names.Text(e.Message.Text))
+		case EventEntry:
 			steps[e.Event.Task.ID] = e.Event.Task.Kind.Traits().Work == task.BySteps
 			event(add, names, e.Event)
-		case Output:
+		case OutputEntry:
 			text := names.Text(string(e.Data))
-			if steps[e.Task] { // steps that run side by side are told of in any order
+			if steps[e.Task] { // the lines of steps that run at the same time come in any order
 				lines := strings.SplitAfter(text, "\n")
 				slices.Sort(lines)
 				text = strings.Join(lines, "")
@@ -98,11 +103,28 @@ func lanes(r *Recording) map[string][]string {
 			add("task "+string(e.Task)+" output", "%d bytes, %s", len(text), text)
 		}
 	}
-	for who, lines := range tools { // calls that run side by side end in any order
+	for who, lines := range tools { // calls that run at the same time end in any order
 		slices.Sort(lines)
 		out[who] = lines
 	}
 	return out
+}
+
+// inOrder sorts changes and messages by their numbers in the log: a recorder may have noted two of them the
+// other way round.
+func inOrder(entries []Entry) []Entry {
+	seq := func(e Entry) task.Seq {
+		switch e.Kind {
+		case EventEntry:
+			return e.Event.Seq
+		case MessageEntry:
+			return e.Message.Seq
+		case OutputEntry:
+			return math.MaxInt64
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(entries), func(a, b Entry) int { return cmp.Compare(seq(a), seq(b)) })
 }
 
 // event is a change as it is compared. Progress and checkpoints are merged by the runtime as time

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ func written(t testing.TB, entries ...Entry) []byte {
 
 func some() []Entry {
 	return []Entry{
-		{Kind: Call, Agent: "s1", Call: 1, Request: &Request{Digest: "d"}, Chunks: []Chunk{{MS: 3, Text: "hel"}},
+		{Kind: CallEntry, Agent: "s1", Call: 1, Request: &Request{Digest: "d"}, Chunks: []Chunk{{MS: 3, Text: "hel"}},
 			Reply: &agent.Reply{Blocks: []agent.Block{agent.TextBlock("hello")}, StopReason: "end_turn"}},
-		{Kind: Output, Task: "b1", Data: []byte("a\x00b")},
+		{Kind: OutputEntry, Task: "b1", Data: []byte("a\x00b")},
 	}
 }
 
@@ -63,7 +63,8 @@ func TestRefused(t *testing.T) {
 		"changed": {strings.Replace(file, "hello", "hullo", 1), ErrChanged},
 		"dropped": {strings.Join(append(strings.SplitAfter(file, "\n")[:1], strings.SplitAfter(file, "\n")[2:]...), ""), ErrChanged},
 		"longer":  {file + "{}\n", ErrChanged},
-		"newer":   {strings.Replace(file, `"v":1`, `"v":2`, 1), ErrNewer},
+		"newer":   {strings.Replace(file, `"v":2`, `"v":3`, 1), ErrNewer},
+		"older":   {strings.Replace(file, `"v":2`, `"v":1`, 1), ErrOlder},
 	} {
 		if _, err := Read(strings.NewReader(c.file)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -73,7 +74,7 @@ func TestRefused(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, some()...))
-	f.Add([]byte(`{"format":"drover-recording","v":1}` + "\n"))
+	f.Add([]byte(`{"format":"drover-recording","v":2}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Read(bytes.NewReader(data))
 		if err != nil {
@@ -100,8 +101,8 @@ func TestCompare(t *testing.T) {
 	events := func(code *int, at time.Time) *Recording {
 		r := task.Record{ID: "b1", Session: "s1", Kind: task.LocalBash, Status: task.Failed, ExitCode: code}
 		return &Recording{Head: Head{Session: "s1"}, Entries: []Entry{
-			{Kind: Event, Event: &task.Event{Verb: task.Report, At: at, Task: r}},
-			{Kind: Event, Event: &task.Event{Verb: task.Fail, At: at, Task: r}},
+			{Kind: EventEntry, Event: &task.Event{Verb: task.Report, At: at, Task: r}},
+			{Kind: EventEntry, Event: &task.Event{Verb: task.Fail, At: at, Task: r}},
 		}}
 	}
 	was := events(&code, time.Unix(1, 0))
