@@ -49,7 +49,7 @@ func (rt *Runtime) answerOne(
 	q task.Question,
 	f func(context.Context, task.Question) (task.Reply, error),
 ) {
-	if q.Hidden > 0 { // who answers sees the whole request
+	if q.Hidden > 0 { // the answer needs the whole request
 		whole, err := rt.s.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
 		if err != nil || len(whole.Questions) == 0 {
 			return

@@ -75,7 +75,7 @@ type Config struct {
 	Model agent.Model
 
 	// ModelName is an alias, a full name, or script:FILE; default: the model of the user's
-	// settings. With Model it is what Model is called in records and definitions; default:
+	// settings. With Model it is the name of Model in records and definitions; default:
 	// "program". The program decides about its own model: the name means Model even if
 	// another model or an alias has it too, and models.available in the settings need not list
 	// it. That setting still holds for every other model that an agent names.
@@ -121,8 +121,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Limits bound what agents may start. A program may go beyond what settings can
-// ask for.
+// Limits bound the starts of agents. They may exceed the limits that settings can
+// have.
 type Limits struct {
 	Live       int // agents at work at the same time; more wait
 	Depth      int // agents below agents
@@ -214,7 +214,7 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 	}
 	if c.Answer != nil {
 		cfg.AskWait = set.Permissions.AskTimeout
-		cfg.Settings.Sandbox.AutoAllow = false // who answers questions expects them
+		cfg.Settings.Sandbox.AutoAllow = false // Answer expects the questions
 	}
 	if isKeeper(c.Keeper) {
 		cfg.Starter = append(slices.Clone(c.Keeper), roomArg)

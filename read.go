@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Get returns a task as it is now; ref is an ID, the beginning of one, or a name.
+// Get returns the current record of a task; ref is an ID, the beginning of one, or a name.
 func (rt *Runtime) Get(ctx context.Context, ref string) (task.Record, error) {
 	return rt.s.Get(ctx, ref)
 }
@@ -50,11 +50,11 @@ type Stats struct {
 	Tokens int64
 	Output int64 // bytes of output files
 
-	CostUSD float64 // of the calls of models whose price is known
+	CostUSD float64 // of the calls of models with a known price
 	Priced  bool    // the price of all calls is known
 }
 
-// Stats counts the tasks of the runtime and what they have used.
+// Stats counts the tasks of the runtime and sums their use.
 func (rt *Runtime) Stats(ctx context.Context) (Stats, error) {
 	all, err := rt.List(ctx)
 	if err != nil {

@@ -47,13 +47,13 @@ type Agent struct {
 	Model    string // default: the model of the runtime
 	MaxTurns int    // model replies; default: the limit of the type, or 50
 
-	// Team makes it a teammate, Name@Team: it rests after each answer, is woken by
-	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: it is none.
+	// Team makes it a teammate, Name@Team: it is idle after each answer, is woken by
+	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: not a teammate.
 	Team string
 }
 
 // Agent starts an agent in the background and returns when it is durably
-// recorded. Its answer is what [Runtime.Result] returns in the end.
+// recorded. [Runtime.Result] returns its answer in the end.
 func (rt *Runtime) Agent(ctx context.Context, a Agent) (task.Record, error) {
 	return rt.start(ctx, control.StartRequest{Name: a.Name, Cwd: rt.dir, Env: rt.env,
 		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns, Team: a.Team}})

@@ -18,7 +18,7 @@ func (rt *Runtime) Wait(ctx context.Context, id task.ID) (task.Record, error) {
 	return reply.Tasks[0], nil
 }
 
-// Stop ends a task with all that it started, and tells what became of each.
+// Stop ends a task and all tasks that it started, and reports the end of each.
 func (rt *Runtime) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
 	return rt.s.Stop(ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient})
 }

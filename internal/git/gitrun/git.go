@@ -77,8 +77,8 @@ func Environ(env []string) []string {
 	})
 }
 
-// env is the environment of git: ours without what would point it elsewhere. The
-// user's own configuration stays.
+// env returns the environment of git: ours without variables that point git elsewhere.
+// The user's own configuration stays.
 func (g Git) env() []string {
 	kept := []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
 	env := slices.DeleteFunc(Environ(os.Environ()), func(kv string) bool {
@@ -130,7 +130,7 @@ func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, e
 	return out.kept.Bytes(), nil
 }
 
-// do calls git. Its output goes to the writer that open returns, who may end git.
+// do calls git. Its output goes to the writer that open returns, which may end git.
 func (g Git) do(
 	ctx context.Context, stdin io.Reader, args []string, open func(context.CancelCauseFunc) io.Writer,
 ) error {
@@ -233,14 +233,14 @@ func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io
 		group.End(context.Background(), process.Ending{})
 		group.Reap()
 	}
-	// Who left the group and still has the pipes is not waited for.
+	// It does not wait for processes that left the group and still have the pipes.
 	_ = stdout.SetReadDeadline(time.Now().Add(lastBytes))
 	_ = stderr.SetReadDeadline(time.Now().Add(lastBytes))
 	flows.Wait()
 	return exit, err
 }
 
-// lastBytes is how long what git has printed may take to be read after its end.
+// lastBytes bounds the time to read git's output after its end.
 const lastBytes = 5 * time.Second
 
 func (g Git) place() string {
@@ -250,7 +250,7 @@ func (g Git) place() string {
 	return g.Dir
 }
 
-// Text is the answer of a call whose answer is one line, which may have line
+// Text returns the answer of a call that prints one value. The value may have line
 // ends in it, as paths have.
 func (g Git) Text(ctx context.Context, args ...string) (string, error) {
 	out, err := g.Run(ctx, args...)
@@ -266,7 +266,7 @@ func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
 }
 
-// Commit is the commit that a name means; empty: none.
+// Commit returns the commit that a name means; empty: none.
 func (g Git) Commit(ctx context.Context, name string) (string, error) {
 	oid, err := g.Text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	var e *Error
@@ -277,7 +277,7 @@ func (g Git) Commit(ctx context.Context, name string) (string, error) {
 }
 
 // Harmless refuses a repository whose own configuration names a program that
-// could not be turned off.
+// cannot be turned off.
 func (g Git) Harmless(ctx context.Context) error {
 	list, err := g.Fields(ctx, "config", "--list", "--show-scope", "--includes", "-z")
 	if err != nil {
@@ -304,7 +304,7 @@ func runs(key string) bool {
 		section == "hook" && last == "command"
 }
 
-// stream keeps what fits, and tells once when something did not.
+// stream keeps the output that fits, and reports once that some did not.
 type stream struct {
 	kept  bytes.Buffer
 	limit int

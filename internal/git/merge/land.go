@@ -22,7 +22,7 @@ const (
 	version     = 1
 	oldIndex    = "index.old" // copies of the index of the work tree, in the folder of the repository
 	newIndex    = "index.new"
-	lockName    = "index.lock" // git's own: who has it may change the index
+	lockName    = "index.lock" // git's own: its holder may change the index
 	stagedName  = "drover-index"
 )
 
@@ -46,9 +46,9 @@ func (j journal) place() place {
 func (j journal) short() string { return strings.TrimPrefix(j.Ref, "refs/heads/") }
 
 // Land moves the branch from the tip to a commit that Rebase has returned, and the work
-// tree in which it is checked out with it. It returns [ErrMoved] if somebody else has
-// moved the branch. Files names files of the user which changed while it worked and were
-// left as they are.
+// tree in which it is checked out with it. It returns [ErrMoved] if another process has
+// moved the branch. Files names files of the user that changed during the move; Land
+// leaves them as they are.
 func (t *Train) Land(ctx context.Context, oid, note string) (files []string, err error) {
 	j := journal{V: version, Common: t.at.common, Ref: t.at.ref, Old: t.Tip, New: oid, Admin: t.at.admin, Top: t.at.top,
 		Token: "drover merge " + rand.Text() + "\n"}
@@ -62,7 +62,7 @@ func (t *Train) Land(ctx context.Context, oid, note string) (files []string, err
 
 func brief(oid string) string { return oid[:min(len(oid), 12)] }
 
-// Refresh takes the branch as it is now, after [ErrMoved].
+// Refresh reads the branch again, after [ErrMoved].
 func (t *Train) Refresh(ctx context.Context) (err error) {
 	if t.at.admin, t.at.top, err = whereIs(ctx, t.at); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (s *Store) move(ctx context.Context, dir string, lock *os.File, j journal, 
 		s.step("locked")
 		g := p.repository(lock)
 		if p.admin != "" {
-			g = p.checkout(lock) // its reflog of HEAD tells of it too
+			g = p.checkout(lock) // so that its reflog of HEAD has the move too
 		}
 		_, err = g.Run(ctx, "update-ref", "--create-reflog", "-m", note, j.Ref, j.New, j.Old)
 		if err != nil {

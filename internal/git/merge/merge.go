@@ -29,7 +29,7 @@ const (
 // Store is the folder of the journals and scratch checkouts of all repositories.
 type Store struct {
 	root  string
-	trees *worktree.Store // says whose turn it is to change which checkouts a repository has
+	trees *worktree.Store // its turn guards the list of a repository's checkouts
 
 	// after is called after each step, for tests that end there; may be nil.
 	after func(step string)
@@ -60,7 +60,7 @@ func (c *Conflict) Error() string {
 	return "the change conflicts with what was merged before, in " + names(c.Files)
 }
 
-// ErrMoved means that the branch was moved by somebody else since it was read.
+// ErrMoved means that another process has moved the branch since it was read.
 var ErrMoved = errors.New("the branch was moved by somebody else")
 
 // ErrNothing means that the branch has all of a change already.
@@ -73,7 +73,7 @@ type Train struct {
 	Tip    string // the commit of the branch, with the landed changes
 	Dir    string // of the scratch checkout, in which checks run
 
-	// Recovered is what became of a merge that was interrupted; empty: there was none.
+	// Recovered reports the recovery of an interrupted merge; empty: none was interrupted.
 	Recovered string
 
 	s     *Store
@@ -293,7 +293,7 @@ func (t *Train) scratch(ctx context.Context) error {
 	return nil
 }
 
-// unscratch removes a scratch checkout, and what the repository knows of it.
+// unscratch removes a scratch checkout, and its entry in the repository.
 func unscratch(below saferoot.Dir, common, dir string) error {
 	if err := below.RemoveAll(filepath.Join(dir, scratchBase(dir))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -226,7 +226,7 @@ func (c Change) Files(ctx context.Context, paths []string) ([]File, error) {
 	return parseFiles(string(out)), nil
 }
 
-// parseFiles reads what diff-tree prints for --raw --numstat -z: first a record of each
+// parseFiles reads the output of diff-tree --raw --numstat -z: first a record of each
 // file that begins with a colon, then the numbers in the same order.
 func parseFiles(text string) []File {
 	names := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'R': "renamed", 'T': "retyped"}

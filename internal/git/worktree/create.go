@@ -15,13 +15,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// undoTime is how long it may take to take back what did not work.
+// undoTime bounds the cleanup after a failed checkout.
 const undoTime = time.Minute
 
 // Request asks for a checkout.
 type Request struct {
 	Folder  string  // in the work tree of a repository; absolute
-	Task    task.ID // who gets it
+	Task    task.ID // gets the checkout
 	Session task.ID
 	Name    string // of the agent, for the receipt
 	Base    string // a commit, branch or tag; empty: HEAD of Folder's work tree

@@ -9,7 +9,7 @@
 // through the store's own folder, so that no link leads out of it.
 //
 // Git is called by gitrun. A repository whose own configuration sets a filter is
-// refused. Filters in the configuration of the user are his own, and run.
+// refused. Filters in the configuration of the user run.
 //
 // It does not know sessions, permissions or agents, and it merges nothing:
 // package merge does.

@@ -37,7 +37,7 @@ type Editor struct {
 	Name string
 }
 
-// Word is something that one agent is to be told of another.
+// Word is a notice to one agent about another.
 type Word struct {
 	To    task.ID
 	About Editor
@@ -60,7 +60,7 @@ func (w Word) Text() string {
 type Edits struct {
 	mu        sync.Mutex
 	checkouts []Checkout         // guarded by mu, like the rest
-	files     map[string]*edited // by what they are, see key
+	files     map[string]*edited // by identity, see key
 	order     []string           // keys of files, oldest first
 }
 

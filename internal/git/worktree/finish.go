@@ -14,13 +14,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Outcome is what became of a checkout.
+// Outcome is the end of a checkout's use.
 type Outcome struct {
 	Task    task.ID
 	Removed bool
 	Path    string // of a checkout that was kept
 	Branch  string // that has its commits; empty: none is needed
-	Rescue  string // ref of a commit with everything that was not committed; empty: none
+	Rescue  string // ref of a commit with all uncommitted changes; empty: none
 	Commits int    // that no branch, tag or remote of the repository has
 	Files   int    // changed and not committed, or unknown to git and not ignored
 	Text    string // one line for people and models
@@ -101,8 +101,8 @@ func (s *Store) keep(r receipt, rescue string) error {
 	return s.write(r)
 }
 
-// remove takes a checkout away: its files, what git knows of it, its branch if that
-// still is at tip, and the receipt at last.
+// remove removes a checkout: its files, its entry in the repository, its branch if that
+// still is at tip, and at last the receipt.
 func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string) error {
 	dir, err := s.folder(r.Task)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string
 		return err
 	}
 	// Under its new name a half removed checkout cannot be taken for one in
-	// which somebody has deleted files.
+	// which the user has deleted files.
 	if err := dir.Rename(r.base(), goneName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Store) drop(id task.ID) error {
 	return s.fold(id, dir)
 }
 
-// forget removes what the repository knows of a checkout.
+// forget removes a checkout's entry and branch from the repository.
 func (s *Store) forget(ctx context.Context, r receipt, lock *os.File, tip string) error {
 	common, err := os.OpenRoot(r.Common)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -234,7 +234,7 @@ func wipe(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// text says in one line what became of a checkout.
+// text describes the outcome in one line.
 func (o Outcome) text(st state) string {
 	if o.Removed {
 		text := "The worktree had nothing in it that is not elsewhere, and was removed."

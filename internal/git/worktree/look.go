@@ -20,7 +20,7 @@ const maxEntries = 5_000_000
 // state describes a checkout as it was found.
 type state struct {
 	missing bool     // it is not there, or on its way out
-	moved   string   // where somebody has moved it with git; empty: nowhere
+	moved   string   // its new path, after git worktree move; empty: not moved
 	head    string   // commit; empty: none
 	on      string   // branch that is checked out; empty: none
 	tip     string   // of the checkout's own branch; empty: the branch is gone
@@ -42,7 +42,7 @@ func (st state) unsaved() bool {
 	return !st.missing && (st.files > 0 || len(st.hidden) > 0) || st.adrift
 }
 
-// look finds out what would be lost with a checkout.
+// look finds the work that would be lost with a checkout.
 func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) {
 	if _, err := os.Lstat(r.Path); errors.Is(err, fs.ErrNotExist) {
 		st.missing = true

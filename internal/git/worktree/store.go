@@ -24,7 +24,7 @@ import (
 // ErrGone is returned, wrapped, for a checkout that is not there any more.
 var ErrGone = errors.New("the worktree is gone")
 
-// ErrBusy is returned, wrapped, for a checkout that somebody else is using.
+// ErrBusy is returned, wrapped, for a checkout that another process is using.
 var ErrBusy = errors.New("the worktree is in use")
 
 // Store is the folder of all checkouts. Its methods may be called from several
@@ -164,7 +164,7 @@ func (s *Store) tree(r receipt, lock *os.File) *Tree {
 	}
 }
 
-// check refuses a receipt that names anything but what its place says.
+// check refuses a receipt that does not match its place.
 func (s *Store) check(r receipt, id task.ID) error {
 	abs := filepath.IsAbs(r.Repo) && filepath.IsAbs(r.Common) && filepath.Clean(r.Common) == r.Common
 	hex := len(r.Base) >= 40 && len(r.Base) <= 64 && strings.Trim(r.Base, "0123456789abcdef") == ""
@@ -238,7 +238,7 @@ func (s *Store) open() error {
 	return s.own()
 }
 
-// own refuses a store that somebody else could write to.
+// own refuses a store that another user could write to.
 func (s *Store) own() error {
 	info, err := os.Lstat(s.root)
 	if err != nil {
@@ -263,7 +263,7 @@ func (s *Store) hold(id task.ID) (*os.File, error) {
 // sweepWait is longer than a sweep holds a checkout that it looks at.
 const sweepWait = 5 * time.Second
 
-// holdSoon is hold for who waits until the sweep of another process has looked.
+// holdSoon is hold that waits until the sweep of another process has looked.
 func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
 	ctx, done := context.WithTimeoutCause(ctx, sweepWait, ErrBusy)
 	defer done()
@@ -286,7 +286,7 @@ func (s *Store) flock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// await is flock for who waits for the others.
+// await is flock that waits for other holders.
 func (s *Store) await(ctx context.Context, dir string) (*os.File, error) {
 	return home.Await(ctx, func() (*os.File, error) { return s.flock(dir) })
 }
@@ -388,7 +388,7 @@ func (s *Store) resume(ctx context.Context, id task.ID) (*Tree, error) {
 	return t, nil
 }
 
-// there checks that the checkout and what git knows of it belong together.
+// there checks that the checkout and its entry in the repository belong together.
 func (r receipt) there() error {
 	info, err := os.Lstat(r.Path)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome,
 			info, err = s.below().Lstat(filepath.Join(s.root, name))
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody else has removed it meanwhile
+			continue // another process has removed it meanwhile
 		}
 		if err != nil || !info.IsDir() {
 			problems = append(problems, fmt.Errorf("sweep worktrees: %q in %s is not ours", name, s.root))

@@ -66,7 +66,7 @@ type Options struct {
 	Begin func(method string, params json.RawMessage) (Work, error)
 	// Fault is called with each faulty line, and reports whether to answer it.
 	Fault func(Fault) (refuse bool)
-	// Warn reports what the peer does wrong.
+	// Warn reports mistakes of the peer.
 	Warn func(format string, args ...any)
 }
 

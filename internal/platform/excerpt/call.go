@@ -88,7 +88,7 @@ func showFields(b *strings.Builder, fields jsonc.Object) {
 	}
 }
 
-// warnTwice tells of names that a tool could take for the same.
+// warnTwice reports names that a tool could take for the same.
 func warnTwice(b *strings.Builder, fields jsonc.Object) {
 	seen := map[string][]string{}
 	for _, m := range fields {
@@ -117,8 +117,8 @@ func edit(fields jsonc.Object) (before, after string, ok bool) {
 	return before, after, n == 11
 }
 
-// showEdit shows the lines that are the same at both ends with a blank, and
-// between them what goes with a minus and what comes with a plus.
+// showEdit shows equal lines at both ends with a blank, and between them removed
+// lines with a minus and added ones with a plus.
 func showEdit(b *strings.Builder, before, after string) {
 	x, y := strings.Split(before, "\n"), strings.Split(after, "\n")
 	head, tail := 0, 0
@@ -139,7 +139,7 @@ func showEdit(b *strings.Builder, before, after string) {
 	}
 }
 
-// wide is how long a text may be without its size being told.
+// wide is the longest text, in bytes, that is shown without its size.
 const wide = 300
 
 // showText shows a text after its name, or below it if it has several lines.
@@ -240,7 +240,7 @@ func (l *level) next() string {
 	return ","
 }
 
-// keyName is a name as it is shown: as it is if it is an ordinary one.
+// keyName returns a name for display: an ordinary one unchanged, others escaped.
 func keyName(key string) string {
 	ordinary := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
@@ -253,7 +253,7 @@ func keyName(key string) string {
 	return text
 }
 
-// host is the host of an address as it is looked up.
+// host returns the host of an address in the form that is looked up.
 func host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {

@@ -25,9 +25,9 @@ func Element(name, text string, attributes ...string) string {
 	return b.String()
 }
 
-// Inert is text in which no tag is one of ours, and none is of the elements in within: the
-// bracket of each becomes &lt;. Other tags stay. A tag counts however it is spaced and in
-// whatever case, with letters of other scripts for those that they may look like.
+// Inert returns text without tags of the reserved elements and of the elements in within: the
+// bracket of each becomes &lt;. Other tags stay. A tag counts with any spacing and case,
+// and with letters of other scripts in place of its own, which may look alike.
 // Inert(Inert(s)) == Inert(s).
 func Inert(text string, within ...string) string {
 	var out strings.Builder

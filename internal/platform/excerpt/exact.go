@@ -40,9 +40,9 @@ func ExactLine(s string) string {
 	return strings.NewReplacer("\n", "<U+000A>", "\t", "<U+0009>").Replace(Exact(s))
 }
 
-// JSON is a JSON text, or several, in which everything that would be alive or
-// unseen on a terminal is escaped as JSON does it. It decodes to the same values;
-// bytes that are no UTF-8 become U+FFFD, as they do for who decodes them.
+// JSON escapes, in the way of JSON, the characters of one or more JSON texts that would
+// control a terminal or be invisible on it. The result decodes to the same values; bytes
+// that are not UTF-8 become U+FFFD, as they do in a decoder.
 func JSON(data []byte) []byte {
 	if !bytes.ContainsFunc(data, func(r rune) bool { return r == utf8.RuneError || live(r) }) {
 		return data

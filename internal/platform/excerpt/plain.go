@@ -148,8 +148,8 @@ func hidden(r rune) bool {
 	return unicode.Is(unicode.Cf, r)
 }
 
-// sequenceLength is how much of s belongs to an escape sequence whose ESC was
-// just before s.
+// sequenceLength returns the number of bytes of s that belong to an escape sequence
+// whose ESC was just before s.
 func sequenceLength(s string) int {
 	if s == "" {
 		return 0
@@ -167,9 +167,9 @@ func sequenceLength(s string) int {
 	return i
 }
 
-// sequenceBody is how much of s belongs to a sequence of the kind. A string
-// that is never ended goes to the end of its line only, so that it cannot
-// hide what comes after.
+// sequenceBody returns the number of bytes of s that belong to a sequence of the kind.
+// A string without an end reaches to the end of its line only, so that it cannot
+// hide the text after it.
 func sequenceBody(kind byte, s string) int {
 	i := 0
 	if kind == csi {

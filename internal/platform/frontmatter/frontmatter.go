@@ -43,14 +43,14 @@ type Field struct {
 	// map[string]any of such.
 	Value any
 
-	text string // a scalar as it is written
+	text string // a scalar as the file has it
 }
 
 // Document is a file taken apart.
 type Document struct {
 	Found    bool    // the file has front matter
 	Fields   []Field // in order; no key comes twice
-	Body     string  // what comes after, with LF at the ends of its lines
+	Body     string  // the text after it, with LF at the ends of its lines
 	BodyLine int     // the line of the file at which Body begins
 	Tolerant bool    // strict YAML refused the front matter
 	Warnings []Warning
@@ -205,7 +205,7 @@ func (d Document) Get(key string) (Field, bool) {
 	return d.Fields[i], true
 }
 
-// Text is a scalar as it is written, and empty for anything else.
+// Text returns a scalar as the file has it, and "" for any other value.
 func (d Document) Text(key string) string {
 	f, _ := d.Get(key)
 	return f.text

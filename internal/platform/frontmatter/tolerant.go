@@ -67,7 +67,7 @@ func (p part) field(known []string) (f Field, warnings []Warning, raw bool) {
 	_, text, _ := strings.Cut(p.text, ":")
 	text = strings.TrimSpace(text)
 	if first, rest, more := strings.Cut(text, "\n"); more && strings.Trim(first, "|>+-") == "" {
-		text = strings.TrimSpace(rest) // the mark of a block that is none
+		text = strings.TrimSpace(rest) // a block mark without a block
 	}
 	text = breaks(text)
 	return Field{Key: p.key, Line: p.line, Value: text, text: text}, nil, true

@@ -20,7 +20,7 @@ const fewFiles = 16
 // NoFiles reports that the file system can hold too few more files for a task.
 func (r Room) NoFiles() bool { return r.Files >= 0 && r.Files < fewFiles }
 
-// Room is what the file system of the state directory has left. The directory
+// Room returns the free space of the file system of the state directory. The directory
 // must exist.
 func (r Root) Room() (Room, error) {
 	var st unix.Statfs_t

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// maxSmall bounds what this package reads itself.
+// maxSmall bounds the files that this package reads itself, in bytes.
 const maxSmall = 64 << 10
 
 // ErrForeign is returned, wrapped, for a file of the state directory that cannot

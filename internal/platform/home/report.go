@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// reports is the directory of what agents write for the user.
+// reports is the directory of the reports of agents to the user.
 const reports = "reports"
 
 // Reports is the directory of reports. It is there only if there are some.

@@ -70,8 +70,8 @@ func (r Root) TrustFile() string { return filepath.Join(r.dir, "trust.json") }
 // Todos is the directory of one to-do list.
 func (r Root) Todos(list string) string { return filepath.Join(r.dir, "todos", element(list)) }
 
-// OutputsFile holds what the outputs of all sessions weighed when it was last
-// looked at.
+// OutputsFile holds the size of the outputs of all sessions at the time of the latest
+// measurement.
 func (r Root) OutputsFile() string { return filepath.Join(r.dir, "outputs.json") }
 
 // Workspaces is the folder in which tasks of other machines work.
@@ -211,7 +211,7 @@ func (p Project) SchedulesFile() string { return filepath.Join(p.dir, "schedules
 // BackgroundFile names the session that holds the project's detached tasks.
 func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "background") }
 
-// LockFile is locked by whoever decides which session is the background one.
+// LockFile is locked by a process that decides which session is the background one.
 func (p Project) LockFile() string { return filepath.Join(p.dir, "lock") }
 
 // Lock takes the project's lock, or returns [ErrLocked].
@@ -225,7 +225,7 @@ func (p Project) Ensure() error {
 	if err := p.ensure(); err != nil {
 		return fmt.Errorf("open project %s: %w", p.folder, err)
 	}
-	if known, err := p.readFolder(); err == nil { // what says no folder is written anew
+	if known, err := p.readFolder(); err == nil { // a file without a folder is written anew
 		if known != p.folder {
 			return fmt.Errorf("open project %s: %s belongs to the folder %s (move that directory away)", p.folder, p.dir, known)
 		}

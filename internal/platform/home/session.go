@@ -74,8 +74,8 @@ func (s Session) Returned(name string) (string, error) {
 	return filepath.Join(dir, element(name)), nil
 }
 
-// HookOutputs is the directory of what hooks have printed that was too long for the
-// memory. It is there only if some have.
+// HookOutputs is the directory of outputs of hooks that were too long for the
+// memory. It exists only after such an output.
 func (s Session) HookOutputs() string { return filepath.Join(s.dir, hookOutputs) }
 
 // RemoteFile is the sidecar of a remote task.

@@ -58,7 +58,7 @@ type source struct {
 	Data      []byte `json:"data"` // base64 in JSON
 }
 
-// Content is the image in what [Source] has made.
+// Content returns the image in a result of [Source].
 func Content(raw json.RawMessage) (data []byte, mediaType string, err error) {
 	var s source
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -97,7 +97,7 @@ func Label(n int, name string) string {
 	return fmt.Sprintf("[image %d: %s]", n, name)
 }
 
-// Name is the name of the image in a label; empty: it has none. ok is false for other texts.
+// Name returns the name of the image in a label; empty: it has none. ok is false for other texts.
 func Name(label string) (name string, ok bool) {
 	at := labelled.FindStringSubmatch(label)
 	if at == nil {

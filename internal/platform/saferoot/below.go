@@ -15,8 +15,8 @@ import (
 // absolute and lead below it by their letters; others are refused.
 type Dir string
 
-// Near trusts the folder that holds the folder of a path. It is for who knows no
-// more than the path: neither the file nor its folder may be a link.
+// Near trusts the parent of the folder of a path. It is for callers that know only the
+// path: neither the file nor its folder may be a link.
 func Near(path string) Dir { return Dir(filepath.Dir(filepath.Dir(path))) }
 
 // For is d for a path below it, and [Near] for another: a path that was written down
@@ -46,7 +46,7 @@ func (d Dir) Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// FD is [Dir.Open] for who works with the bare descriptor. Its errors do not name
+// FD is [Dir.Open] that returns the bare descriptor. Its errors do not name
 // the path.
 func (d Dir) FD(path string, flags int, perm fs.FileMode) (int, error) {
 	rel, err := d.rel(path)
@@ -143,7 +143,7 @@ func (d Dir) in(path string, do func(f *Folder, name string) error) error {
 	return do(f, filepath.Base(path))
 }
 
-// Lstat tells of a file, a folder or a link.
+// Lstat describes a file, a folder or a link.
 func (d Dir) Lstat(path string) (info fs.FileInfo, err error) {
 	err = d.in(path, func(f *Folder, name string) error {
 		info, err = f.Lstat(name)

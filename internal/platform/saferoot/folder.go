@@ -85,9 +85,9 @@ func (f *Folder) Temporary(prefix string) (*os.File, error) {
 // and the name.
 const TempMark = ".tmp-"
 
-// Replace puts data into a file for this user only: whoever reads it sees the old
-// content or the new, never a part, and after a power cut too. When it returns, the new
-// one is on the disk. A crash can leave a file with [TempMark].
+// Replace puts data into a file for this user only: a reader sees the old content or
+// the new, never a part, also after a power cut. When it returns, the new content is on
+// the disk. A crash can leave a file with [TempMark].
 func (f *Folder) Replace(name string, data []byte) error {
 	temp, err := f.Temporary("." + name + TempMark)
 	if err != nil {
@@ -161,7 +161,7 @@ func (f *Folder) Files(each func(fs.FileInfo)) {
 	}
 }
 
-// Lstat tells of a file, a folder or a link.
+// Lstat describes a file, a folder or a link.
 func (f *Folder) Lstat(name string) (fs.FileInfo, error) {
 	i := &info{name: name}
 	if err := f.look(i); err != nil {
@@ -239,7 +239,7 @@ func (f *Folder) empty(name string) error {
 	return err
 }
 
-// info is what the system tells of a name.
+// info is the system's description of a name.
 type info struct {
 	name string
 	st   unix.Stat_t

@@ -73,7 +73,7 @@ func (m Manager) Install(ctx context.Context, s Service) (string, error) {
 		return "", fmt.Errorf("install service %s: %w", s.Name, err)
 	}
 	if m.OS == "darwin" {
-		_, _ = m.Run(ctx, "launchctl", "bootout", m.domain()+"/"+label(s.Name)) // there may be none
+		_, _ = m.Run(ctx, "launchctl", "bootout", m.domain()+"/"+label(s.Name)) // it may not be loaded
 		_, err = m.Run(ctx, "launchctl", "bootstrap", m.domain(), file)
 	} else {
 		unit := s.Name + ".service"
