@@ -142,7 +142,7 @@ func union(lists ...[]string) []string {
 	return out
 }
 
-// challenge asks the server without a token, to be told where to get one.
+// challenge asks the server without a token: its answer says where to get one.
 func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Response, error) {
 	session, open, refusal := "", false, 0
 	for _, probe := range probes {
@@ -232,7 +232,7 @@ func listen(ctx context.Context, port int) (*callback, error) {
 	return b, nil
 }
 
-// wait returns what the browser brings back.
+// wait returns the answer that the browser brings.
 func (b *callback) wait(ctx context.Context) (*auth.AuthorizationResult, error) {
 	select {
 	case v := <-b.got:

@@ -18,7 +18,7 @@ var ErrGone = errors.New("the server has gone")
 // ErrTooLong is wrapped by errors of answers that are longer than a frame may be.
 var ErrTooLong = errors.New("the answer is too long")
 
-// ErrNoAnswer is wrapped by errors of calls whose time is over.
+// ErrNoAnswer is wrapped by errors of calls that have timed out.
 var ErrNoAnswer = errors.New("no answer in time")
 
 // ErrNotMine is returned by a function of [Conn.Serve] that leaves a request to
@@ -54,13 +54,13 @@ type Progress struct {
 type CallOptions struct {
 	// NoCancel leaves the server at work when the caller goes away.
 	NoCancel bool
-	// Progress is called by the goroutine of the call, at most once in Every; what
-	// comes in between is merged. nil: none is asked for.
+	// Progress is called by the goroutine of the call, at most once in Every; reports in
+	// between are merged. nil: the call asks for no progress.
 	Progress func(Progress)
 	// Every is the least time between two calls of Progress; 0: a tenth of a second.
 	Every time.Duration
-	// Token is the progress token, if it is to be known beyond the call; what
-	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
+	// Token is the progress token, for callers that need it after the call; [Conn.Listen]
+	// gets later progress. Empty: the call makes one.
 	Token string
 	// Timeout bounds the wait for an answer; 0: the timeout of the server; below 0: none.
 	Timeout time.Duration
@@ -75,7 +75,7 @@ type CallOptions struct {
 // Answerer answers a request of a server, or returns [ErrNotMine].
 type Answerer func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
-// Conn is one live connection to a server, shared by all who use it. Its methods
+// Conn is one live connection to a server, shared by all its users. Its methods
 // may be called by several goroutines.
 type Conn struct {
 	name string
@@ -88,17 +88,17 @@ type Conn struct {
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc
 
-	bounds Bounds // nil: it has none; set before anybody gets the Conn
+	bounds Bounds // nil: it has none; set before the Conn is shared
 
-	revision     string          // as are the next two, set before anybody gets the Conn
+	revision     string          // as are the next two, set before the Conn is shared
 	capabilities json.RawMessage // the server's
 	about        string          // name and version, as the server has it
-	meta         map[string]any  // what each request says of us; nil: nothing
+	meta         map[string]any  // describes this client in each request; nil: requests do not
 	relist       chan struct{}   // wakes the goroutine that reads the tools again
 
 	hearing sync.Mutex // held while listeners are called: notifications stay in order
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	last     int64      // ID of the newest request; none is used twice
 	waiting  map[int64]*call
 	hear     map[string][]*listener
@@ -106,7 +106,7 @@ type Conn struct {
 	incoming map[string]context.CancelFunc // requests of the server that are at work
 	replies  [][]byte                      // short answers, the first of which is being sent
 	made     []*made                       // tasks that were made of such requests, oldest first
-	watched  map[string]context.CancelFunc // resources that the server tells of; see [Conn.Subscribe]
+	watched  map[string]context.CancelFunc // resources with a subscription; see [Conn.Subscribe]
 	tools    []Tool
 	stats    Stats
 	over     bool           // no goroutine may begin
@@ -133,8 +133,8 @@ type limits struct {
 
 // wire carries frames. Its methods may be called by several goroutines.
 type wire interface {
-	// request sends a request. Its answer is received as all else; or failed is
-	// called with its ID. stop gives back what waits for the answer.
+	// request sends a request. Its answer goes to receive, as all messages do; or failed
+	// is called with its ID. stop frees the resources that wait for the answer.
 	request(r request) (stop func(), err error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
@@ -144,7 +144,7 @@ type wire interface {
 	// run begins to end when ctx does, or when the server goes. It returns when
 	// nothing is left, and says why it ended.
 	run(ctx context.Context) error
-	// said is what the server has printed last for people; empty: nothing.
+	// said returns the server's latest output for people; empty: none.
 	said() string
 }
 
@@ -365,7 +365,7 @@ func (c *Conn) cancelled(id int64, why error) {
 	params := map[string]any{"requestId": id, "reason": why.Error()}
 	c.spawn(
 		func() { _ = c.Notify(c.life, "notifications/cancelled", params) },
-	) // a server that cannot be told is about to go
+	) // a server that cannot be reached is about to go
 }
 
 // Notify sends a notification.
@@ -411,7 +411,7 @@ func (c *Conn) Listen(method string, f func(params json.RawMessage)) (stop func(
 	}
 }
 
-// Serve answers requests of the server of a method, until stop is called. Each
+// Serve answers the server's requests of a method, until stop is called. Each
 // call of f has a goroutine of its own, and a ctx that ends when the server
 // cancels the request or exits. Of several functions the newest is called
 // first; [ErrNotMine] passes the request to the next one. An
@@ -428,8 +428,7 @@ func (c *Conn) Serve(method string, f func(ctx context.Context, params json.RawM
 	}
 }
 
-// without is a list without one, as a new list: who goes through the old one is
-// not disturbed.
+// without returns a new list without one: loops over the old list are not disturbed.
 func without[T comparable](list []T, one T) []T {
 	var out []T
 	for _, x := range list {

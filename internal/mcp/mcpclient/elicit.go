@@ -19,7 +19,7 @@ type Elicitation struct {
 	Schema  json.RawMessage // of the values, a JSON schema of an object
 	URL     string          // that is to be visited; empty: values are asked for
 	Said    string          // the message of the server alone, without our additions
-	ID      string          // of a visit, by which the server tells that it is over; empty: none
+	ID      string          // of a visit, by which the server reports its end; empty: none
 	Task    string          // that it is about; empty: none
 }
 
@@ -63,7 +63,7 @@ func ReadElicitation(params json.RawMessage) (Elicitation, error) {
 	return e, nil
 }
 
-// Result is what the server is answered. Fields of an accepted form that have no value
+// Result returns the answer for the server. Fields of an accepted form that have no value
 // get the default of their schema.
 func (e Elicitation) Result(action TaskAction, values json.RawMessage) map[string]any {
 	res := map[string]any{"action": action}
@@ -92,8 +92,8 @@ func (e Elicitation) filled(values json.RawMessage) any {
 	return fields
 }
 
-// Visits are the addresses that a call wants visited before it is made again, if that
-// is what its error says.
+// Visits returns the addresses that the user must visit before a call is made again, if
+// its error asks for that.
 func Visits(err *RPCError) []Elicitation {
 	var data struct {
 		All []json.RawMessage `json:"elicitations"`

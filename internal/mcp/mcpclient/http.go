@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	goodbye    = 500 * time.Millisecond // for the end of the session to be told
+	goodbye    = 500 * time.Millisecond // to tell the server the end of the session
 	takeUps    = 5                      // of one broken stream in a row
 	takeUpWait = time.Second            // before the next; it doubles
 	errorBody  = 64 << 10               // bytes that are read of a refusal
@@ -246,8 +246,8 @@ func (w *web) whole(l *lines, id int64) error {
 	return nil
 }
 
-// refused makes an error of a response that is none. Some servers put an answer
-// into it.
+// refused makes an error of a response with an error status. Some servers put an
+// answer into it.
 func (w *web) refused(res *http.Response, id int64) error {
 	if res.StatusCode == http.StatusNotFound && res.Request.Header.Get("Mcp-Session-Id") != "" {
 		return errForgotten
@@ -363,8 +363,8 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 	}
 }
 
-// takeUp opens a stream, after a pause: where another has broken, or, without
-// an ID, for what the server says by itself.
+// takeUp opens a stream, after a pause: after the event of a broken one, or, without
+// an ID, for messages that the server sends by itself.
 func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*http.Response, error) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -388,8 +388,8 @@ func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*h
 	return res, nil
 }
 
-// run implements [wire]: it hears what the server says by itself, as far as it
-// has a stream for that.
+// run implements [wire]: it receives messages that the server sends by itself, if the
+// server has a stream for them.
 func (w *web) run(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -414,7 +414,7 @@ func (w *web) overhear(ctx context.Context) {
 			w.c.end(err)
 		}
 		if res == nil && (ctx.Err() != nil || tries == 0) {
-			return // it has none
+			return // the server has no such stream
 		}
 		wait = max(takeUpWait, 2*wait)
 		if err != nil {

@@ -33,7 +33,7 @@ func (m *meter) take(n int) error {
 
 func (m *meter) give(n int) { m.used.Add(-int64(n)) }
 
-// lines reads lines of which none is kept whole above a limit.
+// lines reads lines, and keeps only the ends of a line above a limit.
 type lines struct {
 	r     *bufio.Reader
 	limit int

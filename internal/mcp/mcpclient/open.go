@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// revision is the newest that has sessions. revisions are those accepted of a
-// server that wants one: what differs between them concerns nothing that is used here.
+// revision is the newest one with sessions. revisions are accepted from a server with
+// sessions: they differ only in parts that this client does not use.
 const revision = "2025-11-25"
 
 func revisions() []string { return []string{revision, "2025-06-18", "2025-03-26", "2024-11-05"} }
@@ -82,7 +82,7 @@ func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
 // notification, hence the bound.
 const hearWait = 500 * time.Millisecond
 
-// audible waits until what the server says by itself can arrive.
+// audible waits until messages that the server sends by itself can arrive.
 func (c *Conn) audible(ctx context.Context, hears <-chan struct{}) error {
 	if hears == nil {
 		return nil

@@ -5,7 +5,7 @@ import "time"
 const (
 	maxFailures  = 5 // in a row; then a server is given up
 	maxPause     = 30 * time.Second
-	wellBehaved  = time.Minute // who lived so long has not failed in a row
+	wellBehaved  = time.Minute // a connection that lived so long ends a row of failures
 	secondWind   = time.Minute // until a server that was given up is tried again
 	jitterSpread = 0.5         // of a pause, either way
 )

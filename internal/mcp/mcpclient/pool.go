@@ -42,13 +42,13 @@ type Config struct {
 	// Ready returns when another process is ready to end the commands if this one dies. It is
 	// called before each start. nil: no process would.
 	Ready func() error
-	// Tell is given what the user should read of a server, by several goroutines.
-	// nil: it is lost.
+	// Tell gets messages about a server for the user, from several goroutines.
+	// nil: they are lost.
 	Tell func(server, text string)
 
 	// Roots are the folders that servers may list; absolute.
 	Roots []string
-	// Samples says that who calls tools answers sampling/createMessage.
+	// Samples says that the caller of a tool answers sampling/createMessage.
 	Samples bool
 
 	// Token returns the token of a server over HTTP that has no Authorization among its
@@ -182,7 +182,7 @@ type Lease struct {
 	once   sync.Once
 }
 
-// Name is how the server is called by who uses it.
+// Name returns the user's name for the server, as given to [Pool.Use].
 func (l *Lease) Name() string { return l.name }
 
 // Server returns the argument of [Pool.Use].
@@ -313,7 +313,7 @@ func (p *Pool) connect(e *entry) {
 	p.tell(e, context.Cause(c.life))
 }
 
-// settle takes in that the connection has gone, if it has. Who asks for one does
+// settle records the end of a lost connection, so that a request for a new one does
 // not wait for the goroutine of the old one. The caller holds mu.
 func (p *Pool) settle(e *entry) {
 	if e.conn == nil || e.conn.life.Err() == nil {
@@ -335,7 +335,7 @@ func (p *Pool) lost(e *entry, why error, lived time.Duration) {
 	}
 }
 
-// tell tells the user of a failure that is none of ours.
+// tell reports a failure of the server to the user.
 func (p *Pool) tell(e *entry, why error) {
 	if e.life.Err() != nil || p.cfg.Tell == nil {
 		return
@@ -394,7 +394,8 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 // Outside begins the name of a server in the setting sandbox.outside.
 const Outside = "mcp:"
 
-// walls adds what the bounds of a server may have kept it from, and how to change that.
+// walls adds to an error the accesses that the bounds of a server may have refused, and how to
+// allow them.
 func walls(e *entry, bounds Bounds, err error) error {
 	if bounds == nil {
 		return err
@@ -426,7 +427,7 @@ func lastLine(text string) string {
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// reach gives the connection its wire. bounds are nil if it has none.
+// reach gives the connection its wire. bounds is nil without bounds.
 func (p *Pool) reach(c *Conn, e *entry) (bounds Bounds, err error) {
 	s := e.server
 	if s.Kind() == HTTP {

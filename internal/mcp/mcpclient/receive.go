@@ -16,7 +16,7 @@ const inFlight = 16
 // maxReplies is how many short answers wait to be sent.
 const maxReplies = 256
 
-// receive takes one frame of the server. It is called by those who read, and
+// receive handles one frame of the server. The readers of a wire call it, and it
 // returns at once.
 func (c *Conn) receive(frame []byte) error {
 	m, err := parse(frame)
@@ -153,7 +153,7 @@ func (c *Conn) takenBack(params json.RawMessage) {
 // asked begins to answer a request of the server.
 func (c *Conn) asked(m message) {
 	id := string(m.ID)
-	if m.Method == "ping" { // also where all places are taken: it asks whether somebody is there
+	if m.Method == "ping" { // answered at the limit of running requests too: it asks for a sign of life
 		c.reply(encodeAnswer(m.ID, struct{}{}, nil))
 		return
 	}
@@ -183,7 +183,7 @@ func (c *Conn) asked(m message) {
 		}
 		last, done := context.WithTimeoutCause(c.life, sendLimit, ErrNoAnswer)
 		defer done()
-		_ = c.wire.send(last, encodeAnswer(key, res, err)) // a server that cannot be told is about to go
+		_ = c.wire.send(last, encodeAnswer(key, res, err)) // a server that cannot be reached is about to go
 	})
 	if !begun {
 		c.leave(id, cancel)
@@ -211,7 +211,7 @@ func (c *Conn) sendReplies() {
 		frame := c.replies[0] // it stays there until it is sent
 		c.mu.Unlock()
 		ctx, done := context.WithTimeoutCause(c.life, sendLimit, ErrNoAnswer)
-		_ = c.wire.send(ctx, frame) // a server that cannot be told is about to go
+		_ = c.wire.send(ctx, frame) // a server that cannot be reached is about to go
 		done()
 		c.mu.Lock()
 		c.replies = c.replies[1:]

@@ -11,8 +11,8 @@ import (
 // maxRetry bounds how long a server can ask to be left alone.
 const maxRetry = 30 * time.Second
 
-// events reads server-sent events; see the HTML standard. One whose data is
-// above the limit is an error that wraps [ErrTooLong].
+// events reads server-sent events; see the HTML standard. It returns an error that
+// wraps [ErrTooLong] for an event with more data than the limit.
 type events struct {
 	lines *lines
 	limit int
@@ -36,7 +36,7 @@ func (e *events) next() ([]byte, error) {
 		one, err := e.lines.next()
 		switch {
 		case err != nil:
-			return nil, err // an event without its empty line is none
+			return nil, err // an event without its empty line does not count
 		case one.long || len(data)+len(one.data) > e.limit:
 			e.head, e.tail = longData(one)
 			return nil, ErrTooLong

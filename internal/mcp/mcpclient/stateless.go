@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Revision 2026-07-28 has no session: every request says what the client is, a
+// Revision 2026-07-28 has no session: every request describes the client, a
 // question of the server is in an answer, and notifications come on a request that
 // stays open.
 
@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// probeWait is how long a server may take to answer server/discover before it is
-	// also sent initialize: older servers may not answer what they do not know.
+	// probeWait is how long a server may take to answer server/discover before it also
+	// gets initialize: older servers may not answer unknown requests.
 	probeWait = 500 * time.Millisecond
 	// maxRounds is how often one call is answered with questions.
 	maxRounds = 10
@@ -100,7 +100,7 @@ func (c *Conn) adopt(d discovery, meta map[string]any) bool {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 	}
-	_ = json.Unmarshal(res.Meta[metaServer], &info) // it need not say who it is
+	_ = json.Unmarshal(res.Meta[metaServer], &info) // its name is optional
 	c.revision, c.capabilities, c.meta = stateless, res.Capabilities, meta
 	c.about = strings.TrimSpace(fmt.Sprintf("%.100s %.40s", info.Name, info.Version))
 	return true
@@ -224,7 +224,7 @@ func (c *Conn) answer(ctx context.Context, q question, own Answerer) (any, error
 	return c.serveOne(ctx, q.Method, q.Params, functions)
 }
 
-// Subscribe asks the server to tell of changes of a resource by
+// Subscribe asks the server to report changes of a resource by
 // notifications/resources/updated, until [Conn.Unsubscribe].
 func (c *Conn) Subscribe(ctx context.Context, uri string) error {
 	if !c.Stateless() {
@@ -287,7 +287,7 @@ func uriParams(uri string) json.RawMessage {
 	return raw
 }
 
-// Unsubscribe ends what [Conn.Subscribe] began.
+// Unsubscribe ends a subscription of [Conn.Subscribe].
 func (c *Conn) Unsubscribe(ctx context.Context, uri string) error {
 	if !c.Stateless() {
 		_, err := c.Call(ctx, "resources/unsubscribe", map[string]string{"uri": uri})
@@ -330,7 +330,7 @@ func (c *Conn) listen(ctx context.Context, notifications map[string]any, missed 
 	}
 }
 
-// overhear hears of changes of the lists, as far as the server tells of them.
+// overhear subscribes to changes of the lists, if the server reports them.
 func (c *Conn) overhear() {
 	var have struct {
 		Tools, Prompts, Resources struct {

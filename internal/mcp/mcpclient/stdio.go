@@ -89,7 +89,7 @@ func (w *stdio) write(frame []byte) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.c.end(fmt.Errorf("it has not read its stdin for %v", sendLimit))
 	}
-	// Who closes stdin is mostly about to end, and that tells more.
+	// A server that closes stdin is mostly about to end, and its exit says more.
 	moment := time.NewTimer(leaveWait)
 	defer moment.Stop()
 	select {
@@ -142,7 +142,7 @@ func (w *stdio) run(ctx context.Context) error {
 
 // close ends the command and all that it has started.
 func (w *stdio) close() {
-	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
+	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // frees a blocked writer
 	w.writing.Lock()
 	_ = w.in.Close()
 	w.writing.Unlock()

@@ -44,7 +44,7 @@ type TaskState struct {
 	Word    string // for the phase, the server's own
 	Message string
 
-	// Progress and Total count steps; both are 0 in a state that tells of none.
+	// Progress and Total count steps; both are 0 in a state without progress.
 	Progress, Total float64
 
 	Created, Updated time.Time     // zero: not said
@@ -64,13 +64,13 @@ type TaskAnswer struct {
 	Values json.RawMessage // of an accepted form, a JSON object
 }
 
-// TaskAction is what somebody did with a form.
+// TaskAction is the answer to a form.
 type TaskAction string
 
 // The actions.
 const (
 	FormAccepted TaskAction = "accept"
-	FormDeclined TaskAction = "decline" // somebody does not want to answer
+	FormDeclined TaskAction = "decline" // the user refuses to answer
 	FormIgnored  TaskAction = "cancel"  // the question got no answer
 	FormLeft     TaskAction = "left"    // it stays open: another process is going to answer
 )
@@ -80,7 +80,7 @@ const (
 type TaskWatch struct {
 	// State gets the notifications of the server. It must not block.
 	State func(TaskState)
-	// Ask puts a question of the task to somebody, and returns when it is
+	// Ask puts a question of the task to the user, and returns when it is
 	// answered or ctx has ended.
 	Ask func(ctx context.Context, e Elicitation) TaskAnswer
 }

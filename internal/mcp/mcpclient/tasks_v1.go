@@ -30,10 +30,10 @@ type TasksV1 struct {
 	conn  func(context.Context) (*Conn, error)
 	token string // of the progress of the call that makes the task
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	on    *Conn      // that is listened to
 	stops []func()
-	early []TaskState   // told before anybody watched, oldest first
+	early []TaskState   // received before the first watch, oldest first
 	known chan struct{} // closed when the task is watched, or was not made
 	id    string
 	watch *TaskWatch
@@ -88,8 +88,8 @@ func (t *TasksV1) live(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// taskV1 is a task on the wire. A time or number that is not as it should be is
-// none: it must not cost the ID of a task.
+// taskV1 is a task on the wire. An invalid time or number counts as missing: it must
+// not cost the ID of a task.
 type taskV1 struct {
 	TaskID  string `json:"taskId"`
 	Status  string `json:"status"`
@@ -225,8 +225,8 @@ func (t *TasksV1) state(ctx context.Context, method, id string) (TaskState, erro
 	return w.state(), nil
 }
 
-// Result waits for the end of the task, and returns what the call of the tool would
-// have given, its error too.
+// Result waits for the end of the task, and returns the result of the call of the tool,
+// or its error.
 func (t *TasksV1) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	t.mu.Lock()
 	plain := t.plain
@@ -265,7 +265,7 @@ func (t *TasksV1) Steer(ctx context.Context, id, text string) error {
 	return refused(err)
 }
 
-// Watch tells of the task from now on, and of what came before it was known.
+// Watch passes events of the task to w from now on, and earlier ones that had no watcher.
 func (t *TasksV1) Watch(id string, w TaskWatch) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -293,7 +293,7 @@ func (t *TasksV1) heard(params json.RawMessage) {
 	t.tell(w.state())
 }
 
-// progressed takes progress of the call that made the task, whose token holds for
+// progressed handles progress of the call that made the task; its token is valid for
 // the life of the task.
 func (t *TasksV1) progressed(params json.RawMessage) {
 	var p struct {
@@ -309,7 +309,7 @@ func (t *TasksV1) progressed(params json.RawMessage) {
 	t.tell(TaskState{Progress: p.Progress, Total: p.Total, Message: p.Message})
 }
 
-// tell gives a state to who watches, or keeps it until somebody does. One without
+// tell gives a state to the watcher, or keeps it until the first watch. A state without
 // an ID is progress.
 func (t *TasksV1) tell(s TaskState) {
 	t.mu.Lock()
@@ -322,8 +322,8 @@ func (t *TasksV1) tell(s TaskState) {
 	}
 }
 
-// asked puts a question of the task to who watches. It waits until it is known
-// whose question that is.
+// asked puts a question of the task to the watcher. It waits until the ID of the task
+// is known, so that it can tell whose question it is.
 func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error) {
 	var p struct {
 		Meta struct {

@@ -47,7 +47,7 @@ func (c *Conn) metaFor(method string, o CallOptions) map[string]any {
 	return meta
 }
 
-// taskV2 is a task on the wire. A time or number that is not as it should be is none.
+// taskV2 is a task on the wire. An invalid time or number counts as missing.
 type taskV2 struct {
 	Type    string              `json:"resultType"`
 	TaskID  string              `json:"taskId"`
@@ -118,11 +118,11 @@ type TasksV2 struct {
 	conn func(context.Context) (*Conn, error)
 	more chan struct{} // takes one; there are new questions
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	watch  *TaskWatch
 	ended  *taskV2                            // the answer that said how the task has ended
 	inputs map[string]question                // that were open at the last look
-	open   map[string]context.CancelCauseFunc // that somebody is asked now
+	open   map[string]context.CancelCauseFunc // questions that are put to the user now
 	given  map[string]any                     // answers; the server may not have them yet
 	done   map[string]bool                    // questions whose answers the server has
 }
@@ -249,8 +249,8 @@ func (t *TasksV2) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	return outcome(w.Result)
 }
 
-// answerAll answers all questions, also those that come meanwhile, and gives the
-// server each answer as soon as it is there.
+// answerAll answers all questions, also new ones that come meanwhile, and sends the
+// server each answer at once.
 func (t *TasksV2) answerAll(ctx context.Context, id string) error {
 	var work sync.WaitGroup
 	defer work.Wait()

@@ -19,8 +19,8 @@ import (
 // ErrExists is returned by [Add] for a name that is taken.
 var ErrExists = errors.New("there is a server of this name")
 
-// Add puts a server into a file, which is made if it is not there. What else is
-// in the file stays as it is.
+// Add puts a server into a file, and makes a missing file. The rest of the file
+// stays as it is.
 func Add(path, name string, s mcpclient.Server) error {
 	return change(path, func(servers *jsonc.Object) error {
 		if servers.Find(name) >= 0 {

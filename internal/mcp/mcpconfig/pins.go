@@ -95,7 +95,7 @@ func difference(was, is pinTool) string {
 	return "its description and its input have changed"
 }
 
-// Accept remembers a tool as it is now.
+// Accept remembers the present form of a tool.
 func (p *Pins) Accept(key, name string, t mcpclient.Tool) error {
 	return p.change(func(all *pinned) bool {
 		all.server(key, name).Tools[t.Name] = pinOf(t)

@@ -27,7 +27,7 @@ const (
 	maxName    = 128     // bytes
 )
 
-// Scope is whose a file is.
+// Scope is the owner of a file.
 type Scope string
 
 // The scopes. A name in several scopes counts in the first of them.
@@ -86,7 +86,7 @@ func UserFile(env func(string) string) string {
 type Entry struct {
 	Name   string
 	Server mcpclient.Server // without effect if Err is set
-	Plain  mcpclient.Server // as it is written, without the values of variables: to be shown
+	Plain  mcpclient.Server // as in the file, without the values of variables, for display
 	Path   string
 	Scope  Scope
 	Err    error // it cannot be used
@@ -100,7 +100,7 @@ type Entry struct {
 // Usable reports whether agents get the server.
 func (e Entry) Usable() bool { return e.Err == nil && !e.Waits && !e.Disabled && !e.Hidden }
 
-// Input is what servers are read from.
+// Input names the sources of servers.
 type Input struct {
 	Given   []string // of --mcp-config: JSON that begins with {, or a file
 	Cwd     string   // where relative files of Given are
@@ -189,7 +189,7 @@ func settle(entries []Entry, trusted func() bool, called func(string) string) {
 		e := &entries[i]
 		e.Waits = waits && e.Scope == Project
 		if e.Waits {
-			continue // who is not trusted takes no name away
+			continue // an untrusted file takes no name away
 		}
 		e.Hidden = taken[e.Name]
 		taken[e.Name] = true
