@@ -64,8 +64,8 @@ type Model struct {
 	images    modelinfo.ImageLimits
 }
 
-// New checks the configuration. It does no I/O. Its errors tell the user what
-// to set.
+// New checks the configuration. It does no I/O. Its errors name the settings to
+// change.
 func New(c Config) (*Model, error) {
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL

@@ -29,10 +29,10 @@ func markFor(hour bool) marked {
 	return marked{Type: "ephemeral"}
 }
 
-// body is the request in its wire form, in parts that share the bytes of the
+// body returns the request in its wire form, in parts that share the bytes of the
 // messages: a long conversation is neither encoded nor copied again. System and
-// tools come first and are the same bytes in every call of an agent, which is
-// what the provider's cache needs.
+// tools come first and are the same bytes in every call of an agent, as the
+// provider's cache requires.
 func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	begin, err := m.heads.Of(req, func() ([]byte, error) { return m.head(req, model) })
 	if err != nil {
@@ -125,8 +125,8 @@ func longStep(messages []agent.Message) int {
 	return -1
 }
 
-// withMark is a message with a mark on its last block, in parts. A message that
-// is not in the form we write stays as it is: a mark saves money, no more.
+// withMark returns a message with a mark on its last block, in parts. A message in
+// another form than ours stays as it is: the mark only saves money.
 func withMark(raw []byte, hour bool) net.Buffers {
 	const end = `}]}`
 	mark := `"cache_control":{"type":"ephemeral"}`
@@ -158,7 +158,7 @@ func (m *Model) sendable(msg agent.Message) ([]byte, error) {
 	return kept, err
 }
 
-// fitting is nil for a message that goes as it is.
+// fitting returns nil for a message that is sent unchanged.
 func (m *Model) fitting(msg agent.Message) ([]byte, error) {
 	blocks, err := msg.Blocks()
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *Model) fitting(msg agent.Message) ([]byte, error) {
 	return agent.NewMessage(msg.Role(), blocks...).Encoded(), nil
 }
 
-// signed is nil for a message that goes as it is.
+// signed returns nil for a message that is sent unchanged.
 func signed(msg agent.Message) ([]byte, error) {
 	blocks, err := msg.Blocks()
 	if err != nil {

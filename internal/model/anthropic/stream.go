@@ -28,8 +28,8 @@ type stream struct {
 	open      map[int]*open // blocks that have begun and not ended
 }
 
-// placed is a whole block. Blocks end in the order they began in, as far as
-// anybody knows; the place is kept for the day they do not.
+// placed is a whole block. Blocks have always ended in the order they began in; the
+// place is kept in case they do not.
 type placed struct {
 	index int
 	block agent.Block

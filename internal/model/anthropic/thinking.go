@@ -25,9 +25,9 @@ type outputConfig struct {
 	Effort string `json:"effort"`
 }
 
-// think is how a model is asked to think. Models up to 4.5 take a budget of tokens. Later
-// ones decide for themselves, by effort ("Adaptive thinking"), and refuse a budget: it
-// becomes an effort. A model whose name says nothing is asked with what both forms share.
+// think returns the parameters that ask a model to think. Models up to 4.5 take a budget of
+// tokens. Later ones decide for themselves, by effort ("Adaptive thinking"), and refuse a
+// budget: it becomes an effort. A model with an unknown name gets a budget.
 func think(t agent.Thinking, model string) (*thinking, *outputConfig) {
 	if t == (agent.Thinking{}) {
 		return nil, nil

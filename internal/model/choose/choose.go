@@ -14,11 +14,11 @@ import (
 // Inherit is the name that means the model of the parent, in requests and definitions.
 const Inherit = "inherit"
 
-// Default is what an empty name means at the top of a session.
+// Default is the meaning of an empty name at the top of a session.
 const Default = modelinfo.Default
 
-// Policy is which models may be used, and for what. The zero Policy lets everything be used and
-// guards nothing that has no price. A Policy is only read, so several goroutines may use one.
+// Policy says which models may be used. The zero Policy allows all models; its cost guard passes
+// models that it cannot compare. A Policy is only read, so several goroutines may use one.
 type Policy struct {
 	options.Models
 
@@ -36,7 +36,7 @@ type Policy struct {
 	Rate func(name string) (float64, bool)
 }
 
-// Request is who needs a model. The names may be aliases.
+// Request describes the agent that needs a model. The names may be aliases.
 type Request struct {
 	Input      string // of the call that starts the agent; empty: not said
 	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
@@ -59,7 +59,7 @@ var ErrUnknown = errors.New("no provider has such a model")
 // does not exist.
 type UnavailableError struct {
 	Model     string
-	Near      string   // what may have been meant; empty: nothing is near
+	Near      string   // a similar name; empty: none is similar
 	Available []string // sorted
 }
 
@@ -71,10 +71,10 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("model %q is not available (%savailable: %s)", e.Model, meant, strings.Join(e.Available, ", "))
 }
 
-// Choose picks the model. What the call names counts first and must be usable:
-// else the error is an [*UnavailableError], or what Reachable said. Then comes
-// the definition, which is a preference: what cannot be met gives the parent's
-// model and a note. Then what the policy has for the type of agent, then the
+// Choose picks the model. A name in the call counts first and must be usable:
+// else the error is an [*UnavailableError], or the error of Reachable. Then comes
+// the definition, which is a preference: if it cannot be met, the agent gets the
+// parent's model and a note. Then the policy's model for the type of agent, then the
 // parent. At the end the cost guard may replace it by the session's.
 func (p Policy) Choose(r Request) (Choice, error) {
 	c := Choice{}
@@ -171,7 +171,7 @@ func (p Policy) Names() []string {
 	})
 }
 
-// list is what the user may choose from, for an error.
+// list returns the names that the user may choose from, for an error.
 func (p Policy) list() []string {
 	names := slices.Concat(p.Available, p.Own)
 	if len(p.Available) == 0 {
@@ -206,8 +206,8 @@ func (p Policy) guard(c Choice, session string) Choice {
 	return c
 }
 
-// dearer compares two models by the same measure; known is false where there is
-// none that both have.
+// dearer compares two models by the same measure; known is false without a measure
+// that both have.
 func (p Policy) dearer(name, than string) (dearer, known bool) {
 	for _, measure := range []func(string) (float64, bool){p.multiplier, p.rate} {
 		a, have := measure(name)
@@ -239,8 +239,8 @@ func named(s string) string {
 	return s
 }
 
-// alternatives are the names of a preference, in the order of liking. A name of
-// a file may hold what parts others.
+// alternatives returns the names of a preference, the preferred one first. A name of
+// a file may have separators in it.
 func alternatives(s string) []string {
 	if s = named(s); Free(s) {
 		return []string{s}

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
-// usualProvider is the provider of a name that names none.
+// usualProvider is the provider of a name without a provider.
 const usualProvider = "anthropic"
 
 // Free reports whether a name means a model that is a file: it costs
@@ -41,7 +41,7 @@ func (p Policy) expand(name string) (string, bool) {
 		full = modelinfo.Full(full + "[1m]")
 		return full, full != ""
 	}
-	for range len(p.Aliases) { // who leads in a circle stays where it is
+	for range len(p.Aliases) { // the bound ends a circle of aliases
 		to := p.Aliases[name]
 		if to == "" || to == name {
 			break
@@ -70,7 +70,7 @@ func displayed(name string) string {
 	short = strings.Join(strings.Fields(strings.ToLower(short)), "-")
 	claude := strings.HasPrefix(short, "claude-")
 	if short == name && !(claude && strings.Contains(short, ".")) {
-		return "" // a name as it is sent
+		return "" // a name in the form that is sent
 	}
 	switch dashed := strings.ReplaceAll(short, ".", "-"); {
 	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":

@@ -21,7 +21,7 @@ var table string
 // Default is the short name of the model when neither the user nor a definition names one.
 const Default = "sonnet"
 
-// Price is dollars for a million tokens; 0: not given.
+// Price is in dollars for a million tokens; 0: unknown.
 type Price struct{ Input, Output, CacheRead, CacheWrite float64 }
 
 // Model is a row of the table.
@@ -31,8 +31,8 @@ type Model struct {
 	Price    Price
 	Long     Price // of requests above From
 	From     int64 // tokens; 0: no such price
-	Window   int64 // tokens that it can read; 0: not told
-	Output   int64 // tokens that it can write at most; 0: not told
+	Window   int64 // tokens that it can read; 0: unknown
+	Output   int64 // tokens that it can write at most; 0: unknown
 }
 
 // Alias is a short name and its full name.
@@ -105,7 +105,7 @@ func Full(name string) string {
 	return full
 }
 
-// Refused says why a word that other programs take for a model is none here; nil: it may be one.
+// Refused returns why a word that other programs take for a model names no model here; nil: it may.
 func Refused(name string) error {
 	switch {
 	case strings.EqualFold(name, "opusplan"):
@@ -203,7 +203,7 @@ func Images(provider string) ImageLimits {
 	return ImageLimits{}
 }
 
-// MostOutput is how many tokens a model can write at most; 0: not told. The name
+// MostOutput returns how many tokens a model can write at most; 0: unknown. The name
 // may have a date.
 func MostOutput(model string) int64 {
 	m, _ := row(model)
@@ -221,7 +221,7 @@ func row(model string) (best Model, ok bool) {
 	return best, ok
 }
 
-// dated reports what follows a name without changing the model.
+// dated reports whether rest is a date or -latest, which do not change the model.
 func dated(rest string) bool {
 	return rest == "-latest" || len(rest) == 9 && rest[0] == '-' && strings.Trim(rest[1:], "0123456789") == ""
 }
@@ -244,8 +244,8 @@ func figure(s string) float64 {
 	return f
 }
 
-// Nearest is the short name that somebody may have meant who wrote another, or
-// empty where none is near.
+// Nearest returns the short name that a misspelled one may have meant, or
+// empty without a similar one.
 func Nearest(name string, others ...string) string {
 	best, distance := "", 3
 	for _, a := range Aliases() {

@@ -11,7 +11,7 @@ import (
 
 const (
 	aheadWait = 3 * time.Second // for the call that goes ahead
-	aheadKept = time.Hour       // how long a provider keeps what that call has written
+	aheadKept = time.Hour       // how long a provider caches the head
 	maxAhead  = 256             // heads that are remembered
 )
 
@@ -57,7 +57,7 @@ func (a *Ahead) Reply(
 	return reply, err
 }
 
-// wait returns what the call must end if it goes ahead, else nil, when it may be made.
+// wait returns when the call may be made: the ahead that it must end if it is the first, else nil.
 func (a *Ahead) wait(ctx context.Context, key [sha256.Size]byte) *ahead {
 	timer := time.NewTimer(aheadWait)
 	defer timer.Stop()

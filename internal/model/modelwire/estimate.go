@@ -11,8 +11,8 @@ const (
 	imageTokens   = 1_600 // of one image, as providers count a large one
 )
 
-// estimated is what an answer may have cost whose provider does not say: by the bytes that were
-// sent and got. A budget that such calls did not count against would bound nothing.
+// estimated returns the likely usage of an answer without token counts: by the bytes that were
+// sent and received. Without it such calls would escape every budget.
 func estimated(req *agent.Request, reply *agent.Reply) agent.Usage {
 	u := agent.Usage{Estimated: true}
 	if req != nil {

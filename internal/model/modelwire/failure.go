@@ -39,7 +39,7 @@ func (e *Useless) Error() string { return e.Text }
 // retry is a failure that is worth another try.
 type retry struct {
 	why   *agent.ModelError
-	after time.Duration // as the provider told; 0: it did not
+	after time.Duration // by the provider's word; 0: it gave none
 	most  int           // tries in all
 	wrong bool          // an answer came, and breaks the rules: it may always do so
 }
@@ -71,8 +71,8 @@ type Refusal struct {
 	Message string
 	Param   string // the field of the request that it is about
 
-	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: not told
-	ResetsIn float64 // seconds until then; 0: not told
+	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: unknown
+	ResetsIn float64 // seconds until then; 0: unknown
 }
 
 // ParseRefusal reads the forms of errors that are met: {"error":{…}},
@@ -165,8 +165,8 @@ func (e *Refusal) status(response int) int {
 	return response
 }
 
-// kind classes a failure by its status, or by its words where a stream tells
-// it. What the words say goes before the status: providers disagree on that.
+// kind classifies a failure by its status, or by its words if it comes in a stream.
+// Words win over the status: providers disagree about the status.
 func (e *Refusal) kind(status int) string {
 	text := strings.ToLower(e.Message)
 	is := func(words ...string) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// ParseBase checks the base URL of a provider. The error tells the user what to
-// set: variable, to something like usual.
+// ParseBase checks the base URL of a provider. The error tells the user to set
+// variable to something like usual.
 func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
 	base, err := url.Parse(raw)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {

@@ -12,9 +12,8 @@ import (
 // maxReset bounds how far away the reset of a limit may be. Limits are counted by week at most.
 const maxReset = 8 * 24 * time.Hour
 
-// resetAt is when a limit is reset that is used up for longer than a call may wait. It is zero
-// for a limit that is reset sooner, and where the provider does not say when, or says what makes
-// no sense.
+// resetAt returns the reset time of a limit that is used up for longer than a call may wait. It
+// is zero for a limit that is reset sooner, and without a sensible time from the provider.
 func resetAt(h http.Header, r *Refusal, now time.Time) time.Time {
 	var at time.Time
 	switch {

@@ -28,7 +28,7 @@ const (
 	patience = 15 * time.Minute // for all tries of a call, from its first failure
 	shutFor  = 10 * time.Second // how long a refused key is not tried again
 
-	// lateTime is how long to wait for what may follow a whole answer.
+	// lateTime bounds the wait for events after a whole answer.
 	lateTime = 3 * time.Second
 )
 
@@ -49,10 +49,10 @@ type Endpoint struct {
 
 // Call is one request in the form of its provider.
 type Call struct {
-	Model  string // as it is sent
+	Model  string // in the form that is sent
 	URL    string // where it goes, by POST
 	Header http.Header
-	Body   net.Buffers    // in parts that may be shared with other calls; they are not changed
+	Body   net.Buffers    // in parts that other calls may share; read only
 	From   *agent.Request // that Body was made of
 	// Decode begins an answer; it is called once for each attempt.
 	Decode func(on func(agent.Part)) Decoder
@@ -75,21 +75,21 @@ type Decoder interface {
 	Take(*Event) (State, error)
 	// Finish returns the reply, or io.ErrUnexpectedEOF if it is not whole.
 	Finish() (*agent.Reply, error)
-	// Partial is what there is of an answer that was cut.
+	// Partial returns the received part of an answer that was cut.
 	Partial() Partial
 }
 
-// Partial is what there is of an answer that did not come to its end.
+// Partial is the received part of an answer that was cut.
 type Partial struct {
 	Whole     []agent.Block
 	Usage     agent.Usage
 	Begun     bool // something of the message came
-	Counted   bool // the provider said what the answer costs
+	Counted   bool // the provider has sent the token counts
 	Delivered bool // content was handed on
 }
 
-// Reply makes the call, as often as it takes. Its errors are those that
-// [agent.Model] tells of.
+// Reply makes the call, and retries it within bounds. Its errors are documented at
+// [agent.Model].
 func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
 	if on == nil {
 		on = func(agent.Part) {}
@@ -159,7 +159,7 @@ func (e *Endpoint) try(
 	return reply, err
 }
 
-// key is what calls are limited by: two providers at one address are two.
+// key returns the key of the rate limit of a call: two providers at one address are separate.
 func (e *Endpoint) key(model string) string { return e.KeyVar + " " + e.Host + " " + model }
 
 var errPatience = errors.New("the time for trying is over")
@@ -265,7 +265,7 @@ func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*age
 	return nil, e.fail(ctx, c.Model, d, res, body, err, on)
 }
 
-// taking is how the answer is read; nil: it is none.
+// taking returns the reader of the answer's content type; nil: the response is not an answer.
 func taking(res *http.Response) func(context.Context, Decoder, *watched) (*agent.Reply, error) {
 	switch {
 	case res.StatusCode != http.StatusOK:

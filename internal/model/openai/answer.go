@@ -55,7 +55,7 @@ func (a *answer) grow(b *block, text string) {
 	}
 }
 
-// tell hands on what of a call was not yet.
+// tell delivers the new text of a block.
 func (a *answer) tell(b *block) {
 	if b.told < 0 {
 		b.told = 0

@@ -104,7 +104,7 @@ func chatItems(blocks []agent.Block, role agent.Role) (out []any) {
 	switch {
 	case len(p.images) > 0:
 		out = append(out, chatMessage{Role: "user", Content: chatParts(p)})
-	case len(p.texts) > 0: // plain text is what every server takes
+	case len(p.texts) > 0: // every server takes plain text
 		out = append(out, chatMessage{Role: "user", Content: strings.Join(p.texts, "\n\n")})
 	}
 	return out

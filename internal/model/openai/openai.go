@@ -36,7 +36,7 @@ const DefaultBaseURL = "https://api.openai.com/v1"
 // API is one of the two ways to ask for an answer.
 type API string
 
-// The APIs. Chat completions is what compatible servers speak.
+// The APIs. Compatible servers speak chat completions.
 const (
 	Chat      API = "chat"
 	Responses API = "responses"
@@ -46,7 +46,7 @@ const (
 // rest may stay zero.
 type Config struct {
 	BaseURL    string             // default: DefaultBaseURL; one without a path gets /v1
-	APIKey     string             // sent as a bearer token; may be empty for a server that wants none
+	APIKey     string             // sent as a bearer token; may be empty if the server needs none
 	API        API                // default: Chat
 	HTTPClient *http.Client       // default: one of its own; redirects are never followed
 	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
@@ -72,7 +72,7 @@ type Model struct {
 	images    modelinfo.ImageLimits
 }
 
-// form is what differs between the two APIs.
+// form holds the differences between the two APIs.
 type form struct {
 	path   string
 	list   string // the field that holds the messages
@@ -82,8 +82,8 @@ type form struct {
 	decode func(model string, on func(agent.Part)) modelwire.Decoder
 }
 
-// New checks the configuration. It does no I/O. Its errors tell the user what
-// to set.
+// New checks the configuration. It does no I/O. Its errors name the settings to
+// change.
 func New(c Config) (*Model, error) {
 	if c.APIKey == "" && c.BaseURL == "" {
 		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that " +
@@ -132,7 +132,7 @@ func address(base *url.URL, path string) string {
 // Close gives idle connections up. Calls that are under way go on.
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
-// Reply implements [agent.Model]. The name of the model is sent as it is: some
+// Reply implements [agent.Model]. The name of the model is sent unchanged: some
 // servers have names with a provider in them.
 func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	plain := m.plain.Load()
@@ -161,9 +161,9 @@ func (m *Model) ask(ctx context.Context, req *agent.Request, plain bool, on func
 	}, on)
 }
 
-// body is the request in its wire form, in parts that share the bytes of the
-// translated messages. What stays the same over a conversation comes first: it
-// is the prefix that servers keep in their caches.
+// body returns the request in its wire form, in parts that share the bytes of the
+// translated messages. The constant parts of a conversation come first: servers keep
+// them as a prefix in their caches.
 func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers, error) {
 	most := req.MaxTokens
 	if most == 0 {

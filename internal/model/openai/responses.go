@@ -232,11 +232,11 @@ func eventError(data []byte) error {
 	return &modelwire.BadFormat{Text: "an error without words"}
 }
 
-// end handles the events that tell of the whole response.
+// end handles the events about the whole response.
 func (r *responses) end(in *progress) (modelwire.State, error) {
 	switch in.Type {
 	case "response.completed":
-		// Items that were not told to be done are, or this would not have come.
+		// Items without an end of their own end here: the response is complete.
 		for _, i := range slices.Sorted(maps.Keys(r.items)) {
 			r.settle(i)
 		}
@@ -282,7 +282,7 @@ func (r *responses) begin(at int, in *item) error {
 		r.items[at] = b
 		r.grow(b, "") // hands its name on
 	default:
-		r.items[at] = nil // what we did not ask for
+		r.items[at] = nil // an item of another type, which we did not ask for
 	}
 	return nil
 }

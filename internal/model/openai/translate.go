@@ -16,7 +16,7 @@ const maxCallID = 40
 // for it.
 const errorMark = "[error] "
 
-// parts of a message, sorted by what becomes of them.
+// parts of a message, sorted by their form in the request.
 type parts struct {
 	texts   []string
 	images  []string // URLs
@@ -53,7 +53,7 @@ func sortOut(blocks []agent.Block) (p parts) {
 	return p
 }
 
-// resultText is the text of a result, whose content is a string or blocks.
+// resultText returns the text of a result, whose content is a string or blocks.
 func (p *parts) resultText(b agent.Block) string {
 	var text string
 	if len(b.Content) == 0 || json.Unmarshal(b.Content, &text) == nil {

@@ -35,7 +35,7 @@ type gate struct {
 	until time.Time       // parked until then
 	most  int             // calls at the same time; 0: any number
 	used  int             // calls that hold a place
-	line  []chan struct{} // who waits for a place; closed when it is given
+	line  []chan struct{} // of waiting callers; closed when the place is given
 }
 
 type shut struct {
@@ -144,7 +144,7 @@ func (l *Limiter) Shut(key string, d time.Duration, err error) {
 	l.shut[key] = shut{time.Now().Add(min(d, MaxWait)), err}
 }
 
-// Refused is what the key was refused with a moment ago, or nil.
+// Refused returns the recent refusal of the key, or nil.
 func (l *Limiter) Refused(key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,9 +188,9 @@ func spread(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(min(d/10, time.Second))+1))
 }
 
-// Backoff is how long to wait after the given number of tries that failed
-// without being told how long: half a second, doubled each time up to 30 s,
-// give or take a quarter.
+// Backoff returns the pause after the given number of failed tries when the provider
+// gives none: half a second, doubled each time up to 30 s, give or take a
+// quarter.
 func Backoff(tries int) time.Duration {
 	d := 30 * time.Second
 	if tries >= 1 && tries < 7 {

@@ -324,7 +324,7 @@ func (a *answer) model() string {
 	return "script"
 }
 
-// usage is what the turn says, or a guess of four bytes a token.
+// usage returns the usage of the turn, or an estimate of four bytes a token.
 func (a *answer) usage() agent.Usage {
 	if u := a.turn.Usage; u != nil {
 		return agent.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,

@@ -178,7 +178,7 @@ func lastText(messages []agent.Message) (string, error) {
 	return strings.Join(all, "\n"), nil
 }
 
-// prompt is what the agent was asked first.
+// prompt returns the first prompt of the agent.
 func (v *view) prompt() (string, error) { return firstPrompt(v.messages) }
 
 func firstPrompt(messages []agent.Message) (string, error) {

@@ -25,7 +25,7 @@ const (
 	longOutput   = 32_000 // the longest answer of a model without a given limit
 )
 
-// Budget is what may be spent. Zero fields mean any.
+// Budget limits spending. A zero field does not limit.
 type Budget struct {
 	USD    float64
 	Tokens int64 // read and written, the cache's included
@@ -65,7 +65,7 @@ type Node struct {
 // with the limit's name.
 type BudgetError struct {
 	Limit  string // LimitUSD, LimitTokens or LimitOutput
-	Agent  string // whose budget it is; empty: the session's
+	Agent  string // owner of the budget; empty: the session
 	Budget Budget
 	Spent  Budget
 
@@ -143,7 +143,7 @@ type Accounts struct {
 	mu      sync.Mutex
 	root    *node
 	nodes   map[string]*node  // by ID
-	before  map[string]amount // what agents spent under earlier hosts, by label of ID
+	before  map[string]amount // spending under earlier hosts, by label of ID
 	longest map[string]int64  // output seen of a model, in tokens
 	noted   map[string]bool   // notes that were sent
 	ledger  *Ledger
@@ -161,7 +161,7 @@ type node struct {
 	reserved amount
 	flying   int    // calls under way, of all below too
 	context  int64  // tokens that the latest request held
-	latest   amount // what that call cost
+	latest   amount // cost of that call
 
 	children []*node
 	shares   []*Reserved // set aside, from the budgets above, for it and all below it
@@ -197,7 +197,7 @@ func nanos(usd float64) int64 {
 	return int64(math.Ceil(min(usd, 1e9) * 1e9))
 }
 
-// Open makes a accounts, and counts what its file holds. The caller closes it.
+// Open makes accounts, and counts the calls in its file. The caller closes them.
 func Open(cfg Config) (*Accounts, error) {
 	if !cfg.Budget.possible() {
 		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD,
@@ -238,7 +238,7 @@ func (p *Accounts) counted(c Call) amount {
 	return a
 }
 
-// Close writes what could not be written before, and closes the file.
+// Close writes pending calls, and closes the file.
 func (p *Accounts) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +272,7 @@ func (p *Accounts) enter(n Node) *node {
 	return known
 }
 
-// Totals is what the session has used, earlier hosts included.
+// Totals returns the use of the session, earlier hosts included.
 func (p *Accounts) Totals() Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *Accounts) Afford(id string) error {
 
 // Share is a budget and its spent part.
 type Share struct {
-	Agent         string // whose it is, with all below it; empty: the session's
+	Agent         string // owner of the budget, with all below it; empty: the session
 	Budget, Spent Budget
 }
 
@@ -531,7 +531,7 @@ func (m *meter) Spent(model string, u agent.Usage) {
 	}
 }
 
-// count books a call, and returns what the user must hear of it.
+// count books a call, and returns notes about it for the user.
 func (m *meter) count(model string, u agent.Usage) (c Call, notes []string) {
 	p := m.accounts
 	r := p.expect(m.node, model, 0) // of a call that nothing was reserved for

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// Call is what one call of a model has cost: a line of the file.
+// Call is the cost of one call of a model: a line of the file.
 type Call struct {
 	Time      time.Time `json:"time"` // when it ended
 	AgentID   string    `json:"agent_id"`
@@ -16,10 +16,10 @@ type Call struct {
 	Model     string    `json:"model"`
 	agent.Usage
 	USD        *float64 `json:"cost_usd"`            // null: the price was not known
-	Estimated  bool     `json:"estimated,omitempty"` // the figures are ours: the provider gave none that could be true
+	Estimated  bool     `json:"estimated,omitempty"` // the figures are ours: the provider gave no possible ones
 	DurationMS int64    `json:"duration_ms"`
 
-	// Where the file is; whoever reads it may fill them in.
+	// The place of the file; the reader of the file may set it.
 	Project string `json:"-"`
 	Session string `json:"-"`
 }

@@ -20,9 +20,9 @@ const FileName = "usage.jsonl"
 // maxLine bounds a line; ours have some 400 bytes.
 const maxLine = 16 << 10
 
-// Read yields the calls of a file in their order and returns how many lines were
-// passed over: one that a kill has cut, or that is none of ours. A file that is
-// not there has no calls.
+// Read yields the calls of a file in their order and returns how many lines it
+// skipped: a line that a kill has cut, or that is not ours. A missing file has no
+// calls.
 func Read(path string, yield func(Call)) (skipped int, err error) {
 	f, err := open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func scan(r io.Reader, yield func(Call)) (skipped int, err error) {
 	}
 }
 
-// parse reads a line. One whose figures cannot be true is none of ours.
+// parse reads a line. It refuses a line with impossible figures as not ours.
 func parse(line []byte) (Call, bool) {
 	var c Call
 	if err := json.Unmarshal(line, &c); err != nil {
@@ -77,15 +77,15 @@ func parse(line []byte) (Call, bool) {
 	return c, believable(c.Usage) && priced && !c.Time.IsZero() && c.DurationMS >= 0
 }
 
-// file is the growing end of the file, which the first call creates: a session
-// that asks no model has none. It is for one goroutine at a time.
+// file appends to the file of calls. The first call creates it: a session that calls
+// no model has no file. It is for one goroutine at a time.
 type file struct {
 	f    io.WriteCloser // nil until there is something to write
 	path string
 	owed []byte // lines that could not be written yet
 }
 
-// begin opens the file. One whose last line has no end gets it first.
+// begin opens the file, and ends an unfinished last line.
 func (f *file) begin() error {
 	end, err := open(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {

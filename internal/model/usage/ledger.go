@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// By is what calls are added up by.
+// By is a grouping of calls.
 type By string
 
 // The ways to add up.
@@ -31,7 +31,7 @@ func ParseBy(s string) (By, error) {
 	return By(s), nil
 }
 
-// Sum is what calls have cost together.
+// Sum is the sum of the costs of calls.
 type Sum struct {
 	Key        string  `json:"key,omitempty"`
 	Calls      int     `json:"calls"`
@@ -40,9 +40,9 @@ type Sum struct {
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
 	HourWrite  int64   `json:"cache_creation_1h_input_tokens,omitempty"` // part of CacheWrite
-	USD        float64 `json:"cost_usd"`                                 // of the calls whose price is known
+	USD        float64 `json:"cost_usd"`                                 // of the calls with a known price
 	Unpriced   int     `json:"unpriced_calls"`                           // the others
-	Estimated  int     `json:"estimated_calls"`                          // whose figures are ours
+	Estimated  int     `json:"estimated_calls"`                          // with estimated figures
 	ModelMS    int64   `json:"model_time_ms"`                            // summed over calls, also those that ran side by side
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Past is what earlier runs of agents have used. It is for one goroutine at a time.
+// Past holds the use of earlier runs of agents. It is for one goroutine at a time.
 type Past struct{ runs map[runKey]*pastRun }
 
 type runKey struct{ session, agent string }

@@ -12,7 +12,7 @@ import (
 type Reserved struct {
 	accounts *Accounts
 	above    *node
-	limit    amount // that the agent gets, with what it has spent in earlier runs
+	limit    amount // budget of the agent, its spending in earlier runs included
 	left     amount // guarded by the accounts's mu, like node
 	node     *node  // nil: not given to an agent yet
 }
@@ -78,8 +78,8 @@ func (p *Accounts) Reserve(n Node, model string) (*Reserved, error) {
 	return r, nil
 }
 
-// first is what the first call of an agent will cost at most, as far as anything is
-// known: it reads no more than the one who starts it does.
+// first estimates the first call of an agent: it reads no more than the agent that
+// starts it.
 func (p *Accounts) first(above *node, model string) amount {
 	n := &node{}
 	if above.context > 0 {
@@ -88,7 +88,7 @@ func (p *Accounts) first(above *node, model string) amount {
 	return p.expect(n, model, 0).amount
 }
 
-// Give puts the reservation on an agent, whose ID is known now.
+// Give gives the reservation to the agent, whose ID is known now.
 func (r *Reserved) Give(n Node) {
 	r.accounts.mu.Lock()
 	defer r.accounts.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Accounts) Room(id string) (bytes int64, ok bool) {
 	return bytes, ok
 }
 
-// Of is what an agent has used itself, without those below it, in all its runs.
+// Of returns the use of an agent itself, without agents below it, in all its runs.
 func (p *Accounts) Of(id string) Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,8 +41,8 @@ type row struct {
 }
 
 // NewTable puts prices and windows of the settings, by name or pattern, over
-// the built-in table. What cannot be a price or a window is left out, and said:
-// its model has none then.
+// the built-in table. An impossible price makes the price of its model unknown, and an
+// impossible window is ignored; NewTable returns messages for the user about them.
 func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) {
 	t := builtIn()
 	t.own, t.widths = map[string]Price{}, map[string]int64{}
@@ -174,8 +174,8 @@ func plainName(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), ".", "-")
 }
 
-// undated takes off what follows a name without changing the model: a date, such
-// as -20250929 or -2025-08-07, or -latest.
+// undated cuts a suffix that does not change the model: a date, such as -20250929 or
+// -2025-08-07, or -latest.
 func undated(name string) string {
 	if n, ok := strings.CutSuffix(name, "-latest"); ok {
 		return n
