@@ -152,9 +152,9 @@ func (r Record) WaitedFor() bool {
 	}
 }
 
-// Away reports whether the work of a live task continues elsewhere without its host, so
+// ContinuesElsewhere reports whether the work of a live task continues elsewhere without its host, so
 // that the next host can resume it.
-func (r Record) Away() bool {
+func (r Record) ContinuesElsewhere() bool {
 	where := r.Traits().Elsewhere
 	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep || r.Worker != "" && r.Keep)
 }

@@ -162,7 +162,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 		}
 	})
 	one.ended = make(chan struct{})
-	one.calm = h.signalled(s.Hurry)
+	one.calm = h.signalled(s.HastenHooks)
 	s.Serve()
 	return one, nil
 }

@@ -86,7 +86,7 @@ func (b doctor) merges(ctx context.Context) console.Finding {
 // disk looks for what tasks.minFreeBytes wants.
 func (b doctor) disk() console.Finding {
 	f := console.Finding{Check: "disk", Level: console.Good}
-	room, err := b.root.Room()
+	room, err := b.root.Space()
 	if err != nil {
 		f.Level, f.Detail = console.Warn, err.Error()
 		return f

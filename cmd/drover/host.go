@@ -171,7 +171,7 @@ func (b *folder) serve(ctx context.Context, s *assemble.Session, idle time.Durat
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	defer context.AfterFunc(ctx, s.Hurry)()
+	defer context.AfterFunc(ctx, s.HastenHooks)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.Alone(), func() { cancel(context.Cause(s.Alone())) })()

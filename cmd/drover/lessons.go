@@ -22,7 +22,7 @@ const parentTranscript = "DROVER_PARENT_TRANSCRIPT"
 // part starts an agent that brings the lessons of an ended conversation to the board, if the settings
 // want that. An error is a note: the conversation has ended well without it.
 func (b prompts) part(m *session.Main, settings string) {
-	p, ok := m.Parting(home.Lookup(b.env))
+	p, ok := m.Handover(home.Lookup(b.env))
 	if !ok {
 		return
 	}
@@ -33,7 +33,7 @@ func (b prompts) part(m *session.Main, settings string) {
 
 // leave starts the process of the agent, which outlives this one. It gets the conversation on stdin:
 // a list of processes does not show that.
-func (b prompts) leave(p dreams.Parting, settings string) error {
+func (b prompts) leave(p dreams.Handover, settings string) error {
 	dir, err := b.root.Below().Folder(b.root.Project(b.cwd).Dir())
 	if err != nil {
 		return err

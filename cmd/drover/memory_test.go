@@ -333,7 +333,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := prompts{&folder{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}}
-	if err := w.leave(dreams.Parting{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
+	if err := w.leave(dreams.Handover{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { _, err := os.Stat(out); return err == nil }) {

@@ -214,7 +214,7 @@ func (b prompts) answer(
 	out *agentsdk.Stream,
 	around *taped,
 ) error {
-	defer context.AfterFunc(ctx, s.Hurry)()
+	defer context.AfterFunc(ctx, s.HastenHooks)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {
 		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {

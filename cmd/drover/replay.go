@@ -28,7 +28,7 @@ type taped struct {
 	play    *replay.Player // nil: nothing is played
 	model   string         // of the main agent of a recording
 	quiet   bool
-	live    bool    // the run goes on live after what is played
+	live    bool    // the run turns live after what is played
 	hidden  *hidden // what no recording contains; nil: nothing is left out
 }
 

@@ -264,7 +264,7 @@ func screenSetUp(t *testing.T, p *place, g *glass) {
 	g.types("0", "sk-good")
 	g.shows("0", "Choose a model", "claude-one")
 	g.types("0", "two")
-	g.shows("0", "> fix it", "● It is fixed.", "claude-two")
+	g.shows("0", "> fix it", "● It is fixed.", "Two")
 	g.leaves("0", "left with 0")
 	file := filepath.Join(p.work, "state", "credentials.json")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -497,7 +497,7 @@ func screenTyped(t *testing.T, p *place, g *glass) {
 		unseen := time.Now() // since then it was drawn
 		if !within(patience, func() bool {
 			looked := time.Now()
-			if strings.Contains(g.screen("0"), "Allow command touch it?") {
+			if strings.Contains(g.screen("0"), "Allow command touch "+file+"?") {
 				return true
 			}
 			unseen = looked
@@ -668,7 +668,7 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	g.shows("1", "Inbox · nothing needs you")
 	p.soon(func() bool { return p.there("name") }) // the task got the answer that was typed
 	g.keys("1", "Escape")
-	g.shows("1", "Drover runs commands and agents", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-in other sessions")
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
 }
@@ -722,13 +722,13 @@ func screenHint(t *testing.T, p *place, g *glass) {
 	}
 	g.open("160", "40", "drover attach --new --permission-mode default")
 	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
-	g.shows("1", "Drover runs commands and agents", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-in other sessions")
 	g.types("0", "touch it")
 	g.shows("0", "Allow command touch it?", "command: touch it")
-	g.shows("1", "1 thing needs you in other sessions", "✉ 1 elsewhere")
+	g.shows("1", "1 thing needs you in other sessions", "✉ 1 in other sessions")
 	g.keys("0", "Enter")
 	g.shows("0", "-Allow command", "-esc interrupts")
-	g.shows("1", "-elsewhere")
+	g.shows("1", "-in other sessions")
 	g.leaves("0", "left with 0")
 	p.leaves(patience, "drover host")
 	g.leaves("1", "left with 0")

@@ -137,10 +137,8 @@ type Gate struct {
 	devices          []uint64 // file systems of the roots
 	tools            map[string]toolInfo
 	memory           *Memory
-	bans             bool   // some files may not be read
-	paths            bool   // or not be written
-	ownPath          bool   // programs are looked for in places relative to the working directory
-	pathKey, rootKey string // of what is remembered
+	bans             bool // some files may not be read
+	paths            bool // or not be written
 }
 
 type toolInfo struct {
@@ -185,12 +183,6 @@ func New(r Rules) (*Gate, []error) {
 			}
 		}
 	}
-	g.ownPath = slices.ContainsFunc(
-		filepath.SplitList(g.rules.Path),
-		func(dir string) bool { return !filepath.IsAbs(dir) },
-	)
-	g.rootKey = strings.Join(g.roots, "\x00") + "\x00\x00" + r.Home + "\x00\x00"
-	g.pathKey = g.rules.Path + "\x00\x00" + g.rootKey
 	for _, t := range r.Tools {
 		info := toolInfo{name: t.Spec().Name}
 		if ro, ok := t.(agent.ReadOnly); ok {
@@ -307,8 +299,9 @@ func changedNote(c agent.Call, input json.RawMessage) string {
 	if hidden := len(text) - maxChangedNote; hidden > 0 {
 		text = strings.ToValidUTF8(text[:maxChangedNote], "") + fmt.Sprintf("… [%d bytes more]", hidden)
 	}
-	return excerpt.Element("system-reminder", fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
-		"run with this input instead of yours: %s", c.Name, text))
+	return excerpt.Element("system-reminder",
+		fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
+			"run with this input instead of yours: %s", c.Name, text))
 }
 
 // Grant is what the rules say of a call that somebody else, such as a hook, has
@@ -374,7 +367,7 @@ func (g *Gate) request(c agent.Call) request {
 		if strings.Contains(r.text, "\x00") {
 			r.bad = "the command holds a NUL byte"
 		}
-		r.line, r.tty = readLine(r.text), typed(in)
+		r.line, r.tty = g.readLine(r.text), typed(in)
 		r.outside = flagged(in, "outside")
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
@@ -642,19 +635,16 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 	}
 	switch kind {
 	case editTool:
-		if path, rule := g.guards(r.path, []string{g.rules.Cwd}); path != "" && g.rules.Mode != Plan {
+		w := literal(r.path)
+		if path, rule := g.guards(w, line{text: r.path, dirs: []string{g.rules.Cwd}}); path != "" && g.rules.Mode != Plan {
 			return protected(path, rule)
 		}
 	case shellTool:
-		if r.line.survey.commands == nil {
-			*r.line.survey = g.survey(r.line)
-		}
-		s := *r.line.survey
 		for _, list := range []struct {
 			rules []rule
 			verb  string
 		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
-			if hit, why := g.doubt(list.rules, s); hit != "" {
+			if hit, why := g.doubt(list.rules, r.line); hit != "" {
 				return Verdict{
 					Decision: Ask,
 					Reason:   "it may be what the rule " + hit + " " + list.verb + ": " + why,
@@ -663,7 +653,7 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 				}, true
 			}
 		}
-		if path, rule := g.protected(s); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
+		if path, rule := g.protected(r.line); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
 			return protected(path, rule)
 		}
 	}

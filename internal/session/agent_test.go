@@ -68,7 +68,7 @@ func (c *converser) settle(ceiling time.Duration) (task.Receipt, error) {
 // owed is how many notifications the log still holds for an owner.
 func (r *testSession) owed(owner task.ID) int {
 	r.t.Helper()
-	notifications, err := r.log.Owed(r.ctx, owner)
+	notifications, err := r.log.Unacknowledged(r.ctx, owner)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -565,7 +565,7 @@ func TestParting(t *testing.T) {
 	c := converse(r)
 	none := func(string) string { return "" }
 	for i := range 3 {
-		if _, ok := c.main.Parting(none); ok {
+		if _, ok := c.main.Handover(none); ok {
 			t.Errorf("after %d prompts", i)
 		}
 		c.say(fmt.Sprintf("question %d", i))
@@ -573,19 +573,19 @@ func TestParting(t *testing.T) {
 		c.next()
 		c.next()
 	}
-	p, ok := c.main.Parting(none)
+	p, ok := c.main.Handover(none)
 	if !ok || p.Session != r.cfg.Info.Session || p.Transcript != r.cfg.Place.Transcript() {
 		t.Fatalf("%v, %+v", ok, p)
 	}
 	if !strings.Contains(p.Prompt, "User: question 0\n\nAgent: an answer") || !strings.Contains(p.Prompt, "question 2") || strings.Count(p.Prompt, "</conversation>") != 1 {
 		t.Errorf("prompt %q", p.Prompt)
 	}
-	if _, ok := c.main.Parting(func(name string) string { return map[string]string{dreams.ParentVariable: "s12345678"}[name] }); ok {
+	if _, ok := c.main.Handover(func(name string) string { return map[string]string{dreams.ParentVariable: "s12345678"}[name] }); ok {
 		t.Error("a process that was left behind leaves another behind")
 	}
 	c.say("/subconscious off")
 	c.next()
-	if _, ok := c.main.Parting(none); ok {
+	if _, ok := c.main.Handover(none); ok {
 		t.Error("it is handed on although it was turned off")
 	}
 }

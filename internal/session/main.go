@@ -176,7 +176,7 @@ func (s *Session) past(ctx context.Context, messages int) (past []control.Piece,
 	if err != nil {
 		return nil, newest, err
 	}
-	events, err := s.log.Latest(ctx, conversation.Told(), pastEvents)
+	events, err := s.log.Latest(ctx, conversation.ReportedVerbs(), pastEvents)
 	return conversation.Past(records, events), newest, err
 }
 
@@ -309,7 +309,7 @@ func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.Now()
 func (h mainHost) Cost() func() (float64, bool) { return h.s.budgets.Cost(h.s.cfg.Info.Session) }
 
 func (h mainHost) Parting(ctx context.Context) {
-	p, ok := h.Main.Parting(home.Lookup(h.environment().Me.Env))
+	p, ok := h.Main.Handover(home.Lookup(h.environment().Me.Env))
 	if !ok || ctx.Err() != nil {
 		return
 	}
@@ -341,11 +341,11 @@ func (s *Session) Entitle(title string) bool {
 	return true
 }
 
-// Parting returns the input of the agent that consolidates the learnings of the conversation,
+// Handover returns the input of the agent that consolidates the learnings of the conversation,
 // if that is enabled. It is called when the conversation has ended.
-func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
-	who := dreams.Parting{
+func (m *Main) Handover(env func(string) string) (dreams.Handover, bool) {
+	who := dreams.Handover{
 		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment().Me.ModelName(),
 	}
-	return m.learnings.Parting(who, m.Messages(), env)
+	return m.learnings.Handover(who, m.Messages(), env)
 }

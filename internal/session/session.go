@@ -256,7 +256,7 @@ func (s *Session) supervision() supervise.Config {
 // shellConfig configures the driver of commands.
 func (s *Session) shellConfig() shell.Config {
 	place := s.cfg.Place
-	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Grown: s.space.Grown,
+	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Grown: s.space.Add,
 		MaxProcesses: s.cfg.Options.Tasks.MaxProcesses}
 	if s.cfg.Keeper != nil {
 		c.Keeper = s.cfg.Keeper
@@ -461,9 +461,9 @@ func (s *Session) void() bool {
 // hookGrace limits the hooks at ends after the process was signalled to exit.
 const hookGrace = 500 * time.Millisecond
 
-// Hurry cancels running hooks after a short time, and all later ones: a signal has come, and
+// HastenHooks cancels running hooks after a short time, and all later ones: a signal has come, and
 // its sender waits.
-func (s *Session) Hurry() {
+func (s *Session) HastenHooks() {
 	if s.hurried.Swap(true) {
 		return
 	}

@@ -306,7 +306,7 @@ func TestTeammateDismissed(t *testing.T) {
 	if a, err := control.WholeResult(r.ctx, r, "ada"); err != nil || a.Text != "handed back" {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	owed, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	owed, err := r.log.Unacknowledged(r.ctx, r.cfg.Info.Session)
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}
@@ -364,7 +364,7 @@ func TestTeammateGoesOn(t *testing.T) {
 	if _, err := r.sup.Post(r.ctx, task.Message{To: ada.ID, From: "bob@crew", Kind: task.PlainMessage, Text: "unread until now"}); err != nil {
 		t.Fatal(err)
 	}
-	owed, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	owed, err := r.log.Unacknowledged(r.ctx, r.cfg.Info.Session)
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}

@@ -72,7 +72,7 @@ func (r *testSession) names(agent task.ID, word string) {
 	}
 	id := r.command().ID
 	if len(rec.LeftTasks) != 1 || rec.LeftTasks[0].ID != id ||
-		!strings.Contains(mailbox.Render(mailbox.Letter{Task: rec}), word+": command "+string(id)) {
+		!strings.Contains(mailbox.Render(mailbox.Delivery{Task: rec}), word+": command "+string(id)) {
 		r.t.Errorf("%s %+v has left %+v", rec.Status, rec.Cause, rec.LeftTasks)
 	}
 }

@@ -26,7 +26,7 @@ var bare = []struct {
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
 	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
 	{"git takes paths, and these are its files", []string{"internal/git/merge/land.go", "internal/git/merge/merge.go", "internal/git/worktree/rescue.go", "internal/git/worktree/store.go", "internal/fleet/folder/unpack.go"}},
-	{"a path is judged as a command would follow it", []string{"internal/policy/facts.go", "internal/policy/gitscan.go", "internal/policy/path.go", "internal/policy/protect.go", "internal/session/sandboxes/paths.go"}},
+	{"a path is judged as a command would follow it", []string{"internal/policy/git.go", "internal/policy/path.go", "internal/policy/protect.go", "internal/session/sandboxes/paths.go"}},
 	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
 	{"mounts are made by paths", []string{"internal/engine/sandbox/mounts_linux.go"}},
 	{"support of tests", []string{"agent/agenttest/*.go", "task/tasktest/*.go", "test/harness/*.go"}},

@@ -183,7 +183,7 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 	if a.Kept() {
 		return "something of it is still at work", 0, nil
 	}
-	owed, err = a.Owed(ctx)
+	owed, err = a.Unacknowledged(ctx)
 	return "", owed, err
 }
 

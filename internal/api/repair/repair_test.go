@@ -451,7 +451,7 @@ func TestRebuilt(t *testing.T) {
 	if rec := get(string(place.ID())); rec.AgentType != task.MainSession || rec.Kind != task.LocalAgent {
 		t.Errorf("the main agent: %+v", rec)
 	}
-	if n, err := a.Owed(t.Context()); err != nil || n > 0 {
+	if n, err := a.Unacknowledged(t.Context()); err != nil || n > 0 {
 		t.Errorf("%d notifications are owed, %v", n, err)
 	}
 	if err := a.Close(); err != nil {

@@ -19,7 +19,7 @@ const (
 	exitTick = 5 * time.Millisecond
 )
 
-// adopt goes on with what an earlier host started.
+// adopt takes over what an earlier host started.
 func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.Result, error) {
 	id := process.Identity{PID: rec.Process.PID, Start: rec.Process.Start, Boot: rec.Process.Boot}
 	if id.Boot != process.Boot() {

@@ -118,8 +118,8 @@ func (j *Journal) Mailed() <-chan struct{} {
 
 const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
 
-// Owed returns the undelivered notifications of an owner, oldest first.
-func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
+// Unacknowledged returns the undelivered notifications of an owner, oldest first.
+func (j *Journal) Unacknowledged(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
 	if j.blank() {
 		return nil, nil
 	}

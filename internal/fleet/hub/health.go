@@ -53,7 +53,7 @@ func (h *Hub) look(now time.Time) {
 		h.set(problem)
 		h.retry = now
 	}
-	room, err := h.cfg.Root.Room()
+	room, err := h.cfg.Root.Space()
 	switch {
 	case err != nil:
 		h.set(err.Error())
@@ -78,7 +78,7 @@ func (h *Hub) failure() string {
 	if s := h.server.Healthz(&server.HealthzOptions{}); s.Error != "" {
 		return "a write to its store has failed: " + s.Error
 	}
-	if room, err := h.cfg.Root.Room(); err == nil && (room.Bytes < leastRoom || room.NoFiles()) {
+	if room, err := h.cfg.Root.Space(); err == nil && (room.Bytes < leastRoom || room.NoFiles()) {
 		return "its disk is full"
 	}
 	return ""

@@ -276,7 +276,7 @@ func (f *Fleet) renewed(m *nats.Msg) {
 		rec, ok := f.cfg.Task(h.Task)
 		if ok && !rec.Status.Terminal() && rec.Worker == r.Worker {
 			b, err := readBook(rec.Checkpoint) // it is about to be taken up by this host
-			out.Tasks[i].Valid = err == nil && rec.Away() && b.Valid(r.Worker, r.Instance, h.Epoch) == nil
+			out.Tasks[i].Valid = err == nil && rec.ContinuesElsewhere() && b.Valid(r.Worker, r.Instance, h.Epoch) == nil
 		}
 	}
 	answer(m, out)
@@ -302,7 +302,7 @@ func (f *Fleet) told(m jetstream.Msg) {
 		if w.inbox.put(told{e, data, worker, m}) != tooLate { // full: the hub delivers it again
 			return
 		}
-	} else if rec, ok := f.cfg.Task(id); ok && rec.Away() && !rec.Status.Terminal() {
+	} else if rec, ok := f.cfg.Task(id); ok && rec.ContinuesElsewhere() && !rec.Status.Terminal() {
 		if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unknownTries {
 			_ = m.NakWithDelay(time.Second)
 			return

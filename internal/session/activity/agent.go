@@ -202,7 +202,7 @@ func (l *look) speaks(r task.Record, size func(task.Record) int64) bool {
 // signs of life since the last report. An agent that waits for a task, or has nothing to do, is
 // not silent.
 func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, after time.Duration) (report, again bool) {
-	if again = l.Told() && signs != l.reported; again {
+	if again = l.Reported() && signs != l.reported; again {
 		l.Watch = stall.Watch{}
 	}
 	if !works || r.Idle || r.Stopping || waits(r) {

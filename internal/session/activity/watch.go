@@ -209,7 +209,7 @@ func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 
 func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules func() *stall.Rules, table *process.Table) {
 	info, err := w.place.Below().For(r.OutputFile).Lstat(r.OutputFile)
-	if err != nil || output.Told() {
+	if err != nil || output.Reported() {
 		return
 	}
 	quiet := output.Quiet(time.Now(), info.Size(), w.opt.Tasks.StallAfter)

@@ -18,7 +18,7 @@ func TestStallOnce(t *testing.T) {
 	r := task.Record{Kind: task.LocalBash, Status: task.Running, Backgrounded: true}
 	with := func(do func(*task.Record)) task.Record { c := r; do(&c); return c }
 	w, look := follow(nil, r)
-	if w == nil || !look || w.Told() {
+	if w == nil || !look || w.Reported() {
 		t.Fatalf("a new run: %+v, %v", w, look)
 	}
 	w.Over()
@@ -29,11 +29,11 @@ func TestStallOnce(t *testing.T) {
 		if still != w || look {
 			t.Errorf("%s: %+v, %v", name, still, look)
 		}
-		if again, look := follow(still, r); again != w || !look || !again.Told() {
+		if again, look := follow(still, r); again != w || !look || !again.Reported() {
 			t.Errorf("after %s it is told of again", name)
 		}
 	}
-	if w, look := follow(nil, with(func(r *task.Record) { r.Progress = &task.Progress{Summary: "It seems to wait for an answer: x?"} })); !look || !w.Told() {
+	if w, look := follow(nil, with(func(r *task.Record) { r.Progress = &task.Progress{Summary: "It seems to wait for an answer: x?"} })); !look || !w.Reported() {
 		t.Error("told of by an earlier host, and again")
 	}
 	for name, c := range map[string]task.Record{

@@ -80,7 +80,7 @@ func (k *Environment) effort() string {
 
 // HookOutput creates the file for a hook that prints too much for memory. It counts as an
 // output file.
-func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
+func (s *Set) HookOutput(limit int64) (hook.Overflow, error) {
 	s.spills.Lock()
 	defer s.spills.Unlock()
 	path, err := s.Place.NewHookOutput()

@@ -205,7 +205,7 @@ func (b *Budgets) Output(r task.Record, f supervise.OutputFile) supervise.Output
 		return f
 	}
 	node := string(b.spender(r.ID))
-	if _, bound := p.Room(node); !bound {
+	if _, bound := p.Remaining(node); !bound {
 		return f
 	}
 	return &metered{OutputFile: f, accounts: p, node: node, seen: f.Size()}
@@ -233,7 +233,7 @@ func (m *metered) Write(p []byte) (int, error) {
 // which would mean none.
 func (m *metered) Limit() int64 {
 	size := m.Size()
-	if room, ok := m.accounts.Room(m.node); ok {
+	if room, ok := m.accounts.Remaining(m.node); ok {
 		return max(1, min(m.OutputFile.Limit(), size+room))
 	}
 	return m.OutputFile.Limit()

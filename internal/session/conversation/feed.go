@@ -308,8 +308,8 @@ func notice(e task.Event) control.Piece {
 	return control.Piece{Kind: control.TaskPiece, At: e.At, Event: &e}
 }
 
-// Told are the changes of tasks that viewers of a conversation see.
-func Told() []task.Verb {
+// ReportedVerbs are the changes of tasks that viewers of a conversation see.
+func ReportedVerbs() []task.Verb {
 	return []task.Verb{task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark,
 		task.Complete, task.Fail, task.Stop}
 }
@@ -317,7 +317,7 @@ func Told() []task.Verb {
 // visible reports whether viewers see an event: a command for which the agent waits is seen as a call.
 func visible(e task.Event) bool {
 	r := e.Task
-	return slices.Contains(Told(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
+	return slices.Contains(ReportedVerbs(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
 }
 
 // Past is what viewers see of earlier hosts: the end of the transcript, and what happened to tasks meanwhile. Both

@@ -29,7 +29,7 @@ func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string,
 		}
 		r = e.Task
 	}
-	l := mailbox.Letter{Task: r, Limit: m.s.Options.Tasks.OutputLength}
+	l := mailbox.Delivery{Task: r, Limit: m.s.Options.Tasks.OutputLength}
 	if r.Traits().Work == task.ByCommand {
 		if r.Status == task.Failed {
 			l.Tail = tail(r)

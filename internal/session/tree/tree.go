@@ -37,5 +37,5 @@ func (s *Tree) Alive(id task.ID) bool {
 // adopts it: a parked agent in the background session of a project, or work elsewhere.
 func (s *Tree) GoesOn(r task.Record) bool {
 	parked := s.Info.Role == control.RoleBackground && r.GoesOnParked()
-	return parked || r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.Away()
+	return parked || r.Traits().Elsewhere == task.AlwaysAway && r.Status == task.Running && r.ContinuesElsewhere()
 }

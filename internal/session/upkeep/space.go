@@ -109,9 +109,9 @@ func (g *Space) Admit() error {
 	return &supervise.LimitError{Limit: "quota", Text: over.Error() + ": nothing starts (see `drover sessions rm --old`)"}
 }
 
-// Grown counts what commands of this session have printed since the last call. Its error is the
+// Add counts what commands of this session have printed since the last call. Its error is the
 // reason why they may print no more.
-func (g *Space) Grown(bytes int64) error {
+func (g *Space) Add(bytes int64) error {
 	g.lookAtDisk()
 	g.mu.Lock()
 	g.since += bytes
@@ -237,7 +237,7 @@ func allOutputs(root home.Root) (sum int64) {
 func (g *Space) lookAtDisk() string {
 	short := ""
 	if g.opt.MinFreeBytes > 0 {
-		room, err := g.root.Room()
+		room, err := g.root.Space()
 		switch {
 		case err != nil: // the next use of the folder reports the error
 		case room.Bytes < g.opt.MinFreeBytes:

@@ -50,13 +50,13 @@ func TestQuota(t *testing.T) {
 	if err := g.Admit(); err != nil || g.left() != 100 {
 		t.Fatalf("%d left, %v", g.left(), err)
 	}
-	if err := g.Grown(60); err != nil || g.left() != 40 {
+	if err := g.Add(60); err != nil || g.left() != 40 {
 		t.Errorf("%d left, %v", g.left(), err)
 	}
 	if got := g.Take(50); got != 40 {
 		t.Errorf("%d were given", got)
 	}
-	if err := g.Grown(1); err == nil || !strings.Contains(err.Error(), "tasks.userQuotaBytes, 1000 bytes") {
+	if err := g.Add(1); err == nil || !strings.Contains(err.Error(), "tasks.userQuotaBytes, 1000 bytes") {
 		t.Errorf("over: %v", err)
 	}
 	g.Close()
