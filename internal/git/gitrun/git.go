@@ -64,8 +64,8 @@ func settings() []string {
 		"advice.detachedHead=false", "protocol.allow=never", "core.untrackedCache=keep"}
 }
 
-// Environ is an environment without the variables that would take git from the
-// folder that it is called in to another repository. The argument is not changed.
+// Environ returns env without the variables that would take git from the folder that
+// it is called in to another repository. It does not change env.
 func Environ(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -164,7 +164,7 @@ func (g Git) do(
 	return &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit), All: errs.kept.String()}
 }
 
-// said is the line of git's errors that tells most.
+// said returns the most useful line of git's errors.
 func said(text string, exit process.Exit) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := lines[len(lines)-1]
@@ -183,7 +183,7 @@ func said(text string, exit process.Exit) string {
 	return fmt.Sprintf("exit code %d", exit.Code)
 }
 
-// call starts git in a group of its own and waits until nothing of it is left.
+// call starts git in a process group of its own and waits until no process of the group is left.
 func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (process.Exit, error) {
 	var flows sync.WaitGroup // one per stream; waited for before call returns
 	stdout, childOut, err := os.Pipe()
@@ -257,7 +257,7 @@ func (g Git) Text(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// Fields is the answer of a call that ends each entry with a NUL.
+// Fields returns the entries of a call that ends each of them with a NUL.
 func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
 	out, err := g.Run(ctx, args...)
 	if err != nil || len(out) == 0 {

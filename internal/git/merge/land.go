@@ -118,7 +118,7 @@ func (s *Store) ready(ctx context.Context, lock *os.File, j journal) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	// Linked from a whole file, so that it never is ours without saying so.
+	// Linked from a complete file, so that our lock always has our token.
 	if err := put(root, stagedName, []byte(j.Token)); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (s *Store) Recover(ctx context.Context) (said []string, err error) {
 	return said, err
 }
 
-// recover finishes or takes back one merge. The ref alone says which.
+// recover finishes or takes back one merge. The ref alone decides which.
 func (s *Store) recover(ctx context.Context, dir string, lock *os.File) (string, error) {
 	path := filepath.Join(dir, journalName)
 	data, err := home.ReadBelow(s.below(), path, maxJournal)
@@ -406,11 +406,11 @@ func (p place) write(ctx context.Context, before, after gitrun.Git, list []entry
 	return left, after.Feed(ctx, &paths, "checkout-index", "-f", "-u", "-z", "--stdin")
 }
 
-// differing are the files of a work tree that are not as its index has them.
+// differing returns the files of a work tree that differ from its index.
 func differing(ctx context.Context, g gitrun.Git) (map[string]bool, error) {
 	_, err := g.Run(ctx, "update-index", "-q", "--refresh")
 	var stale *gitrun.Error
-	if err != nil && !errors.As(err, &stale) { // it fails when a file is not as the index has it
+	if err != nil && !errors.As(err, &stale) { // git fails when a file differs from the index
 		return nil, err
 	}
 	list, err := g.Fields(ctx, "diff-files", "--name-only", "-z")

@@ -224,7 +224,7 @@ func harmless(ctx context.Context, g gitrun.Git) error {
 	return nil
 }
 
-// target is the full name of a branch.
+// target returns the full name of a branch.
 func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	if branch == "" {
 		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
@@ -270,7 +270,7 @@ func (t *Train) scratchAdmin() string {
 	return filepath.Join(t.at.common, "worktrees", scratchBase(t.dir))
 }
 
-// scratchBase is the name by which git knows the scratch checkout.
+// scratchBase returns the name by which git knows the scratch checkout.
 func scratchBase(dir string) string { return "drover-merge-" + filepath.Base(dir) }
 
 // scratch makes the scratch checkout at the tip, and removes the remains of an earlier one.

@@ -39,7 +39,7 @@ func whereIs(ctx context.Context, p place) (admin, top string, err error) {
 	return "", "", nil
 }
 
-// clean refuses a work tree with changes, or in the middle of something.
+// clean refuses a work tree with changes, or in the middle of a rebase or a merge.
 func (p place) clean(ctx context.Context, held *os.File) error {
 	short := strings.TrimPrefix(p.ref, "refs/heads/")
 	if p.admin == "" {
@@ -143,7 +143,7 @@ func inTheWay(top *os.Root, path string, deleted map[string]bool) (found []strin
 	}
 	info, err := top.Lstat(path)
 	switch {
-	case err != nil: // nothing is there, or a file that is deleted is on its way
+	case err != nil: // the path is free, or a file that gets deleted is on the way to it
 		return nil
 	case !info.IsDir():
 		return []string{path}

@@ -113,7 +113,7 @@ func (r receipt) tree(ctx context.Context, g gitrun.Git, st state) (string, erro
 	return g.Text(ctx, "write-tree")
 }
 
-// orphaned is the change of a task without a receipt.
+// orphaned returns the change of a task without a receipt.
 func orphaned(ctx context.Context, id task.ID, folder string) (Change, error) {
 	c := Change{Task: id, Branch: branchOf(id)}
 	o, err := find(ctx, folder)
@@ -171,8 +171,8 @@ func (c *Change) kept(ctx context.Context, g gitrun.Git) error {
 	return nil
 }
 
-// fork sets the base to where the agent's commits leave it, which is elsewhere if the
-// agent has rebased them.
+// fork sets the base to the commit where the agent's commits branch off. It differs from the
+// first base if the agent has rebased them.
 func (c *Change) fork(ctx context.Context, g gitrun.Git) error {
 	base, err := g.Text(ctx, "merge-base", c.Base, c.Head)
 	var none *gitrun.Error
@@ -278,7 +278,7 @@ func (c Change) Content(ctx context.Context, path string, old bool) ([]byte, err
 	return out, err
 }
 
-// Patch is the change as a patch. With binary it has the content of binary files too,
+// Patch returns the change as a patch. With binary it has the content of binary files too,
 // so that git can apply it.
 func (c Change) Patch(ctx context.Context, paths []string, binary bool) ([]byte, error) {
 	flags := []string{"-p"}

@@ -88,8 +88,7 @@ func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
 	return t, nil
 }
 
-// make does the steps between an empty folder and a checkout that can be handed
-// out.
+// make does the steps from an empty folder to a usable checkout.
 func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	if err := s.write(*r); err != nil {
 		return err
@@ -192,7 +191,7 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	return o, o.git.Harmless(ctx)
 }
 
-// start is the commit that a checkout begins at.
+// start returns the commit that a checkout begins at.
 func (o origin) start(ctx context.Context, base string) (string, error) {
 	if base == "" {
 		base = "HEAD"
@@ -206,7 +205,7 @@ func (o origin) start(ctx context.Context, base string) (string, error) {
 	return oid, err
 }
 
-// free makes sure that a branch can be made: whatever bears its name later is
+// free refuses a branch name that is taken: so a later branch of that name is
 // ours.
 func (o origin) free(ctx context.Context, branch string) error {
 	for _, name := range []string{branch, filepath.Dir(branch)} {
@@ -230,6 +229,5 @@ func (o origin) changes(ctx context.Context) int {
 	return len(list)
 }
 
-// Environ is an environment without the variables that would take git from the
-// folder that it is called in to another repository. The argument is not changed.
+// Environ is [gitrun.Environ].
 func Environ(env []string) []string { return gitrun.Environ(env) }

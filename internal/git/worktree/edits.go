@@ -75,7 +75,7 @@ type editing struct {
 	path string
 }
 
-// Add makes a checkout known, also for edits of before. Files outside of all
+// Add makes a checkout known, also for earlier edits. Files outside of all
 // checkouts are known by their own paths.
 func (e *Edits) Add(c Checkout) {
 	e.mu.Lock()

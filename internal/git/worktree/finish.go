@@ -87,8 +87,8 @@ func (s *Store) settle(ctx context.Context, r receipt, lock *os.File) (Outcome, 
 	return o, s.keep(r, o.Rescue)
 }
 
-// keep writes down that the task has let go, and lets the user remove the checkout
-// by himself.
+// keep records that the task has released the checkout, and lets the user's git remove
+// it.
 func (s *Store) keep(r receipt, rescue string) error {
 	if common, err := os.OpenRoot(r.Common); err == nil {
 		_ = common.Remove(filepath.Join("worktrees", r.base(), "locked"))
@@ -169,7 +169,7 @@ func (s *Store) forget(ctx context.Context, r receipt, lock *os.File, tip string
 	return err
 }
 
-// unlist waits for its turn to remove a checkout from those that git lists.
+// unlist waits for its turn to remove a checkout from the list of its repository.
 func (s *Store) unlist(ctx context.Context, common *os.Root, r receipt) error {
 	if _, err := common.Lstat(filepath.Join("worktrees", r.base())); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -36,8 +36,8 @@ func (st state) clean() bool {
 	return st.commits == 0 && st.files == 0 && len(st.hidden) == 0 && len(st.nested) == 0
 }
 
-// unsaved reports whether something would be lost if the checkout went away and
-// its branches stayed.
+// unsaved reports whether work would be lost if the checkout were removed and its
+// branches stayed.
 func (st state) unsaved() bool {
 	return !st.missing && (st.files > 0 || len(st.hidden) > 0) || st.adrift
 }
@@ -48,9 +48,9 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 		st.missing = true
 	}
 	if _, err := os.Stat(r.Common); errors.Is(err, fs.ErrNotExist) && st.missing {
-		return st, nil // with the repository all of it has gone
+		return st, nil // the repository is gone, and its work with it
 	}
-	// Refs can be asked for without a work tree.
+	// Refs can be read without a work tree.
 	g := gitrun.Git{Admin: r.admin(), Tree: r.Common, Held: lock}
 	if _, err := os.Stat(g.Admin); st.missing && errors.Is(err, fs.ErrNotExist) {
 		g = r.repository(lock)
@@ -72,8 +72,8 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 	return st, r.files(ctx, lock, &st)
 }
 
-// refs looks at the commits. Branches of other checkouts do not count as holding
-// something: they come and go as this one does.
+// refs looks at the commits. Branches of other checkouts do not count as holders of a
+// commit: they come and go too.
 func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) {
 	if st.tip, err = g.Commit(ctx, "refs/heads/"+r.Branch); err != nil {
 		return err
@@ -118,8 +118,8 @@ func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, er
 	return strconv.Atoi(text)
 }
 
-// files looks at the work tree. Git is not let into repositories inside of it:
-// their configuration is whatever was written there.
+// files looks at the work tree. It keeps git out of repositories inside of it:
+// an agent may have written their configuration.
 func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	g := r.checkout(lock)
 	list, err := g.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",

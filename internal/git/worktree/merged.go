@@ -31,7 +31,7 @@ func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) 
 	switch {
 	case errors.Is(err, ErrBusy):
 		return false, nil
-	case errors.Is(err, fs.ErrNotExist): // nothing but refs is left
+	case errors.Is(err, fs.ErrNotExist): // only refs are left
 		g := gitrun.Git{Admin: c.Common, Tree: c.Common}
 		return true, errors.Join(unbranch(ctx, g, c), uncopy(ctx, g, c))
 	case err != nil:

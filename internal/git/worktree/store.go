@@ -90,7 +90,8 @@ const (
 	kept   = "kept" // its task has ended
 )
 
-// receipt is the owner's receipt, made before anything else and removed last.
+// receipt is the record of a checkout. It is made before all other files and removed
+// last.
 type receipt struct {
 	V       int       `json:"v"`
 	State   string    `json:"state"`
@@ -123,8 +124,8 @@ func rescueOf(id task.ID) string { return "refs/drover/rescue/" + string(id) }
 
 func (s *Store) dir(id task.ID) string { return filepath.Join(s.root, string(id)) }
 
-// base is the name of a checkout's folder. It tells the repository to people, and
-// the task to us: git names its administrative folder by it.
+// base returns the name of a checkout's folder. It shows the repository to people, and
+// the task to this package: git names its administrative folder by it.
 func base(repo string, id task.ID) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -141,7 +142,7 @@ func base(repo string, id task.ID) string {
 func (r receipt) base() string  { return base(r.Repo, r.Task) }
 func (r receipt) admin() string { return filepath.Join(r.Common, "worktrees", r.base()) }
 
-// repository is git on the repository itself, whatever became of the checkout.
+// repository returns git on the repository itself, for work without the checkout.
 func (r receipt) repository(held *os.File) gitrun.Git {
 	return gitrun.Git{Admin: r.Common, Tree: r.Common, Held: held}
 }
@@ -250,8 +251,8 @@ func (s *Store) own() error {
 	return nil
 }
 
-// hold locks the folder of a task, or says [ErrBusy]. The lock is on the folder
-// itself, so nothing is left of it when its process dies.
+// hold locks the folder of a task, or returns [ErrBusy]. The lock is on the folder
+// itself, so it disappears when its process dies.
 func (s *Store) hold(id task.ID) (*os.File, error) {
 	f, err := s.flock(s.dir(id))
 	if errors.Is(err, home.ErrLocked) {
@@ -270,7 +271,7 @@ func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
 	return s.await(ctx, s.dir(id))
 }
 
-// flock opens a folder and locks it, or says [home.ErrLocked].
+// flock opens a folder and locks it, or returns [home.ErrLocked].
 func (s *Store) flock(dir string) (*os.File, error) {
 	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -297,8 +298,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// claim makes the folder of a task and holds it. A sweep that comes between the
-// two takes the empty folder away, which is waited for; then it is made again.
+// claim makes the folder of a task and holds it. A sweep that comes between the two
+// steps removes the empty folder; claim waits for it and makes the folder again.
 func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 	all, err := s.below().Folder(s.root)
 	if err != nil {
@@ -315,7 +316,7 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 			continue
 		}
 		if err == nil {
-			err = all.Sync() // the receipt in it is to survive a power cut
+			err = all.Sync() // so that the receipt in it survives a power cut
 		}
 		if err != nil && f != nil {
 			_ = f.Close()
@@ -407,7 +408,7 @@ func (r receipt) there() error {
 	return nil
 }
 
-// known is where the repository says that the checkout is.
+// known returns the path of the checkout according to the repository.
 func (r receipt) known() (string, error) {
 	text, err := os.ReadFile(filepath.Join(r.admin(), "gitdir"))
 	return strings.TrimSuffix(strings.TrimRight(string(text), "\n"), "/.git"), err

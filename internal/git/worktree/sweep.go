@@ -96,8 +96,8 @@ func harmlessIfThere(ctx context.Context, g gitrun.Git) error {
 	return g.Harmless(ctx)
 }
 
-// empty removes the folder of a task that has no receipt. One with something in it
-// is not ours to judge.
+// empty removes the empty folder of a task without a receipt. It leaves a folder with
+// files in it.
 func (s *Store) empty(id task.ID) error {
 	dir, err := s.folder(id)
 	if err == nil {

@@ -59,7 +59,7 @@ func Special(a netip.Addr) string {
 	return ""
 }
 
-// Benchmark reports an address of the range for benchmarks of networks.
+// Benchmark reports whether an address is in the range for benchmarks of networks.
 func Benchmark(a netip.Addr) bool { return netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) }
 
 // Within reports whether a range lies in a special one.

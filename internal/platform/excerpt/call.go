@@ -100,7 +100,7 @@ func warnTwice(b *strings.Builder, fields jsonc.Object) {
 	}
 }
 
-// edit finds the two texts of an edit, if each is there once.
+// edit finds the two texts of an edit, if the call has each once.
 func edit(fields jsonc.Object) (before, after string, ok bool) {
 	n := 0
 	for _, m := range fields {
@@ -154,7 +154,7 @@ func showText(b *strings.Builder, name, text string) {
 	}
 }
 
-// measure is the size of a text in words.
+// measure describes the size of a text.
 func measure(text string) string {
 	n := strings.Count(text, "\n") + 1
 	if n == 1 {
@@ -313,7 +313,7 @@ func completed(text string) []byte {
 	return out
 }
 
-// wholeEscapes is the beginning of a JSON text without an escape that was cut.
+// wholeEscapes returns the beginning of a JSON text without a cut escape at its end.
 func wholeEscapes(text string) string {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {

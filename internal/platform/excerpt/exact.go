@@ -65,8 +65,8 @@ func JSON(data []byte) []byte {
 	return out
 }
 
-// live are characters that JSON need not escape and that must not reach a
-// terminal. The control characters below a space cannot stand in a string.
+// live reports characters that JSON need not escape and that must not reach a
+// terminal. A JSON string has no control characters below a space.
 func live(r rune) bool { return r >= 0x7f && opaque(r) }
 
 // opaque reports characters that [Exact] marks.

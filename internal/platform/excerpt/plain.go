@@ -60,9 +60,9 @@ func WithoutSequences(s string) string {
 	}
 }
 
-// Visible shows every character that a reader could not see, or that could
-// change how others are seen, as a mark such as <U+200B>. Tabs and newlines
-// stay; invalid UTF-8 becomes U+FFFD. Nothing is taken away.
+// Visible shows every invisible character, and every character that could change
+// the look of others, as a mark such as <U+200B>. Tabs and newlines stay; invalid
+// UTF-8 becomes U+FFFD. It removes no characters.
 func Visible(s string) string {
 	if harmless(s) {
 		return s

@@ -52,7 +52,7 @@ func Config(env func(string) string) string {
 	return ""
 }
 
-// At is the state directory at an absolute path.
+// At returns the state directory at an absolute path.
 func At(dir string) Root { return Root{filepath.Clean(dir)} }
 
 // Dir is the absolute path of the state directory.
@@ -61,7 +61,7 @@ func (r Root) Dir() string { return r.dir }
 // AgentCache keeps the latest answer of a server of agents.
 func (r Root) AgentCache() string { return filepath.Join(r.dir, "agents-remote.json") }
 
-// CredentialsFile is where the set-up page keeps how models are reached.
+// CredentialsFile is where the set-up page keeps the addresses and keys of models.
 func (r Root) CredentialsFile() string { return filepath.Join(r.dir, "credentials.json") }
 
 // TrustFile holds which folders are trusted.
@@ -124,8 +124,8 @@ func (r Root) Ensure() error {
 	return nil
 }
 
-// Project is the place of the folder that work is done in. The folder is made
-// absolute and its links are resolved, so that two ways to it are one project.
+// Project returns the project of a folder. It makes the folder absolute and resolves
+// its links, so that two ways to it are one project.
 func (r Root) Project(folder string) Project {
 	if abs, err := filepath.Abs(folder); err == nil {
 		folder = abs
@@ -138,7 +138,7 @@ func (r Root) Project(folder string) Project {
 }
 
 // Projects returns every project that has been used here, in the order of
-// their folders. A directory that names no folder is passed over.
+// their folders. It skips directories that name no folder.
 func (r Root) Projects() ([]Project, error) {
 	names, err := r.Below().Names(r.projects())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -265,7 +265,7 @@ func (p Project) readFolder() (string, error) {
 	return folder, nil
 }
 
-// Session is the place of one session of the project.
+// Session returns one session of the project.
 func (p Project) Session(id task.ID) Session {
 	return Session{project: p, id: id, dir: filepath.Join(p.dir, element(string(id)))}
 }
@@ -328,7 +328,7 @@ func (p Project) FindTask(id task.ID) (Session, bool) {
 }
 
 // SessionID reports whether a text can name a session: an ID of ours, or a UUID
-// that a foreign client has chosen.
+// from another client.
 func SessionID(s string) bool {
 	if id, err := task.ParseID(s); err == nil {
 		return id[0] == task.MainSessionLetter

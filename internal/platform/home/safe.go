@@ -20,8 +20,8 @@ import (
 // removedMark ends the names of sessions that are being removed.
 const removedMark = saferoot.TempMark + "removed"
 
-// tempAge is how old a temporary file must be before it counts as left over
-// by a crash and not as being written.
+// tempAge is the age from which a temporary file counts as left by a crash and not as
+// being written.
 const tempAge = time.Minute
 
 // Remove deletes the files of the session. They disappear in one step, and files that a
@@ -53,7 +53,7 @@ func (s Session) remove() error {
 	return err
 }
 
-// maxSocket is how long the path of a socket may be everywhere we run.
+// maxSocket is the longest path of a socket, in bytes, on all supported systems.
 const maxSocket = 103
 
 // WriteAtomic puts data at path, readable by this user only: a reader sees the old
@@ -78,8 +78,8 @@ func WriteBelow(d saferoot.Dir, path string, data []byte) error {
 	return nil
 }
 
-// ensureRoot creates the state directory itself, which is trusted when it has been
-// found to be ours alone, and opens it.
+// ensureRoot creates the state directory itself, checks that it is this user's alone,
+// and opens it.
 func ensureRoot(dir string) (*saferoot.Folder, error) {
 	if err := mkdirAll(dir); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func mkdirAll(dir string) error {
 	return mkdirs(f, filepath.Base(dir))
 }
 
-// mkdirs creates the directories that are not there. They survive a power cut.
+// mkdirs creates missing directories. They survive a power cut.
 func mkdirs(parent *saferoot.Folder, names ...string) error {
 	made := false
 	for _, name := range names {
@@ -127,8 +127,8 @@ func mkdirs(parent *saferoot.Folder, names ...string) error {
 	return parent.Sync()
 }
 
-// ensure creates a directory, checks that it is ours alone, sweeps it and leaves it
-// open.
+// ensure creates a directory, checks that it is this user's alone, sweeps it and
+// returns it open.
 func ensure(parent *saferoot.Folder, name string) (*saferoot.Folder, error) {
 	if err := mkdirs(parent, name); err != nil {
 		return nil, err
@@ -203,8 +203,8 @@ func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 // $TMPDIR/drover-<uid> or /tmp/drover-<uid>, the first that is usable and short enough. Clients
 // learn the path from session.json, because their environment may differ from the host's.
 func (s Session) SocketPath(env func(string) string) (string, error) {
-	// The ID is not enough: it may be given by the user, in two projects or under two
-	// state directories, and all share the directory.
+	// The ID is not unique: the user may give it, in two projects or under two
+	// state directories, and all of these share the directory.
 	name := socketName(s.dir)
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkOwn(dir) == nil {
 		dir = filepath.Join(dir, "drover")
@@ -231,7 +231,7 @@ func (r Root) WorkerKey(name string) string { return r.worker(name) + ".key" }
 
 func (r Root) worker(name string) string { return filepath.Join(r.dir, "worker-"+element(name)) }
 
-// socketName is short, and differs for all that is in one directory.
+// socketName returns a short name that is unique in its directory.
 func socketName(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + ".sock"

@@ -19,13 +19,13 @@ type Session struct {
 	dir     string
 }
 
-// ID is the session's own.
+// ID returns the ID of the session.
 func (s Session) ID() task.ID { return s.id }
 
-// Project is the project that the session belongs to.
+// Project returns the project that the session belongs to.
 func (s Session) Project() Project { return s.project }
 
-// Dir holds everything of the session but its socket.
+// Dir holds all files of the session except its socket.
 func (s Session) Dir() string { return s.dir }
 
 // DB is the event log.
@@ -58,10 +58,10 @@ func (s Session) Output(id task.ID) string { return s.tasks(id, ".output") }
 // OutputLink is a link to the transcript of an agent.
 func (s Session) OutputLink(id task.ID) string { return s.tasks(id, ".jsonl") }
 
-// ExitFile is where the end of a task is left for the next host.
+// ExitFile holds the exit of a task for the next host.
 func (s Session) ExitFile(id task.ID) string { return s.tasks(id, ".exit") }
 
-// KeysFile is the pipe through which is typed into the terminal of a command.
+// KeysFile is the pipe that leads to the terminal of a command.
 func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
 
 // Returned returns the folder for the changes of a task at a worker in its copy of a folder without git.

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the path of a folder that is trusted. Paths that its methods take are
-// absolute and lead below it by their letters; others are refused.
+// Dir is the path of a trusted folder. Its methods take absolute paths that begin with
+// it, and refuse all others.
 type Dir string
 
 // Near trusts the parent of the folder of a path. It is for callers that know only the
 // path: neither the file nor its folder may be a link.
 func Near(path string) Dir { return Dir(filepath.Dir(filepath.Dir(path))) }
 
-// For is d for a path below it, and [Near] for another: a path that was written down
-// may lead to the same place by another way.
+// For returns d for a path below it, and [Near] for any other: a recorded path may lead
+// to the same place by another way.
 func (d Dir) For(path string) Dir {
 	if _, err := d.rel(path); err != nil {
 		return Near(path)
@@ -64,7 +64,7 @@ func (d Dir) FD(path string, flags int, perm fs.FileMode) (int, error) {
 	return fd, plain(err)
 }
 
-// linked is ELOOP, as people understand it.
+// linked is ELOOP with a text for people.
 type linked struct{}
 
 func (linked) Error() string {
@@ -79,8 +79,8 @@ func plain(err error) error {
 	return err
 }
 
-// Root opens a folder for [os.Root]. On the way to it links are followed that stay
-// below d, and no others.
+// Root opens a folder for [os.Root]. On the way to it, it follows only links that stay
+// below d.
 func (d Dir) Root(path string) (*os.Root, error) {
 	rel, err := d.rel(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func retry(open func() (int, error)) (int, error) {
 	}
 }
 
-// in does something with the name of a path in its folder.
+// in calls do with the folder of a path and the name in it.
 func (d Dir) in(path string, do func(f *Folder, name string) error) error {
 	f, err := d.Folder(filepath.Dir(path))
 	if err != nil {
@@ -176,7 +176,7 @@ func (d Dir) Rename(from, to string) error {
 	})
 }
 
-// Names are those in a folder, in no order.
+// Names returns the names in a folder, in no order.
 func (d Dir) Names(path string) ([]string, error) {
 	f, err := d.Folder(path)
 	if err != nil {

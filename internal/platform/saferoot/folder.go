@@ -21,7 +21,7 @@ import (
 // be used by several goroutines, except Names and Files.
 type Folder struct{ f *os.File }
 
-// Folder opens one for work in it. The caller closes it.
+// Folder opens a folder. The caller closes it.
 func (d Dir) Folder(path string) (*Folder, error) {
 	f, err := d.Open(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -30,10 +30,10 @@ func (d Dir) Folder(path string) (*Folder, error) {
 	return &Folder{f}, nil
 }
 
-// Close gives the folder back.
+// Close closes the folder.
 func (f *Folder) Close() { _ = f.f.Close() }
 
-// File is the folder as an open file. It is closed by [Folder.Close].
+// File returns the folder as an open file, which [Folder.Close] closes.
 func (f *Folder) File() *os.File { return f.f }
 
 // do makes a system call, and wraps its error with the operation and the name.
@@ -114,7 +114,7 @@ func (f *Folder) Replace(name string, data []byte) error {
 // system can.
 func (f *Folder) Sync() error {
 	err := f.f.Sync()
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) { // some know it of files only
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) { // some file systems sync files only
 		return nil
 	}
 	return err
@@ -179,7 +179,7 @@ func (f *Folder) Mkdir(name string) error {
 	return f.do("mkdir", name, func(at int) error { return unix.Mkdirat(at, name, 0o700) })
 }
 
-// Symlink makes a link that says target.
+// Symlink makes a link to target.
 func (f *Folder) Symlink(target, name string) error {
 	return f.do("symlink", name, func(at int) error { return unix.Symlinkat(target, at, name) })
 }
@@ -250,7 +250,7 @@ func (i *info) Size() int64        { return i.st.Size }
 func (i *info) ModTime() time.Time { return time.Unix(i.st.Mtim.Unix()) }
 func (i *info) IsDir() bool        { return i.Mode().IsDir() }
 
-// Sys is a *[unix.Stat_t].
+// Sys returns a *[unix.Stat_t].
 func (i *info) Sys() any { return &i.st }
 
 func (i *info) Mode() fs.FileMode {
