@@ -118,7 +118,7 @@ func (s *Store) Login(ctx context.Context, l Login) error {
 	})
 }
 
-// granted are the scopes of the sign-in before, if more are wanted now.
+// granted returns the scopes of the earlier sign-in, if more are wanted now.
 func (s *Store) granted(l Login) (scopes []string, err error) {
 	if len(l.Scopes) == 0 {
 		return nil, nil

@@ -62,10 +62,10 @@ func At(dir string) *Store {
 	return &Store{dir: dir, known: map[string]entry{}, client: &http.Client{Timeout: answerWait}}
 }
 
-// Close lets go of connections that are kept.
+// Close closes idle connections.
 func (s *Store) Close() { s.client.CloseIdleConnections() }
 
-// key is the server as tokens are kept for it.
+// key returns the key of a server's tokens.
 func key(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

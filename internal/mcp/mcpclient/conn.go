@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ErrGone is wrapped by errors of a server that has ended, or was ended. The
-// [Lease] gives another connection.
+// ErrGone is wrapped by errors of a server that has ended, or was ended. [Lease.Conn]
+// makes another connection.
 var ErrGone = errors.New("the server has gone")
 
 // ErrTooLong is wrapped by errors of answers that are longer than a frame may be.
@@ -34,7 +34,7 @@ const (
 	codeRejected = -1 // of sampling that the user did not want
 )
 
-// RPCError is an error that a server has answered, or that it is answered.
+// RPCError is an error answer, from a server or to it.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -52,7 +52,7 @@ type Progress struct {
 
 // CallOptions configures one call. [Conn.Call] uses the zero value.
 type CallOptions struct {
-	// NoCancel leaves the server at work when the caller goes away.
+	// NoCancel lets the server work on when ctx ends.
 	NoCancel bool
 	// Progress is called by the goroutine of the call, at most once in Every; reports in
 	// between are merged. nil: the call asks for no progress.
@@ -64,8 +64,8 @@ type CallOptions struct {
 	Token string
 	// Timeout bounds the wait for an answer; 0: the timeout of the server; below 0: none.
 	Timeout time.Duration
-	// Tasks lets the server answer with a task; see [MadeTask]. It counts with servers
-	// that have [Conn.ExtendsTasks].
+	// Tasks lets the server answer with a task; see [MadeTask]. It affects servers with
+	// [Conn.ExtendsTasks] only.
 	Tasks bool
 	// Answer answers questions that come in the answer to this call, before the functions
 	// of [Conn.Serve], which serve all calls. nil: only they answer.
@@ -99,13 +99,13 @@ type Conn struct {
 	hearing sync.Mutex // held while listeners are called: notifications stay in order
 
 	mu       sync.Mutex // guards the fields below
-	last     int64      // ID of the newest request; none is used twice
+	last     int64      // ID of the newest request; IDs are never used twice
 	waiting  map[int64]*call
 	hear     map[string][]*listener
 	serve    map[string][]*server
 	incoming map[string]context.CancelFunc // requests of the server that are at work
 	replies  [][]byte                      // short answers, the first of which is being sent
-	made     []*made                       // tasks that were made of such requests, oldest first
+	made     []*made                       // tasks made from such requests, oldest first
 	watched  map[string]context.CancelFunc // resources with a subscription; see [Conn.Subscribe]
 	tools    []Tool
 	stats    Stats
@@ -115,13 +115,13 @@ type Conn struct {
 
 // Stats counts the dropped input of one connection.
 type Stats struct {
-	Junk    int // lines that were no message
+	Junk    int // lines that were not messages
 	Unknown int // answers without a request
 	Late    int // answers to calls that are over, and second answers
 	Batches int // arrays of messages, which the revision does not know
 	Long    int // frames above the limit
 	Refused int // requests of the server beyond those at work
-	Unsaid  int // short answers that were not sent, since too many waited
+	Unsaid  int // short answers that were dropped, since too many waited
 }
 
 // limits bounds one connection; every field is above 0.
@@ -141,14 +141,14 @@ type wire interface {
 	// agreed sets the revision, once. hears is closed when requests and notifications of
 	// the server can arrive, or never will; nil: they can already.
 	agreed(revision string) (hears <-chan struct{})
-	// run begins to end when ctx does, or when the server goes. It returns when
-	// nothing is left, and says why it ended.
+	// run ends when ctx does, or when the server goes. It returns, with the reason,
+	// when no process and no goroutine is left.
 	run(ctx context.Context) error
 	// said returns the server's latest output for people; empty: none.
 	said() string
 }
 
-// request is one to the server.
+// request is a request to the server.
 type request struct {
 	id     int64
 	method string
@@ -195,7 +195,7 @@ func (c *Conn) Gone() <-chan struct{} { return c.life.Done() }
 // were not messages: at most 64 KB.
 func (c *Conn) Said() string { return c.wire.said() }
 
-// Refused is why the sandbox has not let the server through to hosts so far.
+// Refused returns the reasons for which the sandbox has refused connections of the server so far.
 func (c *Conn) Refused() []string {
 	if c.bounds == nil {
 		return nil
@@ -203,7 +203,7 @@ func (c *Conn) Refused() []string {
 	return c.bounds.Refused()
 }
 
-// Stats are the counters of now.
+// Stats returns the current counters.
 func (c *Conn) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,7 +325,7 @@ func (c *Conn) progress(p *call) Progress {
 	return p.latest
 }
 
-// open gives a call an ID that was never used on this connection.
+// open makes a call with an ID that was never used on this connection.
 func (c *Conn) open(token string) (int64, *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +348,7 @@ func (c *Conn) goneError() error {
 	return fmt.Errorf("MCP server %s: %w: %w", c.name, ErrGone, context.Cause(c.life))
 }
 
-// sendLimit is how long a notification or an answer may take to be sent.
+// sendLimit bounds the time to send a notification or an answer.
 const sendLimit = 10 * time.Second
 
 // cancels reports whether the server gets a notification when a call is given up.
@@ -383,7 +383,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	return err
 }
 
-// spawn begins a goroutine that the end of the connection waits for. It reports
+// spawn starts a goroutine that the end of the connection waits for. It returns
 // false when the connection is over.
 func (c *Conn) spawn(f func()) bool {
 	c.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// codeOpenURL is the error of a call that can go on when the user has visited an address.
+// codeOpenURL is the error of a call that can continue when the user has visited an address.
 const codeOpenURL = -32042
 
 // Elicitation is a question of a server, by elicitation/create. A request to visit an
@@ -17,10 +17,10 @@ const codeOpenURL = -32042
 type Elicitation struct {
 	Message string
 	Schema  json.RawMessage // of the values, a JSON schema of an object
-	URL     string          // that is to be visited; empty: values are asked for
+	URL     string          // to visit; empty: the server asks for values
 	Said    string          // the message of the server alone, without our additions
 	ID      string          // of a visit, by which the server reports its end; empty: none
-	Task    string          // that it is about; empty: none
+	Task    string          // the task that asks; empty: none
 }
 
 // ReadElicitation reads the parameters of elicitation/create.

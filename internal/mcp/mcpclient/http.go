@@ -282,8 +282,8 @@ func (w *web) refusal(res *http.Response) error {
 	}
 }
 
-// insufficient is an error with the scopes without which a server refuses a call (RFC 6750, section
-// 3.1), or nil. Those that a shell does not leave alone are not named.
+// insufficient returns an error with the scopes that a refused call lacks (RFC 6750, section 3.1), or
+// nil. It leaves out scopes with characters that a shell would interpret.
 func (w *web) insufficient(res *http.Response) error {
 	if res.StatusCode != http.StatusForbidden {
 		return nil
@@ -308,8 +308,8 @@ func (w *web) insufficient(res *http.Response) error {
 	return nil
 }
 
-// streamed reads a stream of events until the answer has come. A stream that
-// breaks is taken up where it was, if it had come so far.
+// streamed reads a stream of events until the answer has come. It resumes a broken
+// stream after the newest event with an ID.
 func (w *web) streamed(ctx context.Context, res *http.Response, id int64) error {
 	last, wait := "", takeUpWait
 	for tries := 0; ; {
@@ -433,7 +433,7 @@ func (w *web) overhear(ctx context.Context) {
 	}
 }
 
-// leave tells the server that the session is over. It need not hear it.
+// leave tells the server that the session is over, and ignores failures.
 func (w *web) leave() {
 	w.mu.Lock()
 	session := w.session

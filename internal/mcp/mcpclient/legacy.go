@@ -49,7 +49,7 @@ func (l *legacy) send(ctx context.Context, frame []byte) error {
 
 // run implements [wire].
 func (l *legacy) run(ctx context.Context) error {
-	l.c.end(l.hearAll(ctx)) // if ctx has ended, that was first
+	l.c.end(l.hearAll(ctx)) // if ctx has ended, its cause was set first
 	<-ctx.Done()
 	l.client.CloseIdleConnections()
 	return context.Cause(ctx)
@@ -108,7 +108,7 @@ func (l *legacy) address(text string) error {
 	return nil
 }
 
-// longData are the edges of an event that is too long, without the name of its field.
+// longData returns both ends of an event that is too long, without the name of its field.
 func longData(one line) (head, tail []byte) {
 	head, _ = bytes.CutPrefix(one.data, []byte("data:"))
 	return bytes.Clone(head), bytes.Clone(one.tail)

@@ -42,7 +42,7 @@ type lines struct {
 	taken int // bytes of the line so far, as the meter has them
 }
 
-// line is one of them, without its end. Of a long one there are the edges only.
+// line is a line without its end. A long one has its two ends only.
 type line struct {
 	data []byte // valid until the next is read
 	tail []byte // of a long one
@@ -53,8 +53,8 @@ func newLines(r io.Reader, limit int, m *meter) *lines {
 	return &lines{r: bufio.NewReaderSize(r, 32<<10), limit: limit, meter: m}
 }
 
-// next reads a line. An error of the reader comes after the last line; one of
-// the meter says that the line is not worth reading on.
+// next reads a line. It returns an error of the reader after the last line, and an
+// error of the meter for a line that must not be read on.
 func (l *lines) next() (line, error) {
 	l.done()
 	var tail []byte
@@ -91,7 +91,7 @@ func (l *lines) next() (line, error) {
 	}
 }
 
-// done lets go of the line that was read last.
+// done releases the line that was read last.
 func (l *lines) done() {
 	l.meter.give(l.taken)
 	l.taken = 0
@@ -101,7 +101,7 @@ func (l *lines) done() {
 	l.buf = l.buf[:0]
 }
 
-// last is the end of data, at most n bytes.
+// last returns the end of data, at most n bytes.
 func last(data []byte, n int) []byte { return data[max(0, len(data)-n):] }
 
 // ring keeps the end of the written text. Its methods may be called by several

@@ -26,7 +26,7 @@ const (
 	maxToolSchema = 256 << 10
 )
 
-// newConn makes a connection that has not said hello yet.
+// newConn makes a connection, before hello.
 func newConn(ctx context.Context, name string, l limits) *Conn {
 	c := &Conn{
 		name:     name,
@@ -41,8 +41,8 @@ func newConn(ctx context.Context, name string, l limits) *Conn {
 	return c
 }
 
-// run keeps the connection until it ends, and returns when nothing is left of
-// it.
+// run keeps the connection until it ends, and returns when all of its goroutines have
+// ended.
 func (c *Conn) run() {
 	err := c.wire.run(c.life)
 	c.end(err)
@@ -202,7 +202,7 @@ func (c *Conn) follow() {
 		case <-c.life.Done():
 			return
 		}
-		if tools, err := c.list(c.life); err == nil { // else those that are known stay
+		if tools, err := c.list(c.life); err == nil { // else the known ones stay
 			c.mu.Lock()
 			c.tools = tools
 			c.mu.Unlock()

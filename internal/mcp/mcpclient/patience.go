@@ -17,8 +17,8 @@ type patience struct {
 	until    time.Time
 }
 
-// failed takes in that the server has gone after a life. pause is that after a
-// first failure, and doubles; chance is from 0 to 1.
+// failed records that the server has gone after a life of that length. pause is the pause
+// after a first failure, and doubles; chance is from 0 to 1.
 func (p *patience) failed(now time.Time, lived, pause time.Duration, chance float64) {
 	if lived >= wellBehaved {
 		p.failures = 0
@@ -28,8 +28,8 @@ func (p *patience) failed(now time.Time, lived, pause time.Duration, chance floa
 	p.until = now.Add(time.Duration(float64(pause) * (1 - jitterSpread + 2*jitterSpread*chance)))
 }
 
-// again gives a server that was given up one more chance, if it was left alone for
-// a while.
+// again gives a server that was given up one more chance, if it was unused for a
+// while.
 func (p *patience) again(now time.Time) {
 	if p.spent() && now.Sub(p.until) >= secondWind {
 		p.failures = maxFailures - 1

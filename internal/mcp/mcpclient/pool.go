@@ -25,7 +25,7 @@ var ErrClosed = errors.New("MCP servers are closed")
 
 var errUnused = errors.New("nobody uses it")
 
-// Bounds are those within which the command of a server starts.
+// Bounds limit the command of a server.
 type Bounds interface {
 	// Apply makes a command start within them.
 	Apply(c *process.Command)
@@ -38,7 +38,7 @@ type Config struct {
 	Version string   // of this program, for servers
 	Session string   // value of [process.MarkSession] for commands; empty: none
 	Env     []string // of each command, before the variables of its server
-	Cwd     string   // where commands begin that name no folder
+	Cwd     string   // folder of commands that name none
 	// Ready returns when another process is ready to end the commands if this one dies. It is
 	// called before each start. nil: no process would.
 	Ready func() error
@@ -84,7 +84,8 @@ type Pool struct {
 // the server cannot be started.
 type Binder func(name string, s Server) (Bounds, error)
 
-// Bound has servers that say so start within bounds. It is called before the first [Pool.Use].
+// Bound makes servers with [Server.Bounded] start within bounds. It must be called before the
+// first [Pool.Use].
 func (p *Pool) Bound(b Binder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +164,8 @@ func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
 	return &Lease{p: p, e: e, name: name, server: s}, nil
 }
 
-// try begins an attempt if one makes sense. The caller holds mu.
+// try begins an attempt to connect, unless the server is connected, being tried or given up. The
+// caller holds mu.
 func (p *Pool) try(e *entry) {
 	p.settle(e)
 	if e.trying != nil || e.conn != nil || e.patience.spent() || p.closed || e.life.Err() != nil {
@@ -241,7 +243,7 @@ func (e *entry) state() error {
 	return nil
 }
 
-// Release lets go of the server. A second call does nothing.
+// Release ends the use of the server. A second call does nothing.
 func (l *Lease) Release() {
 	l.once.Do(func() {
 		p, e := l.p, l.e
@@ -268,7 +270,7 @@ func (p *Pool) expire(e *entry) {
 	}
 }
 
-// forget makes the next use of such a server begin anew. The caller holds mu.
+// forget makes the next use of the server start it anew. The caller holds mu.
 func (p *Pool) forget(e *entry) {
 	if at := slot(e.key, e.server); p.entries[at] == e {
 		delete(p.entries, at)
@@ -276,7 +278,7 @@ func (p *Pool) forget(e *entry) {
 	e.stop(errUnused)
 }
 
-// Close ends all servers and returns when nothing of them is left.
+// Close ends all servers and returns when none of their processes is left.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true

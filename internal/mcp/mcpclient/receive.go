@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 )
 
-// inFlight is how many requests of a server are at work at the same time.
+// inFlight bounds the requests of a server that run at the same time.
 const inFlight = 16
 
-// maxReplies is how many short answers wait to be sent.
+// maxReplies bounds the short answers that wait to be sent.
 const maxReplies = 256
 
 // receive handles one frame of the server. The readers of a wire call it, and it
@@ -246,7 +246,7 @@ func (c *Conn) serveOne(ctx context.Context, method string, params json.RawMessa
 	return nil, &RPCError{Code: CodeNoMethod, Message: "method not found: " + method}
 }
 
-// listRoots are the folders that the server may work in.
+// listRoots returns the folders that the server may work in.
 func (c *Conn) listRoots() any {
 	all := make([]map[string]string, len(c.roots))
 	for i, dir := range c.roots {

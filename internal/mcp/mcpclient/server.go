@@ -14,7 +14,7 @@ import (
 
 // The kinds of servers.
 const (
-	Stdio = "stdio" // a command that is spoken with by its stdin and stdout
+	Stdio = "stdio" // a command that speaks by its stdin and stdout
 	HTTP  = "http"  // streamable HTTP
 	SSE   = "sse"   // the HTTP+SSE transport of 2024; its kind is HTTP
 )
@@ -35,7 +35,7 @@ type Server struct {
 	AllowedTools  []string `json:"allowedTools,omitempty"`  // the only ones that are shown; empty: all
 	DisabledTools []string `json:"disabledTools,omitempty"` // that are not shown
 
-	// Bounded says that its command starts within [Config.Bound]: it is a project's.
+	// Bounded says that its command starts within [Pool.Bound]: it is a project's.
 	Bounded bool `json:"-"`
 
 	// TimeoutMS bounds each call, in milliseconds; 0: the timeout of the pool.
@@ -53,7 +53,7 @@ func (s Server) Kind() string {
 	return Stdio
 }
 
-// Check says why a server cannot be used, and how to fix it.
+// Check returns why a server cannot be used, and how to fix it.
 func (s Server) Check() error {
 	switch s.Type {
 	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp", SSE:
@@ -86,8 +86,8 @@ func (s Server) Check() error {
 	return nil
 }
 
-// Key is the same for servers that one connection can serve, and tells nothing
-// of their secrets. cwd is where commands begin that name no folder.
+// Key returns the same key for servers that one connection can serve. It reveals no
+// secrets. cwd is the folder of commands that name none.
 func (s Server) Key(cwd string) string {
 	if s.Cwd == "" {
 		s.Cwd = cwd
@@ -107,7 +107,7 @@ func (s Server) Key(cwd string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Shows reports whether a tool of the server is to be used at all.
+// Shows reports whether agents may use a tool of the server.
 func (s Server) Shows(tool string) bool {
 	return (len(s.AllowedTools) == 0 || slices.Contains(s.AllowedTools, tool)) && !slices.Contains(s.DisabledTools, tool)
 }

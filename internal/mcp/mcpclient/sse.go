@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxRetry bounds how long a server can ask to be left alone.
+// maxRetry bounds the pause that a server can ask for.
 const maxRetry = 30 * time.Second
 
 // events reads server-sent events; see the HTML standard. It returns an error that
@@ -20,7 +20,7 @@ type events struct {
 	name  string // of the event that was read last; empty: message
 	head  []byte // edges of the line that was too long, as is the next
 	tail  []byte
-	retry time.Duration // as the server has asked; 0: it has not
+	retry time.Duration // the server's request; 0: none
 }
 
 func newEvents(r io.Reader, limit int, m *meter) *events {
@@ -69,6 +69,5 @@ func (e *events) next() ([]byte, error) {
 	}
 }
 
-// broken reports whether a stream has only ended, so that it can be taken up
-// again.
+// broken reports whether a stream has only ended, so that it can be resumed.
 func broken(err error) bool { return !errors.Is(err, ErrTooLong) && !errors.Is(err, errMeter) }

@@ -35,9 +35,9 @@ const (
 	// probeWait is how long a server may take to answer server/discover before it also
 	// gets initialize: older servers may not answer unknown requests.
 	probeWait = 500 * time.Millisecond
-	// maxRounds is how often one call is answered with questions.
+	// maxRounds bounds how often a server may answer one call with questions.
 	maxRounds = 10
-	// busyRounds is how often one call is answered with neither a question nor a result.
+	// busyRounds bounds how often a server may answer one call without a question or a result.
 	busyRounds = 3
 	busyPause  = 50 * time.Millisecond
 )
@@ -51,8 +51,8 @@ type discovery struct {
 	err error
 }
 
-// codeRevision is the error of a server that refuses the revision of a request; its data has those
-// that it supports (2026-07-28, UnsupportedProtocolVersionError).
+// codeRevision is the error of a server that refuses the revision of a request; its data has the
+// supported ones (2026-07-28, UnsupportedProtocolVersionError).
 const codeRevision = -32022
 
 // supports reports whether a refusal names the revision among those that the server supports.
@@ -85,8 +85,8 @@ func (c *Conn) discover(ctx context.Context, meta map[string]any) <-chan discove
 	return found
 }
 
-// adopt takes in the answer to server/discover. It reports false for a server that
-// speaks older revisions only.
+// adopt stores the answer to server/discover. It returns false for a server that speaks
+// older revisions only.
 func (c *Conn) adopt(d discovery, meta map[string]any) bool {
 	var res struct {
 		Revisions    []string                   `json:"supportedVersions"`
@@ -112,8 +112,8 @@ type question struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// rounds makes a call that the server may answer with questions: it is made again
-// with the answers, until there is a result.
+// rounds makes a call that the server may answer with questions: it repeats the call
+// with the answers, until the server returns a result.
 func (c *Conn) rounds(ctx context.Context, method string, params any, o CallOptions) (json.RawMessage, error) {
 	busy := 0
 	for round := 0; ; round++ {
@@ -302,9 +302,9 @@ func (c *Conn) Unsubscribe(ctx context.Context, uri string) error {
 	return nil
 }
 
-// listen keeps a request open on which the server sends notifications. After a break
-// it is made again, and missed is called. It returns when ctx ends, or why the
-// server does not want it.
+// listen keeps a request open on which the server sends notifications. After a break it
+// makes the request again, and calls missed. It returns when ctx ends, or with the
+// refusal of the server.
 func (c *Conn) listen(ctx context.Context, notifications map[string]any, missed func()) error {
 	params := map[string]any{"notifications": notifications}
 	for tries := 0; ; tries++ {

@@ -58,7 +58,7 @@ func startStdio(c *Conn, cmd process.Command, mark string, table *process.Table)
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
-			_ = f.Close() // of pipes, of which nothing is lost
+			_ = f.Close() // a pipe, which loses no data at its close
 		}
 	}
 }
@@ -147,12 +147,12 @@ func (w *stdio) close() {
 	_ = w.in.Close()
 	w.writing.Unlock()
 	moment, done := context.WithTimeout(context.Background(), leaveWait)
-	_, _ = w.g.Wait(moment) // that is its chance to go by itself
+	_, _ = w.g.Wait(moment) // the chance to end by itself
 	done()
 	w.g.End(context.Background(), process.Ending{Grace: termWait, Mark: w.mark, Table: w.table})
 }
 
-// ended says how the command has ended, with the last that it said.
+// ended returns how the command has ended, with its last output.
 func (w *stdio) ended(exit process.Exit, err, read error) error {
 	what := fmt.Sprintf("it ended with exit code %d", exit.Code)
 	switch {

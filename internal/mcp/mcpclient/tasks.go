@@ -11,8 +11,8 @@ import (
 // TaskPhase is the phase of a server's task, independent of the revision.
 type TaskPhase string
 
-// The phases. The empty one is a word of the server that is not known here: it
-// is shown, and changes nothing.
+// The phases. The empty one represents an unknown word of the server, which is shown
+// and changes nothing.
 const (
 	TaskWorking   TaskPhase = "working"
 	TaskAsking    TaskPhase = "asking" // it continues after an answer
@@ -21,7 +21,7 @@ const (
 	TaskCancelled TaskPhase = "cancelled"
 )
 
-// phaseOf is the phase of a word of a server. Both dialects have the same words.
+// phaseOf returns the phase for a word of a server. Both revisions have the same words.
 func phaseOf(word string) TaskPhase {
 	phases := map[string]TaskPhase{
 		"working":        TaskWorking,
@@ -55,7 +55,7 @@ type TaskState struct {
 // TaskOutcome is the result of a task.
 type TaskOutcome struct {
 	Text    string // of its content, as a model reads it
-	IsError bool   // by the word of the tool
+	IsError bool   // the tool reports an error
 }
 
 // TaskAnswer is the answer to a question of a running task.
@@ -90,7 +90,7 @@ type TaskWatch struct {
 var (
 	// ErrTaskUnknown says that the server does not know the task, or not any more.
 	ErrTaskUnknown = errors.New("the server does not know the task")
-	// ErrNoSteer says that the server has no way to tell a running task something.
+	// ErrNoSteer says that the server accepts no messages for a running task.
 	ErrNoSteer = errors.New("the server offers no way to steer a running task")
 	// ErrTaskGoesOn says that the task has no result yet: the caller looks again later.
 	ErrTaskGoesOn = errors.New("the task is not over")

@@ -45,7 +45,7 @@ func NewTasksV1(conn func(context.Context) (*Conn, error)) *TasksV1 {
 	return &TasksV1{conn: conn, token: "task-" + rand.Text(), known: make(chan struct{})}
 }
 
-// Close hears no more of the task.
+// Close ends the listening to the task.
 func (t *TasksV1) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *TasksV1) deaf() {
 	t.on, t.stops = nil, nil
 }
 
-// learn ends the time in which the ID is not known. The caller holds mu.
+// learn stores the ID of the task, at the first call only. The caller holds mu.
 func (t *TasksV1) learn(id string) {
 	select {
 	case <-t.known:
@@ -71,7 +71,7 @@ func (t *TasksV1) learn(id string) {
 	}
 }
 
-// live is the connection of now, which is listened to.
+// live returns the current connection, and listens to it.
 func (t *TasksV1) live(ctx context.Context) (*Conn, error) {
 	c, err := t.conn(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (w taskV1) state() TaskState {
 	}
 }
 
-// milliseconds is a span as servers give it.
+// milliseconds reads a duration from a server.
 func milliseconds(v any) time.Duration {
 	const most = float64(365 * 24 * time.Hour / time.Millisecond)
 	n, ok := v.(float64)
@@ -182,7 +182,7 @@ func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage,
 	return made.Task.state(), made.Meta.Immediate, nil
 }
 
-// answered takes the result of a server that has run the call and made no task.
+// answered stores the result of a server that has run the call without a task.
 func (t *TasksV1) answered(c *Conn, raw json.RawMessage) (TaskState, string, error) {
 	out, err := outcome(raw)
 	if err != nil {
@@ -245,7 +245,7 @@ func (t *TasksV1) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	return outcome(raw)
 }
 
-// Steer tells the running task something by tasks/steer. No revision has that
+// Steer sends a message to the running task by tasks/steer. No revision has that
 // method: it is used where the server declares the capability tasks.steer, with
 // the text as message.
 func (t *TasksV1) Steer(ctx context.Context, id, text string) error {
@@ -284,7 +284,7 @@ func (t *TasksV1) Watch(id string, w TaskWatch) (stop func()) {
 	}
 }
 
-// heard takes a status. One may come before the answer that names the task.
+// heard handles a status, which may come before the answer that names the task.
 func (t *TasksV1) heard(params json.RawMessage) {
 	var w taskV1
 	if json.Unmarshal(params, &w) != nil || w.TaskID == "" {
@@ -360,7 +360,7 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	return res, nil
 }
 
-// refused makes an error that the server has answered one of tasks.
+// refused makes a [*TaskRefusedError] of a server's error answer.
 func refused(err error) error {
 	var rpc *RPCError
 	if !errors.As(err, &rpc) {
@@ -372,9 +372,9 @@ func refused(err error) error {
 	return &TaskRefusedError{Code: rpc.Code, Message: rpc.Message}
 }
 
-// NeedsTask reports whether the answer to a plain call says that the tool runs as
-// a task only: an error of its own, or, of some servers, a result that says so in
-// words. It is asked of tools that are declared so.
+// NeedsTask reports whether the answer to a plain call says that the tool runs only as
+// a task: by an error of its own, or, from some servers, by a result that says so in
+// words. It is for tools that declare it.
 func NeedsTask(result json.RawMessage, err error) bool {
 	var rpc *RPCError
 	if errors.As(err, &rpc) {
@@ -384,7 +384,7 @@ func NeedsTask(result json.RawMessage, err error) bool {
 	return err == nil && bad == nil && out.IsError && strings.Contains(strings.ToLower(out.Text), "task")
 }
 
-// outcome is the result of a call of a tool as a text.
+// outcome returns the result of a call of a tool as text.
 func outcome(raw json.RawMessage) (TaskOutcome, error) {
 	var res struct {
 		Content    []json.RawMessage `json:"content"`

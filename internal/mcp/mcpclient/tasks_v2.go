@@ -292,7 +292,7 @@ func (t *TasksV2) unanswered(n int) []string {
 	return keys
 }
 
-// answerOne has one question answered, and tells the server.
+// answerOne gets the answer to one question, and sends it to the server.
 func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	asking, withdraw := context.WithCancelCause(ctx)
 	defer withdraw(nil)

@@ -48,8 +48,8 @@ func Remove(path, name string) (bool, error) {
 	return found, err
 }
 
-// change reads a file, lets f change its servers, and writes it. Changes at the
-// same time wait for each other.
+// change reads a file, lets f change its servers, and writes it. Concurrent changes
+// wait for each other.
 func change(path string, f func(*jsonc.Object) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
@@ -117,7 +117,7 @@ func write(path string, top jsonc.Object) error {
 	return nil
 }
 
-// lock holds a folder against others of this program.
+// lock locks a folder against other processes of this program.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// How much is remembered; beyond it the servers that were seen first are
-// forgotten.
+// Bounds of the pins; beyond them the oldest servers are forgotten.
 const (
 	maxPinned   = 500     // servers
 	maxPinsFile = 8 << 20 // bytes
@@ -44,7 +43,7 @@ type pinned struct {
 
 type pinServer struct {
 	Number int                `json:"n"`
-	Name   string             `json:"name"` // as it was called first
+	Name   string             `json:"name"` // its first one
 	Tools  map[string]pinTool `json:"tools"`
 }
 
@@ -103,8 +102,8 @@ func (p *Pins) Accept(key, name string, t mcpclient.Tool) error {
 	})
 }
 
-// Forget makes the tools of servers that are called so new again, and reports
-// whether any were known.
+// Forget makes the tools of servers with the keys new again, and reports whether any
+// were known.
 func (p *Pins) Forget(keys []string) (bool, error) {
 	known := false
 	err := p.change(func(all *pinned) bool {

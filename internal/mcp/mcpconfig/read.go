@@ -51,7 +51,7 @@ const (
 	ProjectFile    = ".mcp.json"
 )
 
-// Files are the usual ones, the first of which wins.
+// Files returns the usual files, the first of which wins.
 func Files(env func(string) string, folder string) []File {
 	files := []File{
 		{Path: filepath.Join(folder, OwnProjectFile), Scope: Project, root: folder},
@@ -92,8 +92,8 @@ type Entry struct {
 	Err    error // it cannot be used
 
 	Waits    bool   // for trust in the folder
-	Disabled bool   // it says so
-	Hidden   bool   // another of its name counts
+	Disabled bool   // by its own entry
+	Hidden   bool   // another entry with its name wins
 	Shadows  string // of the user's, whose name it has in rules: the path; empty: none
 }
 
@@ -107,8 +107,8 @@ type Input struct {
 	Files   []File
 	Env     func(string) string // for ${VAR}
 	Trusted func() bool         // the folder, asked after its files were read
-	// Called is a server in names of tools and in rules, for which several names may
-	// be the same; nil: its name.
+	// Called returns the name of a server in tools and rules, which several servers may
+	// share; nil: its own name.
 	Called func(name string) string
 }
 
@@ -153,7 +153,7 @@ func Read(in Input) ([]Entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// lookup is env with the variables of the file before it.
+// lookup returns env with the variables of the file, which win.
 func (f File) lookup(env func(string) string) func(string) string {
 	if len(f.vars) == 0 {
 		return env
@@ -166,8 +166,8 @@ func (f File) lookup(env func(string) string) func(string) string {
 	}
 }
 
-// environ is the environment of a server with the variables of the file, unless the server has
-// its own.
+// environ returns the environment of a server with the variables of the file; the server's own
+// win.
 func (f File) environ(s mcpclient.Server) map[string]string {
 	if len(f.vars) == 0 || s.Command == "" {
 		return s.Env
@@ -177,7 +177,7 @@ func (f File) environ(s mcpclient.Server) map[string]string {
 	return out
 }
 
-// settle says which of the entries count.
+// settle decides which of the entries count.
 func settle(entries []Entry, trusted func() bool, called func(string) string) {
 	if called == nil {
 		called = func(name string) string { return name }
@@ -280,8 +280,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// One reads one server. Keys that are not known are passed over: files are
-// shared with other programs.
+// One reads one server. It ignores unknown keys: other programs share the files.
 func One(raw json.RawMessage, env func(string) string) (s mcpclient.Server, disabled bool, err error) {
 	var off struct {
 		Disabled bool `json:"disabled"`
