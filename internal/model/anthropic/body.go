@@ -59,7 +59,7 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	return append(parts, []byte("]}")), nil
 }
 
-// head is the request up to its messages.
+// head returns the request up to its messages.
 func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	type block struct {
 		Type  string `json:"type"`
@@ -139,10 +139,9 @@ func withMark(raw []byte, hour bool) net.Buffers {
 	return net.Buffers{raw[:len(raw)-len(end)], []byte("," + mark + end)}
 }
 
-// sendable is a message as the provider takes it. Thoughts are signed by the
-// model that had them; those without a signature come from another provider's
-// model and would be refused, as are images above its limits. All other messages
-// go as they are.
+// sendable returns a message in a form that the provider takes. It removes thoughts
+// without a signature, which come from another provider's model and would be refused,
+// and fits images into the limits. All other messages stay unchanged.
 func (m *Model) sendable(msg agent.Message) ([]byte, error) {
 	raw, change, mark := msg.Encoded(), m.fitting, `"type":"image"`
 	if msg.Role() == agent.Assistant {

@@ -35,7 +35,7 @@ type placed struct {
 	block agent.Block
 }
 
-// open is a block that still grows.
+// open is an unfinished block.
 type open struct {
 	block agent.Block
 	text  agent.Gathered  // of its text, thinking or input
@@ -143,7 +143,7 @@ func (s *stream) count(u *usage) {
 	}
 }
 
-// take is a whole message that came at once.
+// take reads a whole message that came at once.
 func (s *stream) take(data []byte) (modelwire.State, error) {
 	var m struct {
 		ID, Model  string
@@ -208,8 +208,8 @@ func (s *stream) more(b *open, kind agent.PartKind, index int, text string) {
 	s.hand(agent.Part{Kind: kind, Index: index, Text: text})
 }
 
-// close makes a whole block of an open one. A kind of block that this program
-// does not know is left out: nothing that we ask for makes one.
+// close makes a whole block of an open one. It leaves out unknown kinds of blocks:
+// our requests do not produce them.
 func (s *stream) close(b *open, index int) {
 	delete(s.open, index)
 	block := b.block
@@ -274,7 +274,7 @@ func (s *stream) Partial() modelwire.Partial {
 		Delivered: s.delivered}
 }
 
-// blocks are the whole blocks in their order.
+// blocks returns the whole blocks in their order.
 func (s *stream) blocks() []agent.Block {
 	out := make([]agent.Block, 0, len(s.whole))
 	for _, p := range s.whole {

@@ -26,20 +26,20 @@ type Policy struct {
 	// whatever Available holds, and none of them is an alias of another model.
 	Own []string
 
-	// Reachable says why a name cannot be used here, for example for lack of a
-	// key; the error is [ErrUnknown] for a name that no provider has. It is asked
-	// last. nil: every name can.
+	// Reachable returns why a name cannot be used here, for example for lack of a
+	// key; the error is [ErrUnknown] for a name that no provider has. It is called
+	// last. nil: every name can be used.
 	Reachable func(name string) error
 
-	// Rate is a figure that grows with the price of a model, false where that is unknown. The cost
-	// guard compares by it where one of two models has no multiplier.
+	// Rate returns a figure that grows with the price of a model, false if the price is unknown. The
+	// cost guard compares by it if one of two models has no multiplier.
 	Rate func(name string) (float64, bool)
 }
 
 // Request describes the agent that needs a model. The names may be aliases.
 type Request struct {
-	Input      string // of the call that starts the agent; empty: not said
-	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
+	Input      string // of the call that starts the agent; empty: not given
+	Definition string // of its definition: a name, or several with | or a comma between; empty: not given
 	Parent     string // of the agent that asks; empty: the model of the session
 	Session    string // of the main agent; empty: not chosen yet, so no cost limit
 	AgentType  string // normalized, such as rubber-duck
@@ -55,8 +55,7 @@ type Choice struct {
 // ErrUnknown is in the error of [Policy.Reachable] for a name that no provider has.
 var ErrUnknown = errors.New("no provider has such a model")
 
-// UnavailableError says that a model was asked for that may not be used, or that
-// does not exist.
+// UnavailableError says that a requested model may not be used, or does not exist.
 type UnavailableError struct {
 	Model     string
 	Near      string   // a similar name; empty: none is similar
@@ -129,7 +128,7 @@ func (p Policy) implied(agentType, parent string) string {
 	return ""
 }
 
-// usable is the full name of a model that may be used and can be reached.
+// usable returns the full name of a model that may be used and can be reached.
 func (p Policy) usable(name string) (string, error) {
 	full, ok := p.expand(name)
 	if err := modelinfo.Refused(name); err != nil && (!ok || full == name) {
@@ -230,7 +229,7 @@ func (p Policy) rate(name string) (float64, bool) {
 	return p.Rate(name)
 }
 
-// named is a name as it was meant: trimmed, and inherit in any case of letters.
+// named returns a trimmed name, and inherit for it in any case of letters.
 func named(s string) string {
 	s = strings.TrimSpace(s)
 	if strings.EqualFold(s, Inherit) {

@@ -63,7 +63,7 @@ func (p Policy) expand(name string) (string, bool) {
 	})
 }
 
-// displayed is the full name for one as editors show it, such as "Claude
+// displayed returns the full name for a name as editors show it, such as "Claude
 // Sonnet 4.5 (copilot)" or "GPT-4.1", or empty.
 func displayed(name string) string {
 	short, _, _ := strings.Cut(name, " (")
@@ -85,7 +85,7 @@ func displayed(name string) string {
 	return ""
 }
 
-// names are all that a model is called: see [Forms], and its aliases.
+// names returns all names of a model: its [Forms] and its aliases.
 func (p Policy) names(full string) []string {
 	out := Forms(full)
 	for _, a := range modelinfo.Aliases() {
@@ -101,7 +101,7 @@ func (p Policy) names(full string) []string {
 	return out
 }
 
-// Forms are the ways to write a full name: with and without its provider.
+// Forms returns the ways to write a full name: with and without its provider.
 func Forms(full string) []string {
 	out := []string{full}
 	if Free(full) {
@@ -119,7 +119,7 @@ func Forms(full string) []string {
 	}
 }
 
-// family is the first word of a bare name, such as claude or gpt.
+// family returns the first word of a bare name, such as claude or gpt.
 func family(full string) string {
 	bare := full[strings.LastIndexByte(full, '/')+1:]
 	word, _, _ := strings.Cut(strings.ToLower(bare), "-")

@@ -38,7 +38,7 @@ type Model struct {
 // Alias is a short name and its full name.
 type Alias struct{ Short, Full string }
 
-// AsOf is the day of the table, such as 2026-11-21.
+// AsOf returns the day of the table, such as 2026-11-21.
 func AsOf() string {
 	_, rest, _ := strings.Cut(table, "\nas of ")
 	day, _, _ := strings.Cut(rest, "\n")
@@ -55,7 +55,7 @@ func Aliases() []Alias {
 	return out
 }
 
-// newest is the model of a family with the highest version.
+// newest returns the model of a family with the highest version.
 func newest(models []Model, family string) (name string) {
 	var best []int
 	for _, m := range models {
@@ -70,7 +70,7 @@ func newest(models []Model, family string) (name string) {
 	return name
 }
 
-// version is the numbers in the words of a name, without its date.
+// version returns the numbers in the words of a name, without its date.
 func version(words []string) (v []int) {
 	for _, w := range words {
 		if n, err := strconv.Atoi(w); err == nil && len(w) < 8 {
@@ -118,7 +118,7 @@ func Refused(name string) error {
 	return nil
 }
 
-// Title is how people call a model, such as Sonnet 4.5 or GPT-5.4 mini.
+// Title returns people's name for a model, such as Sonnet 4.5 or GPT-5.4 mini.
 func Title(name string) string {
 	words := strings.Split(name[strings.LastIndexByte(name, '/')+1:], "-")
 	if words[0] == "gpt" && len(words) > 1 {
@@ -137,7 +137,7 @@ func Title(name string) string {
 	return strings.TrimSpace(title)
 }
 
-// Tokens is a number of tokens for people, such as 200k or 1M; a dash for 0.
+// Tokens formats a number of tokens for people, such as 200k or 1M; a dash for 0.
 func Tokens(n int64) string {
 	switch {
 	case n == 0:
@@ -150,7 +150,7 @@ func Tokens(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Models are the rows, in the order of the table.
+// Models returns the rows, in the order of the table.
 func Models() []Model {
 	var out []Model
 	at := map[string]int{}
@@ -193,7 +193,7 @@ type ImageLimits struct {
 	Base64 int // bytes
 }
 
-// Images are the limits of a provider.
+// Images returns the limits of a provider.
 func Images(provider string) ImageLimits {
 	for line := range strings.Lines(table) {
 		if words := strings.Fields(line); len(words) == 4 && words[0] == "image" && words[1] == provider {
@@ -210,7 +210,7 @@ func MostOutput(model string) int64 {
 	return m.Output
 }
 
-// row is the model of a name, which may have a date.
+// row returns the model for a name, which may have a date.
 func row(model string) (best Model, ok bool) {
 	for _, m := range Models() {
 		rest, has := strings.CutPrefix(model, m.Name)

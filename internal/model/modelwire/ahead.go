@@ -30,8 +30,8 @@ type ahead struct {
 	until time.Time     // when the provider forgets the head; zero: it is not known to have it
 }
 
-// Reply makes a call, after another one with the same head if that is under way and has no answer
-// yet, for at most three seconds. If that one fails, another goes ahead.
+// Reply makes a call. If another call with the same head is in progress, it waits for the begin of
+// that answer, for at most three seconds. If that call fails, another goes ahead.
 func (a *Ahead) Reply(
 	ctx context.Context, head []byte, on func(agent.Part), call func(on func(agent.Part)) (*agent.Reply, error),
 ) (*agent.Reply, error) {

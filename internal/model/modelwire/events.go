@@ -12,7 +12,7 @@ import (
 // accepts, and little enough to hold.
 const maxEvent = 16 << 20
 
-// Event is one server-sent event. Its bytes are good until the next one is read.
+// Event is one server-sent event. Its bytes are valid until the next one is read.
 type Event struct {
 	Name []byte // often empty
 	Data []byte // lines are joined by newlines

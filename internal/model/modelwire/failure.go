@@ -30,8 +30,7 @@ type BadFormat struct{ Text string }
 
 func (e *BadFormat) Error() string { return e.Text }
 
-// Useless is an answer that cannot be used, and would be the same when asked for
-// again.
+// Useless is an answer that cannot be used, and that a retry would repeat.
 type Useless struct{ Text string }
 
 func (e *Useless) Error() string { return e.Text }
@@ -47,7 +46,7 @@ type retry struct {
 func (r *retry) Error() string { return r.why.Text }
 func (r *retry) Unwrap() error { return r.why }
 
-// exhausted is the end of trying.
+// exhausted returns the error after the last try.
 func (r *retry) exhausted(tries int) error {
 	last := *r.why
 	last.Text = fmt.Sprintf("%s, after %d tries", last.Text, tries)
@@ -57,7 +56,7 @@ func (r *retry) exhausted(tries int) error {
 	return &last
 }
 
-// again is the end of trying where an answer was wrong twice in the same way.
+// again returns the error after an answer was wrong twice in the same way.
 func (r *retry) again(urlVar string) error {
 	last := *r.why
 	last.Text = fmt.Sprintf("%s, twice in the same way (check that %s leads to a server of this API)", last.Text, urlVar)
@@ -131,7 +130,7 @@ func refusal(raw json.RawMessage) *Refusal {
 	return r
 }
 
-// word is a string, or a number as one; nothing else.
+// word returns a string, or a number as one; "" for anything else.
 func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -338,7 +337,7 @@ func (e *Endpoint) callError(ctx, call context.Context, model string, err error)
 	return told
 }
 
-// notReached classes the failure of a call that brought no head of an answer.
+// notReached classifies the failure of a call without the head of an answer.
 func notReached(err error) (kind string) {
 	var op *net.OpError
 	var tlsRecord tls.RecordHeaderError
@@ -408,8 +407,8 @@ func sizeText(n int) string {
 	return strconv.Itoa(n) + " bytes"
 }
 
-// retryAfter reads how long the provider wants us to wait. It is 0 when it
-// does not say, or says something that makes no sense.
+// retryAfter returns the pause that the provider demands; 0 without a sensible
+// one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return seconds(ms / 1000)
@@ -424,7 +423,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// seconds is s as a duration; a number too large for one is an hour.
+// seconds returns s as a duration; an hour for a number that is too large for one.
 func seconds(s float64) time.Duration {
 	if !(s < 3600) {
 		return time.Hour

@@ -24,7 +24,7 @@ func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
 	return base, nil
 }
 
-// CheckSecret refuses a key that cannot stand in a header.
+// CheckSecret refuses a key that a header cannot hold.
 func CheckSecret(provider, secret, variable string) error {
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return fmt.Errorf("the key of the %s provider has blanks or line breaks in it, or letters that no key has (set "+

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
-// maxReset bounds how far away the reset of a limit may be. Limits are counted by week at most.
+// maxReset bounds the time until the reset of a limit: the longest limits are weekly.
 const maxReset = 8 * 24 * time.Hour
 
 // resetAt returns the reset time of a limit that is used up for longer than a call may wait. It
@@ -42,7 +42,7 @@ func resetAt(h http.Header, r *Refusal, now time.Time) time.Time {
 	return at
 }
 
-// exhausted is the latest reset of the limits of which nothing remains.
+// exhausted returns the latest reset of the used up limits.
 func exhausted(h http.Header, now time.Time) (at time.Time) {
 	for _, what := range []string{"requests", "tokens", "input-tokens", "output-tokens"} {
 		for _, names := range [][2]string{

@@ -25,8 +25,8 @@ type translation struct {
 	out []byte
 }
 
-// Of returns the translation of m, which make does where it is not known. An
-// error is not remembered.
+// Of returns the translation of m, and calls make for an unknown message. It does not
+// remember errors.
 func (t *Translations) Of(m agent.Message, make func(agent.Message) ([]byte, error)) ([]byte, error) {
 	raw := m.Encoded()
 	if len(raw) == 0 {

@@ -26,14 +26,14 @@ import (
 
 const (
 	patience = 15 * time.Minute // for all tries of a call, from its first failure
-	shutFor  = 10 * time.Second // how long a refused key is not tried again
+	shutFor  = 10 * time.Second // until a refused key is tried again
 
 	// lateTime bounds the wait for events after a whole answer.
 	lateTime = 3 * time.Second
 )
 
 // Endpoint is a provider at one address, with one key. Host, Limiter and HTTP
-// are needed. It is not changed once it is in use, and may be used by several
+// are required. It must not change once it is in use, and may be used by several
 // goroutines.
 type Endpoint struct {
 	Host    string // for error texts; provider, model and host share one rate limit
@@ -42,7 +42,7 @@ type Endpoint struct {
 	URLVar  string
 	HTTP    *http.Client
 	Limiter *ratelimit.Limiter
-	Calls   int                           // of one model at the same time; 0: as the limiter has it
+	Calls   int                           // of one model at the same time; 0: the limiter's number
 	Idle    time.Duration                 // a call that brings no byte for so long is cut; 0: 120 s
 	Backoff func(tries int) time.Duration // nil: limit.Backoff
 }
@@ -50,15 +50,15 @@ type Endpoint struct {
 // Call is one request in the form of its provider.
 type Call struct {
 	Model  string // in the form that is sent
-	URL    string // where it goes, by POST
+	URL    string // of the POST request
 	Header http.Header
 	Body   net.Buffers    // in parts that other calls may share; read only
-	From   *agent.Request // that Body was made of
+	From   *agent.Request // the source of Body
 	// Decode begins an answer; it is called once for each attempt.
 	Decode func(on func(agent.Part)) Decoder
 }
 
-// State is how far an answer has come.
+// State is the progress of an answer.
 type State int
 
 // The states of an answer.
@@ -144,8 +144,8 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	}
 }
 
-// try makes one attempt once there is a place for it, and gives the place back on
-// every path, also where on panics.
+// try makes one attempt when it gets a place, and gives the place back on every path,
+// also when on panics.
 func (e *Endpoint) try(
 	ctx context.Context, key string, c *Call, end time.Time, on func(agent.Part),
 ) (*agent.Reply, error) {
@@ -164,8 +164,8 @@ func (e *Endpoint) key(model string) string { return e.KeyVar + " " + e.Host + "
 
 var errPatience = errors.New("the time for trying is over")
 
-// enter waits for a place among the calls of a model. A key that was refused a
-// moment ago is not sent again, however many agents have it.
+// enter waits for a place among the calls of a model. It does not send a key again
+// that was refused a moment ago, even if many agents have it.
 func (e *Endpoint) enter(ctx context.Context, key, model string, end time.Time) (release func(), err error) {
 	if err := e.refused(model); err != nil {
 		return nil, err
@@ -217,14 +217,14 @@ func (e *Endpoint) refused(model string) error {
 	return e.Limiter.Refused(e.door(model))
 }
 
-// door names a key at a host, for one model or for all. The key itself is not
-// kept in one more place.
+// door returns the name of a key at a host, for one model or for all. It is a digest, so that
+// no further copy of the key is kept.
 func (e *Endpoint) door(model string) string {
 	sum := sha256.Sum256([]byte(e.Secret))
 	return e.Host + " " + hex.EncodeToString(sum[:8]) + " " + model
 }
 
-// once makes one attempt. An error that is worth another is a *retry.
+// once makes one attempt. It returns a *retry if another may succeed.
 func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -278,7 +278,7 @@ func taking(res *http.Response) func(context.Context, Decoder, *watched) (*agent
 	return nil
 }
 
-// readWhole takes an answer that came as one value, although a stream was asked for.
+// readWhole reads an answer that came as one value in place of the requested stream.
 func readWhole(_ context.Context, d Decoder, body *watched) (*agent.Reply, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {

@@ -100,7 +100,7 @@ func (a *answer) calls() bool {
 	return false
 }
 
-// ended is the stop reason of an answer that came to its own end.
+// ended returns the stop reason of an answer that came to its own end.
 func (a *answer) ended() string {
 	switch {
 	case a.refused:

@@ -14,8 +14,8 @@ import (
 
 // The chat completions API: platform.openai.com/docs/api-reference/chat.
 
-// maxCalls is how many calls one answer may hold; it is looked through for each
-// part of a call.
+// maxCalls bounds the calls of one answer; each part of a call is searched among
+// them.
 const maxCalls = 256
 
 func chatForm() form {
@@ -82,8 +82,8 @@ type chatCall struct {
 	} `json:"function"`
 }
 
-// chatItems are the messages that one of ours becomes: results first, each its
-// own, since they must follow the calls at once.
+// chatItems returns the messages for one of ours: results first, each in a message of
+// its own, since they must follow the calls at once.
 func chatItems(blocks []agent.Block, role agent.Role) (out []any) {
 	p := sortOut(blocks)
 	if role == agent.Assistant {
@@ -333,7 +333,7 @@ func (c *chat) settle() {
 	}
 }
 
-// call adds to a call, or begins one.
+// call adds a delta to a call, or begins one.
 func (c *chat) call(d delta) error {
 	in := c.find(d)
 	if in == nil {
@@ -378,7 +378,7 @@ func (c *chat) find(d delta) *call {
 	return nil
 }
 
-// looksWhole is cheap for text that cannot be whole.
+// looksWhole reports whether input is complete JSON. It is cheap for text that cannot be.
 func looksWhole(input string) bool {
 	return strings.HasSuffix(strings.TrimRight(input, " \n"), "}") && json.Valid([]byte(input))
 }
@@ -407,9 +407,9 @@ func (c *chat) Finish() (*agent.Reply, error) {
 	return c.finish(c.model), nil
 }
 
-// chatReason is our word for a finish reason, or nothing where the answer came
-// to its own end: servers say stop after calls, too. known is false for reasons
-// that may mean anything, after which no call may run.
+// chatReason returns our word for a finish reason, or "" if the answer came to its
+// own end: servers send stop after calls, too. known is false for reasons of unknown
+// meaning, after which no call may run.
 func chatReason(reason string) (stop string, known bool) {
 	switch reason {
 	case "length", "max_tokens", "model_length":

@@ -6,7 +6,7 @@
 // belongs to package modelwire. It promises that an [agent.Reply] is returned only for
 // an answer with a reason for its end, that a call of a tool is whole only when
 // the wire says so, that a message is translated once, that a key goes to the
-// configured host only, and that nothing is read from the environment. It does
+// configured host only, and that the environment is not read. It does
 // not keep conversations, run tools, or know the prices of models. Note 4 in docs/adr
 // says why it uses no library.
 package openai
@@ -30,7 +30,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// DefaultBaseURL is where calls go when the configuration does not say.
+// DefaultBaseURL is the default address of calls.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
 // API is one of the two ways to ask for an answer.
@@ -42,7 +42,7 @@ const (
 	Responses API = "responses"
 )
 
-// Config is how the provider is reached. A key or an address is needed; the
+// Config says how to reach the provider. A key or an address is required; the
 // rest may stay zero.
 type Config struct {
 	BaseURL    string             // default: DefaultBaseURL; one without a path gets /v1
@@ -50,11 +50,11 @@ type Config struct {
 	API        API                // default: Chat
 	HTTPClient *http.Client       // default: one of its own; redirects are never followed
 	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
-	Calls      int                // of one model at the same time; 0: as the limiter has it
+	Calls      int                // of one model at the same time; 0: the limiter's number
 	MaxTokens  int                // of a reply when the request does not say; 0: the server's usual
 	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
 
-	// Backoff is the wait after so many tries. Default: ratelimit.Backoff.
+	// Backoff returns the pause after so many tries. Default: ratelimit.Backoff.
 	Backoff func(tries int) time.Duration
 }
 
@@ -119,7 +119,7 @@ func New(c Config) (*Model, error) {
 	return m, nil
 }
 
-// address is where calls go. A base URL without a path means the usual one.
+// address returns the address of calls. A base URL without a path gets the usual one.
 func address(base *url.URL, path string) string {
 	u := *base
 	if u.Path = strings.TrimRight(u.Path, "/"); u.Path == "" {
@@ -129,7 +129,7 @@ func address(base *url.URL, path string) string {
 	return u.String()
 }
 
-// Close gives idle connections up. Calls that are under way go on.
+// Close closes idle connections. Running calls continue.
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
 // Reply implements [agent.Model]. The name of the model is sent unchanged: some

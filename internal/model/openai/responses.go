@@ -49,7 +49,7 @@ func responsesHead(r *agent.Request, model string, maxTokens int, _, _ bool) any
 	return head
 }
 
-// responsesItems are the items that one of our messages becomes.
+// responsesItems returns the items for one of our messages.
 func responsesItems(blocks []agent.Block, role agent.Role) (out []any) {
 	type part struct {
 		Type  string `json:"type"`
@@ -208,7 +208,7 @@ func (r *responses) take(in *progress, data []byte) error {
 	return nil
 }
 
-// kindOf is the kind of block that an event adds to.
+// kindOf returns the kind of block that an event adds to.
 func kindOf(event string) (agent.PartKind, bool) {
 	switch event {
 	case "response.output_text.delta", "response.refusal.delta":

@@ -27,9 +27,9 @@ type parts struct {
 // result is the result of a call.
 type result struct{ id, text string }
 
-// sortOut takes the blocks of a message apart. Thoughts are left out: no server
-// of this wire asks for them back. Pictures in results go to the message that
-// follows, since a result is text.
+// sortOut sorts the blocks of a message. It leaves out thoughts: no server of these
+// APIs needs them back. Pictures in results go to the next message, since a result is
+// text.
 func sortOut(blocks []agent.Block) (p parts) {
 	for _, b := range blocks {
 		switch b.Type {
@@ -104,7 +104,7 @@ func callID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// arguments are the input of a call as text.
+// arguments returns the input of a call as text.
 func arguments(b agent.Block) string {
 	if len(b.Input) == 0 {
 		return "{}"

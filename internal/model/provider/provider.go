@@ -25,7 +25,7 @@ import (
 // Default is the model when neither the user nor a definition names one.
 const Default = modelinfo.Default
 
-// Choice is a model and how it calls itself.
+// Choice is a model and its name.
 type Choice struct {
 	Model    agent.Model
 	Name     string // in the form that is sent and shown
@@ -199,7 +199,7 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 	})
 }
 
-// callsOf is how many calls of one model may go on at the same time; 0 means
+// callsOf returns how many calls of one model may run at the same time; 0 means
 // any number.
 func callsOf(env func(string) string, variable string) (int, error) {
 	text := env(variable)

@@ -47,8 +47,8 @@ type shut struct {
 // time. 0 means any number.
 func New(calls int) *Limiter { return &Limiter{calls: calls} }
 
-// Limit sets how many calls with the key go on at the same time; 0 means any
-// number. The newest word counts. Calls that are under way are not ended.
+// Limit sets how many calls with the key may run at the same time; 0 means any
+// number. The latest call of Limit counts. It does not end running calls.
 func (l *Limiter) Limit(key string, calls int) {
 	g := l.gate(key)
 	g.mu.Lock()
@@ -159,7 +159,7 @@ func (l *Limiter) Refused(key string) error {
 	return s.err
 }
 
-// Parked is how long a call with the key would have to wait now.
+// Parked returns how long a call with the key would have to wait now.
 func (l *Limiter) Parked(key string) time.Duration { return l.gate(key).parked() }
 
 func (l *Limiter) gate(key string) *gate {

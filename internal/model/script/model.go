@@ -124,7 +124,7 @@ func (m *Model) fault(req *agent.Request, err error) error {
 	return &agent.ModelError{Kind: "script", Text: fmt.Sprintf("script %s: agent %q: %v", m.path, label, err), Err: err}
 }
 
-// kind is our word for the wire's type of an error.
+// kind returns our word for the type of an error in the API.
 func kind(wire string) string {
 	switch wire {
 	case "authentication_error", "permission_error":
@@ -216,7 +216,7 @@ func (s *state) use(turns []turn, n int) {
 	}
 }
 
-// answer is one turn being said.
+// answer is one turn that is being sent.
 type answer struct {
 	*turn
 	view
@@ -277,7 +277,7 @@ func (a *answer) give(ctx context.Context) (*agent.Reply, error) {
 	return &agent.Reply{ID: a.id("msg", 0), Model: a.model(), Blocks: a.blocks, StopReason: stop, Usage: a.usage()}, nil
 }
 
-// say tells a text in parts.
+// say sends a text in parts.
 func (a *answer) say(ctx context.Context, kind agent.PartKind, text string) error {
 	a.bytes += len(text)
 	for text != "" {
@@ -308,7 +308,7 @@ func (a *answer) end(b agent.Block) {
 
 var notID = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// id is the same in every run of the script.
+// id returns an ID that is the same in every run of the script.
 func (a *answer) id(prefix string, i int) string {
 	who := a.req.AgentID
 	if who == "" {

@@ -47,7 +47,7 @@ func (t *text) render(v *view) (string, error) {
 	return out.String(), nil
 }
 
-// bounded refuses to grow without end.
+// bounded is a builder with a size limit.
 type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -321,7 +321,7 @@ func (v *view) match(pattern string, in []string) (found string, ok bool, err er
 	return "", false, nil
 }
 
-// newest is the last match in the last text that has one.
+// newest returns the last match in the last text that has one.
 func newest(re *regexp.Regexp, texts []string) (string, bool) {
 	for i := len(texts) - 1; i >= 0; i-- {
 		if all := re.FindAllStringSubmatch(texts[i], -1); all != nil {
@@ -332,7 +332,7 @@ func newest(re *regexp.Regexp, texts []string) (string, bool) {
 	return "", false
 }
 
-// texts is the texts and tool results of a message, in order.
+// texts returns the texts and tool results of a message, in order.
 func texts(m agent.Message) ([]string, error) {
 	blocks, err := m.Blocks()
 	if err != nil {

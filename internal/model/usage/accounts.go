@@ -125,7 +125,7 @@ func (b Budget) below(limit Budget, what string) bool {
 // Unwrap returns the error that an agent loop handles.
 func (e *BudgetError) Unwrap() error { return &agent.LimitError{Limit: e.Limit, Text: e.Error()} }
 
-// Dollars is an amount for people: cents, and more places where it is small.
+// Dollars formats an amount for people: cents, and more places for a small one.
 func Dollars(usd float64) string {
 	if usd > 0 && usd < 0.01 {
 		return "<$0.01"
@@ -260,7 +260,7 @@ func (p *Accounts) For(n Node) agent.Meter {
 	return &meter{accounts: p, node: known}
 }
 
-// enter is the node of an agent, which is made if it is new. The caller holds mu.
+// enter returns the node of an agent, and makes it for a new agent. The caller holds mu.
 func (p *Accounts) enter(n Node) *node {
 	known := p.nodes[n.ID]
 	if known != nil {
@@ -337,7 +337,7 @@ func (p *Accounts) Shares(id string) []Share {
 	return all
 }
 
-// node is the one with an ID, else the session's. The caller holds mu.
+// node returns the node with an ID, else the session's. The caller holds mu.
 func (p *Accounts) node(id string) *node {
 	if n := p.nodes[id]; n != nil {
 		return n
@@ -345,7 +345,7 @@ func (p *Accounts) node(id string) *node {
 	return p.root
 }
 
-// meter is the accounts in the hands of one agent.
+// meter is one agent's access to the accounts.
 type meter struct {
 	accounts *Accounts
 	node     *node
@@ -408,7 +408,7 @@ func (m *meter) reserve(ctx context.Context, model string, maxTokens int,
 	}
 }
 
-// try reserves, or gives the channel that closes when it is worth another try.
+// try reserves, or returns the channel that closes when another try may succeed.
 func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
 	p := m.accounts
 	p.mu.Lock()
@@ -513,8 +513,8 @@ func (m *meter) free(r *reservation) {
 	p.changed = make(chan struct{})
 }
 
-// Spent counts a call. Figures that are missing or cannot be true are not
-// believed: then the most that the call may have cost is counted.
+// Spent counts a call. In place of missing or impossible figures it counts the highest
+// possible cost of the call.
 func (m *meter) Spent(model string, u agent.Usage) {
 	p := m.accounts
 	p.mu.Lock()

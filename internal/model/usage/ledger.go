@@ -46,7 +46,7 @@ type Sum struct {
 	ModelMS    int64   `json:"model_time_ms"`                            // summed over calls, also those that ran side by side
 }
 
-// Tokens is all that was read and written.
+// Tokens returns the number of tokens that were read and written.
 func (s Sum) Tokens() int64 { return s.Input + s.Output + s.CacheRead + s.CacheWrite }
 
 func (s *Sum) add(c Call) {
@@ -97,10 +97,10 @@ func (l *Ledger) Add(c Call) {
 	}
 }
 
-// Total is the sum of all calls.
+// Total returns the sum of all calls.
 func (l *Ledger) Total() Sum { return l.total }
 
-// Rows are the sums by b, dearest first, and days in their order.
+// Rows returns the sums by b, dearest first, and days in their order.
 func (l *Ledger) Rows(b By) []Sum {
 	rows := make([]Sum, 0, len(l.rows[b]))
 	for s := range maps.Values(l.rows[b]) {

@@ -102,7 +102,7 @@ func sameModel(a, b string) bool {
 	return slices.ContainsFunc(forms(a), func(f string) bool { return slices.Contains(of, f) })
 }
 
-// spread is the range of some figures, or nil of too few.
+// spread returns the range of some figures, or nil for too few.
 func spread(v []float64) *Range {
 	if len(v) < leastLike {
 		return nil

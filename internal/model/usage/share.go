@@ -144,7 +144,7 @@ func (p *Accounts) Restore(n Node, output int64) {
 	}
 }
 
-// Knows reports whether an agent has spent, may, or did.
+// Knows reports whether the accounts have an agent.
 func (p *Accounts) Knows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *Accounts) Printed(id string, bytes int64) {
 	p.node(id).spend(amount{bytes: bytes})
 }
 
-// Remaining is how much output there may still be below an agent; ok is false where
-// nothing limits it.
+// Remaining returns how much output an agent and all below it may still write; ok is false
+// without a limit.
 func (p *Accounts) Remaining(id string) (bytes int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (n *node) open() amount {
 
 func smaller(x, y int64) int64 { return min(x, y) }
 
-// unlimited is room where no budget is.
+// unlimited is the room without a budget.
 const unlimited = math.MaxInt64
 
 // room returns how much a start below a node may set aside so that it fits into every
@@ -262,7 +262,7 @@ func dimensions() [3]func(*amount) *int64 {
 		func(a *amount) *int64 { return &a.tokens }, func(a *amount) *int64 { return &a.bytes }}
 }
 
-// short is an error if there is less room than the least that is needed.
+// short returns an error if the room is less than the least amount for a start.
 func short(tightest [3]*node, room, least amount) error {
 	for i, d := range dimensions() {
 		if n := tightest[i]; n != nil && *d(&room) < max(1, *d(&least)) {

@@ -68,7 +68,7 @@ func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) 
 	return t, notes
 }
 
-// AsOf is the day of the built-in prices, such as 2026-11-21.
+// AsOf returns the day of the built-in prices, such as 2026-11-21.
 func (t Table) AsOf() string { return t.asOf }
 
 // Price returns the price of a model in a request with so many tokens; false if
@@ -109,7 +109,7 @@ func (t Table) Rate(model string) (float64, bool) {
 	return p.Input + p.Output, ok
 }
 
-// Cost is the price of one call in US dollars; false if it is not known.
+// Cost returns the price of one call in US dollars; false if it is unknown.
 func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
 	p, known := t.Price(model, u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens)
 	if !known {
@@ -126,7 +126,7 @@ func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
 		p.CacheWrite*(float64(u.CacheWriteTokens)+(hourRate-1)*float64(u.HourWriteTokens))) / 1e6, true
 }
 
-// Window is how many tokens a model can read; false if that is not known.
+// Window returns how many tokens a model can read; false if that is unknown.
 func (t Table) Window(model string) (int64, bool) {
 	names := spellings(model)
 	if n, ok := choose.Best(t.widths, names...); ok {
@@ -145,7 +145,7 @@ func (t Table) row(names []string) (row, bool) {
 	return row{}, false
 }
 
-// possible is false for a price that would pay us back, or that no sum holds.
+// possible returns false for a negative price, and for one that is too large for sums.
 func (p Price) possible() bool {
 	for _, x := range []float64{p.Input, p.Output, p.CacheRead, p.CacheWrite} {
 		if math.IsNaN(x) || x < 0 || x > 1e6 {
@@ -155,7 +155,7 @@ func (p Price) possible() bool {
 	return true
 }
 
-// spellings are the ways to write a model's name: with and without provider, and
+// spellings returns the ways to write a model's name: with and without provider, and
 // with and without its date.
 func spellings(model string) []string {
 	var out []string
@@ -168,8 +168,8 @@ func spellings(model string) []string {
 	return out
 }
 
-// plainName is how the built-in table is looked up: some write a version with
-// dots, some with dashes.
+// plainName returns the key of a name in the built-in table: some names have a version
+// with dots, some with dashes.
 func plainName(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), ".", "-")
 }
@@ -200,7 +200,7 @@ func shaped(s, form string) bool {
 	return true
 }
 
-// builtIn is the table that is part of the program.
+// builtIn returns the table that is part of the program.
 func builtIn() Table {
 	t := Table{asOf: modelinfo.AsOf(), built: map[string]row{}}
 	for _, m := range modelinfo.Models() {
