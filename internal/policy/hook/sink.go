@@ -31,7 +31,7 @@ type sink struct {
 	kept   bytes.Buffer // all while it is short; then, where no file could be made, the beginning
 	over   bool         // it is too long
 	object bool         // and begins as an object does
-	file   Overflow        // nil: it is not too long, or there is none
+	file   Overflow     // nil: it is not too long, or there is none
 	wrote  int64        // bytes that the file has
 	err    error        // why it has no more
 	recent []byte       // the end, once there is a file
