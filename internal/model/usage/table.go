@@ -145,7 +145,7 @@ func (t Table) row(names []string) (row, bool) {
 	return row{}, false
 }
 
-// possible returns false for a negative price, and for one that is too large for sums.
+// possible returns false for a negative price, and for a price that is too large for sums.
 func (p Price) possible() bool {
 	for _, x := range []float64{p.Input, p.Output, p.CacheRead, p.CacheWrite} {
 		if math.IsNaN(x) || x < 0 || x > 1e6 {
