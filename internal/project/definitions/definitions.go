@@ -45,8 +45,8 @@ type Note struct {
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// Usual returns the places of one sort of definitions, such as skills: those of the project,
-// of the user, and of plugins, whose folders are given. trusted says whether the project is;
+// Usual returns the places of one sort of definitions, such as skills: in the project, of
+// the user, and of plugins, whose folders are given. trusted says whether the project is;
 // the user's own places are trusted, plugins included.
 func Usual(env func(string) string, folder string, trusted bool, plugins []string, sort string) []Place {
 	out := append(InProject(folder, sort), OfUser(env, sort)...)
