@@ -12,7 +12,7 @@ import (
 )
 
 // payload returns the input of a hook: the fields of both forms in the spelling of its
-// event. It leaves out empty fields that neither form requires.
+// event. Empty optional fields are left out.
 func (r *Runner) payload(h hook, fields map[string]any, now time.Time) ([]byte, error) {
 	all := r.base.fields()
 	maps.Copy(all, fields)

@@ -86,7 +86,7 @@ func (c *caller) Forward(raw json.RawMessage) (string, json.RawMessage, error) {
 	return in.Name, in.Input, nil
 }
 
-// finder has what is known of the tools.
+// finder has the specifications of the tools.
 type finder []agent.ToolSpec
 
 // list names the tools, in the order in which they were given.

@@ -23,7 +23,7 @@ type Tool[In any] struct {
 	Name        string
 	Description string   // as the model reads it
 	Aliases     []string // names of the same tool in other dialects
-	Parallel    bool     // calls may run beside others
+	Parallel    bool     // calls may run in parallel with others
 	ReadOnly    bool     // calls need no permission
 
 	// Call does the work. A [Refusal] becomes the result of the call, beginning
@@ -70,8 +70,8 @@ func (d *declared[In]) Call(ctx context.Context, c agent.Call) (agent.Output, er
 	return out, nil
 }
 
-// Refusal is an error whose text is for the model: what it asked for cannot be
-// done, and it may correct the call or go on without.
+// Refusal is an error whose text is for the model: its request cannot be fulfilled,
+// and it may correct the call or continue without.
 type Refusal struct{ Text string }
 
 func (r *Refusal) Error() string { return r.Text }
