@@ -157,8 +157,8 @@ func (r *run) unwritten() error {
 	return r.out.err
 }
 
-// publish makes the progress known. The record is a value, so publish copies the data
-// that it points to. The caller holds mu.
+// publish makes the progress known. The record gets a copy of it, which later changes
+// do not reach. The caller holds mu.
 func (r *run) publish() {
 	m := r.shown
 	s := mcpclient.TaskState{Word: m.Status, Message: m.Message, Progress: m.Progress, Total: m.Total}

@@ -377,8 +377,8 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 		r.warn("the stream of the result broke off, and the task is looked at instead: %v", got.err)
 		return r.again(got.err)
 	}
-	// The refusal may be the outcome of the task, or not be about it at all: where
-	// the task is only a look can tell.
+	// The refusal may be the outcome of the task, or unrelated to it: only a look
+	// gets the state of the task.
 	if end := r.look(ctx); end != nil {
 		return end
 	}

@@ -144,7 +144,7 @@ func (c *running) ended(e process.Exit) {
 // release lets go of the leader and of its number.
 func (c *running) release() {
 	if c.d.Keeper != nil {
-		_ = c.d.Keeper.Forget(c.g.Identity()) // fails only if the keeper is gone
+		_ = c.d.Keeper.Forget(c.g.Identity()) // a keeper that is gone has forgotten it already
 	}
 	c.g.Reap()
 	c.g.Close()

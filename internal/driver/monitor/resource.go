@@ -48,7 +48,7 @@ func (d *Driver) subscribe(ctx context.Context, h task.Host, w Watch, r *report)
 				r.line([]byte(line[:min(len(line), lineBytes)]))
 			}
 		}
-		if before == nil { // the only sign that the server watches now
+		if before == nil { // progress is the only sign that the server watches now
 			h.Progress(task.Progress{Message: plural(0, "event"), Monitor: &task.MonitorCount{}})
 		}
 		before = now

@@ -489,7 +489,7 @@ func (r *run) settle() {
 // release lets go of the leader and of its number.
 func (r *run) release() {
 	if r.d.Keeper != nil {
-		_ = r.d.Keeper.Forget(r.g.Identity()) // one that is gone has forgotten already
+		_ = r.d.Keeper.Forget(r.g.Identity()) // a keeper that is gone has forgotten it already
 	}
 	r.g.Release()
 	r.g.Close()

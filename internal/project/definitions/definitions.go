@@ -1,7 +1,7 @@
-// Package definitions names the folders in which definitions are looked for: agents, skills and
-// commands of a project, of the user and of plugins.
+// Package definitions lists the folders of definitions: of agents, skills and commands of a
+// project, of the user and of plugins.
 //
-// It owns the order of the places, of which the first wins, and who is trusted. It reads no
+// It owns the order of the places, of which the first wins, and the trust in each. It reads no
 // definition.
 package definitions
 

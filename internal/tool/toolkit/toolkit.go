@@ -1,11 +1,10 @@
 // Package toolkit makes tools for models out of Go functions.
 //
-// A [Tool] is declared with the type of its input. It promises that the schema
-// that the model is shown and the reading of what the model wrote come from
-// this one type: input that the schema does not allow never reaches the
-// function, and the model is shown one line that says what to correct. It owns
-// the [Refusal], the one error whose text is for the model. It knows no tool,
-// asks for no permission and runs nothing by itself.
+// A [Tool] is declared with the type of its input. The schema for the model and
+// the decoder of the model's input come from this one type: input that the schema
+// does not allow never reaches the function, and the model gets one line that says
+// how to correct it. The package owns the [Refusal], the one error whose text is
+// for the model. It knows no tool, asks for no permission and runs nothing by itself.
 package toolkit
 
 import (
