@@ -329,7 +329,7 @@ func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	if _, err := t.request(ctx, "tasks/update", params); err != nil {
 		var refused *TaskRefusedError
 		if errors.As(err, &refused) { // of the answer: it is no outcome of the task
-			return fmt.Errorf("send an answer to the server: %s", refused)
+			return errors.New("send an answer to the server: " + refused.Error())
 		}
 		return err
 	}
