@@ -73,7 +73,7 @@ func (k *Kinds) Teammate(assemble subagent.Assemble, in subagent.Input) Work {
 }
 
 // AgentOfOthers is an agent of another vendor. assemble puts its conversation together, with the
-// agent as its model, which it opens. version is that of this program.
+// agent as its model, which it opens. version is the version of this program.
 func (k *Kinds) AgentOfOthers(
 	version string, teammate bool, assemble func(*acpclient.Agent) subagent.Assemble, in subagent.Input,
 ) Work {

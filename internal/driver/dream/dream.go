@@ -68,7 +68,7 @@ type Assembly struct {
 	Prompt string
 	Close  func() error // lets go of what the agent holds; nil: nothing
 
-	// Updated is told once when the end of a dream is durable that came to its
+	// Updated is called once when the end of a dream is durable that came to its
 	// end: the files and the board that it has changed, without the folder, none
 	// if there was nothing to do. It may be nil.
 	Updated func(changed []string)

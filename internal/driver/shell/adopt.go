@@ -87,8 +87,8 @@ func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Iden
 	return res, lost(task.ByKeeper, task.ReasonHostLost, detail)
 }
 
-// departed tells how a kept command ended while nobody, or not its parent, was
-// looking.
+// departed returns how a kept command ended without a host, or with a host other than
+// its parent.
 func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	wait time.Duration) (task.Result, error) {
 	dep, err := d.await(id, leader, wait)

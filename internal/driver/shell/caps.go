@@ -100,7 +100,7 @@ func (c *caps) look() {
 	}
 }
 
-// measure returns who is watched, what has grown by how much, and why nothing may.
+// measure returns the watched commands, the growth of the growing ones, and the reason why none may grow.
 func (c *caps) measure() (watched []*capped, growing map[*capped]int64, over error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -126,7 +126,7 @@ type saved struct {
 	Done   []done            `json:"done,omitempty"`
 }
 
-// done is a step that has ended. What it has printed is where its task left it.
+// done is a step that has ended. Its output stays with its task.
 type done struct {
 	ID      string          `json:"id"`
 	Status  task.StepStatus `json:"status"`

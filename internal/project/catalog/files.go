@@ -25,8 +25,8 @@ type Config struct {
 
 	Told []Problem // found by earlier steps, such as [Plugins]
 
-	// Path is the search path of programs: those of [subagent.Vendors] that it has become agents
-	// too. Empty: none do.
+	// Path is the search path of programs: programs of [subagent.Vendors] in it become agents too.
+	// Empty: none do.
 	Path string
 
 	// Trusted says whether what the files of a project's folder would execute
