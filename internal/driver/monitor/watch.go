@@ -15,7 +15,7 @@ import (
 type Watch struct {
 	Args   []string `json:"args,omitempty"` // a program with its arguments
 	Line   string   `json:"line,omitempty"` // run by bash -c
-	Cwd    string   `json:"cwd,omitempty"`  // of the command; absolute; empty: that of the host
+	Cwd    string   `json:"cwd,omitempty"`  // of the command; absolute; empty: the host's
 	File   string   `json:"file,omitempty"` // absolute; it need not be there yet, but its folder must
 	Server string   `json:"server,omitempty"`
 	URI    string   `json:"uri,omitempty"`
@@ -25,7 +25,7 @@ type Watch struct {
 // maxMatch bounds the regular expression, in bytes.
 const maxMatch = 4096
 
-// argv is what is started; nil: the source is no command.
+// argv returns the program to start with its arguments; nil: the source is not a command.
 func (w Watch) argv() []string {
 	if w.Line != "" {
 		return []string{"bash", "-c", w.Line}
@@ -33,7 +33,7 @@ func (w Watch) argv() []string {
 	return w.Args
 }
 
-// Subject is what is watched, in a line for people.
+// Subject describes the source of the watch in a line for people.
 func (w Watch) Subject() string {
 	switch {
 	case w.File != "":

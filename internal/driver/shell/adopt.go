@@ -40,7 +40,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	defer term.close()
 	_ = failpoint.Hit("adopt/held")
 	// A keeper that is not told leaves alone what another host has started, and
-	// nobody may say that a command is lost which goes on.
+	// a running command must not be reported as lost.
 	_ = r.watch()
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -72,7 +72,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	return r.result, cause
 }
 
-// clear ends what is left of a command that was not to outlive its host.
+// clear ends the processes left by a command that was not to outlive its host.
 func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Identity) (task.Result, error) {
 	report := process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
 		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(rec.ID))
@@ -87,8 +87,8 @@ func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Iden
 	return res, lost(task.ByKeeper, task.ReasonHostLost, detail)
 }
 
-// departed tells how a kept command ended while nobody, or not its parent, was
-// looking.
+// departed returns how a kept command ended without a host, or with a host other than
+// its parent.
 func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	wait time.Duration) (task.Result, error) {
 	dep, err := d.await(id, leader, wait)
@@ -101,7 +101,7 @@ func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	return *res, verdict(dep.ExitCode, dep.Signal)
 }
 
-// await reads the exit file, which may be a moment behind the exit.
+// await reads the exit file, which may appear a moment after the exit.
 func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) (process.Departure, error) {
 	path := d.exitFile(id, true)
 	if path == "" {

@@ -7,8 +7,8 @@ import (
 
 var _ task.Freezer = (*Driver)(nil)
 
-// Freeze makes the group of a command stand still; what left the group goes on.
-// A stop of the task ends it all the same.
+// Freeze stops the group of a command; processes that left the group continue.
+// A stop of the task still ends it.
 func (d *Driver) Freeze(p task.Process) error { return process.FreezeGroup(identity(p)) }
 
 // Thaw lets it go on.

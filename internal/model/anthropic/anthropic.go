@@ -1,11 +1,11 @@
 // Package anthropic is [agent.Model] over the Messages API.
 //
 // It owns the form of requests and of the events of an answer; the life of a
-// call is that of package wire. It promises that a [agent.Reply] is returned
+// call belongs to package modelwire. It promises that an [agent.Reply] is returned
 // only for an answer that came to its end with a stop reason, that the messages
-// of a conversation are sent as the bytes they are kept as, that a key goes to
-// the configured host only, and that nothing is read from the environment. It
-// does not keep conversations, run tools, or know what a model costs.
+// of a conversation are sent as their stored bytes, that a key goes to
+// the configured host only, and that the environment is not read. It
+// does not keep conversations, run tools, or know the prices of models.
 package anthropic
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
-// version is that of the Messages API, which is sent with every call.
+// version is the version of the Messages API, which is sent with every call.
 const version = "2023-06-01"
 
-// DefaultBaseURL is where calls go when the configuration does not say.
+// DefaultBaseURL is the default address of calls.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// Config is how the provider is reached. A key or a token is needed; the rest
+// Config says how to reach the provider. A key or a token is required; the rest
 // may stay zero.
 type Config struct {
 	BaseURL    string             // default: DefaultBaseURL; a path in it is kept
@@ -39,13 +39,13 @@ type Config struct {
 	AuthToken  string             // sent as a bearer token
 	Headers    string             // sent with every call: a line each, such as "Name: value"
 	HTTPClient *http.Client       // default: one of its own; redirects are never followed
-	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
-	Calls      int                // of one model at the same time; 0: as the limiter has it
-	Aliases    map[string]string  // from a short name to a full one; beside and before the usual three
+	Limiter    *ratelimit.Limiter // default: a limiter of its own. Shared by all models of a process
+	Calls      int                // of one model at the same time; 0: the limiter's number
+	Aliases    map[string]string  // from a short name to a full one; they win over the usual three
 	MaxTokens  int                // of a reply when the request does not say; default: 32,000
 	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
 
-	// Backoff is the wait after so many tries. Default: ratelimit.Backoff.
+	// Backoff returns the pause after so many tries. Default: ratelimit.Backoff.
 	Backoff func(tries int) time.Duration
 }
 
@@ -58,14 +58,14 @@ type Model struct {
 	more      http.Header
 	heads     modelwire.Heads
 	ahead     modelwire.Ahead
-	messages  modelwire.Translations // of those that are not sent as they are
+	messages  modelwire.Translations // of messages that are not sent unchanged
 	aliases   map[string]string
 	maxTokens int
 	images    modelinfo.ImageLimits
 }
 
-// New checks the configuration. It does no I/O. Its errors tell the user what
-// to set.
+// New checks the configuration. It does no I/O. Its errors name the settings to
+// change.
 func New(c Config) (*Model, error) {
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL
@@ -110,12 +110,12 @@ func New(c Config) (*Model, error) {
 	return m, nil
 }
 
-// Close gives idle connections up. Calls that are under way go on.
+// Close closes idle connections. Running calls continue.
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
-// Resolve is the full name that a model's name stands for: an alias of the
-// configuration, one that everybody has, or the name itself, without
-// a leading "anthropic/". No name is sonnet.
+// Resolve returns the full name for a model's name: by an alias of the
+// configuration, by a built-in alias, or the name itself, without
+// a leading "anthropic/". The empty name means sonnet.
 func (m *Model) Resolve(name string) string {
 	name = strings.TrimPrefix(name, "anthropic/")
 	if name == "" {

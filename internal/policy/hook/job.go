@@ -35,8 +35,8 @@ type job struct {
 	timer   *time.Timer // set before anybody may let it go
 
 	let    sync.Once
-	gone   chan struct{} // closed when it goes on in the background
-	done   chan struct{} // closed when nothing of it is left
+	gone   chan struct{} // closed when it continues in the background
+	done   chan struct{} // closed when all of it has ended
 	result result        // valid when done
 }
 
@@ -106,7 +106,7 @@ func (j *job) command() result {
 	exit, err := g.Wait(j.ctx)
 	ending := process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil}
 	report := g.End(context.Background(), ending)
-	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // nobody is left who would read it
+	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // all its readers have ended
 	flows.wait(p)
 	g.Reap()
 	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), long: flows.stdout.object}
@@ -239,8 +239,8 @@ func (j *job) follow(p *pipes) *flows {
 	return f
 }
 
-// wait returns when all streams have ended. Who holds one although nobody of the
-// hook is left is not waited for long.
+// wait returns when all streams have ended. It waits only briefly for a process that
+// holds a stream after the hook's own processes have ended.
 func (f *flows) wait(p *pipes) {
 	deadline := time.Now().Add(drainWait)
 	_ = p.out.SetReadDeadline(deadline)
@@ -248,7 +248,7 @@ func (f *flows) wait(p *pipes) {
 	f.group.Wait()
 }
 
-// firstLine lets a hook go that says in its first line that it goes on alone.
+// firstLine releases a hook whose first line says that it continues in the background.
 func (j *job) firstLine(line []byte) {
 	replies := read(j.h, result{stdout: string(line)}).replies
 	at := slices.IndexFunc(replies, func(a reply) bool { return a.Async })

@@ -7,13 +7,13 @@ import (
 
 // Ran is a hook that runs, as those who watch it see it.
 type Ran struct {
-	ID    string // of this run among those of its runner
+	ID    string // of this run, unique in its runner
 	Event Event
 	About string // what the event is about, such as the name of a tool; empty: nothing
 	Done  bool   // it has ended, and what follows is set
 
 	Stdout, Stderr string
-	Code           *int   // of its exit; nil: it is no command, or goes on in the background
+	Code           *int   // of its exit; nil: it is not a command, or continues in the background
 	Outcome        string // success, error or cancelled
 }
 
