@@ -9,7 +9,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// shellMatch looks for a ban that speaks of what is plainly in the line, wherever it stands.
+// shellMatch looks for a ban that speaks of a plain word in the line, in any position.
 func (g *Gate) shellMatch(rules []rule, l line) (string, bool) {
 	text := strings.TrimSpace(l.text)
 	for _, r := range rules {
@@ -332,7 +332,7 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 // changes reports commands that may change the files in their words.
 func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
 
-// around reports whether a word is a folder above what a ban names.
+// around reports whether a word names a folder above the files of a ban.
 func (g *Gate) around(r rule, w word, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		real, err := resolve(g.expand(w.text, dir))
@@ -406,7 +406,7 @@ func (g *Gate) mayHold(dir string) bool {
 	return slices.ContainsFunc(g.deny, of) || slices.ContainsFunc(g.ask, of)
 }
 
-// matchForms reports whether a ban speaks of a file, in all of its forms. A ban on a folder holds for what is in it.
+// matchForms reports whether a ban speaks of a file, in all of its forms. A ban on a folder holds for all files in it.
 func matchForms(r rule, forms []string) bool {
 	for _, glob := range r.lower {
 		for _, form := range forms {

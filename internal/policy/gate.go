@@ -28,7 +28,7 @@ const (
 	AcceptEdits Mode = "acceptEdits"       // and edits inside the roots
 	Plan        Mode = "plan"              // reading only; the rest is denied
 	DontAsk     Mode = "dontAsk"           // what would be asked is denied
-	Bypass      Mode = "bypassPermissions" // what is not denied by a rule is allowed
+	Bypass      Mode = "bypassPermissions" // all that no rule denies is allowed
 	Auto        Mode = "auto"
 )
 
@@ -67,7 +67,7 @@ type Rules struct {
 
 	Bounds Bounds // of commands; see [Gate.Within]
 
-	Tools []agent.Tool // for aliases, and for what is read-only
+	Tools []agent.Tool // their aliases, and which only read
 
 	// Answer puts a question to somebody, such as [task.Host.Ask]. With nil, or
 	// Headless, every question is a denial.
@@ -148,7 +148,7 @@ type toolInfo struct {
 
 var _ agent.Gate = (*Gate)(nil)
 
-// New makes a gate, and tells what is wrong with the rules. The gate is good to
+// New makes a gate, and returns the errors of the rules. The gate is good to
 // use all the same: a wrong allow rule allows nothing, a wrong ask or deny rule
 // holds for its whole tool, and for every tool if it names none.
 func New(r Rules) (*Gate, []error) {

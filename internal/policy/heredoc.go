@@ -22,7 +22,8 @@ func hereDocs(text string, file *syntax.File) (doubt string) {
 				docs = append(docs, n)
 			}
 		case *syntax.CmdSubst:
-			if n.Backquotes && strings.Contains(cut(text, n.Pos(), n.End()), "<<") {
+			from, to := min(int(n.Pos().Offset()), len(text)), min(int(n.End().Offset()), len(text))
+			if n.Backquotes && strings.Contains(text[from:to], "<<") {
 				doubt = "a here-document between backquotes"
 			}
 		}
@@ -66,10 +67,6 @@ func hereDocs(text string, file *syntax.File) (doubt string) {
 		ended = min(ended+1, len(text))
 	}
 	return doubt
-}
-
-func cut(text string, from, to syntax.Pos) string {
-	return text[min(int(from.Offset()), len(text)):min(int(to.Offset()), len(text))]
 }
 
 // plainDelimiter accepts a word of letters, digits and _ . - that is wholly quoted, or

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -74,7 +75,7 @@ func readerOf(name string) (reader, bool) {
 		return reader{not: "-x -X -L --exec --exec-batch --follow --ignore-file --search-path --base-directory",
 			first: true}, true
 	case "find":
-		return reader{not: "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -L -H -follow -files0-from",
+		return reader{not: "-- -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -L -H -follow -files0-from",
 			exact: true,
 			takes: "-name -iname -path -ipath -wholename -regex -iregex -newer -type -maxdepth -mindepth -size -mtime -mmin -printf"}, true
 	case "jq":
@@ -119,17 +120,8 @@ type judge struct {
 	candidate string // a rule for the first command that none covers
 }
 
-func (j *judge) doubt(why string) {
-	if j.firm == "" {
-		j.firm = why
-	}
-}
-
-func (j *judge) unknown(why string) {
-	if j.why == "" {
-		j.why = why
-	}
-}
+func (j *judge) doubt(why string)   { j.firm = cmp.Or(j.firm, why) }
+func (j *judge) unknown(why string) { j.why = cmp.Or(j.why, why) }
 
 // approveShell approves a line if every command in it is approved and every redirection harmless.
 func (g *Gate) approveShell(l line, boxed bool) Verdict {
@@ -643,15 +635,9 @@ func odd(name string, args []word) string {
 	case "ps":
 		// Letters without a dash, and unknown names of columns, may show the environment of programs.
 		const columns = `(pid|ppid|cmd|comm|args|etime|time|stat|user|%cpu|%mem|,)+`
-		if !regexp.MustCompile(`^((-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o ` + columns + `)( |$))*$`).MatchString(text(args)) {
+		const known = `^((-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o ` + columns + `)( |$))*$`
+		if !regexp.MustCompile(known).MatchString(text(args)) {
 			return "options of ps that may show the environment"
-		}
-	case "find":
-		for i, w := range args {
-			if w.text == "--" || strings.HasPrefix(w.text, "-newer") && len(w.text) > 6 || i == 0 && strings.HasPrefix(w.text,
-				"-P") {
-				return "options of find that are not known"
-			}
 		}
 	case "sed":
 		scripts = sedPrints
