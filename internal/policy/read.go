@@ -601,8 +601,8 @@ func (j *judge) readable(text string, option bool) string {
 			if !j.g.MayRead(full) {
 				return "a rule speaks of it"
 			}
-			if info, err := os.Lstat(real); err == nil && info.Mode()&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket) != 0 {
-				return "it is not a regular file"
+			if info, err := os.Lstat(real); err == nil && info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0 {
+				return "it is a device or a socket"
 			}
 		}
 	}
