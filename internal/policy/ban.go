@@ -332,7 +332,7 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 // changes reports commands that may change the files in their words.
 func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
 
-// around reports whether a word is a folder above what a ban names.
+// around reports whether a word is a folder above a banned file.
 func (g *Gate) around(r rule, w word, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		real, err := resolve(g.expand(w.text, dir))
