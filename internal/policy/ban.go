@@ -336,7 +336,8 @@ func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:])
 func (g *Gate) around(r rule, w word, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		real, err := resolve(g.expand(w.text, dir))
-		return err == nil && !w.marked() && slices.ContainsFunc(r.globs, func(glob string) bool { return strings.HasPrefix(glob, real+"/") })
+		return err == nil && !w.marked() &&
+			slices.ContainsFunc(r.globs, func(glob string) bool { return strings.HasPrefix(glob, real+"/") })
 	})
 }
 
