@@ -174,7 +174,7 @@ func (j *judge) redirect(t target) {
 		j.doubt("it redirects an unusual descriptor")
 	case t.body():
 		if t.word.secret {
-			j.unknown("it may show what stands in the environment")
+			j.unknown(showsEnvironment)
 		}
 	case !t.word.plain():
 		j.doubt("a redirection depends on something that is expanded")
@@ -379,7 +379,10 @@ func (j *judge) risk(r rule, ws []word) (why string, firm bool) {
 	_, known := readerOf(name)
 	if name == "git" || known {
 		if len(r.words) < 2 || name != "git" {
-			return j.reads(ws)
+			if why, firm = j.reads(ws); why == showsEnvironment {
+				why = "" // a rule for the program covers the text that it prints
+			}
+			return why, firm
 		}
 		at := gitCommand(ws)
 		if why := gitUnsafe(ws[at:]); why != "" {
@@ -507,6 +510,9 @@ func (j *judge) reading(ws []word, set bool) {
 	}
 }
 
+// showsEnvironment is a reason to ask about a command that no rule allows.
+const showsEnvironment = "it may show what stands in the environment"
+
 // reads says why a command may do more than read what may be read. A firm reason is a dangerous shape.
 func (j *judge) reads(ws []word) (why string, firm bool) {
 	name := ws[0].text
@@ -515,7 +521,7 @@ func (j *judge) reads(ws []word) (why string, firm bool) {
 		switch {
 		case name == "echo" || name == "printf" && len(ws) > 1 && ws[1].plain():
 			if w.secret {
-				return "it may show what stands in the environment", false
+				return showsEnvironment, false
 			}
 		case w.open || w.glob && !p.globs:
 			return "a word is known only when the command runs", true
