@@ -16,6 +16,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -29,20 +30,20 @@ type conn struct {
 	task task.ID
 	g    *process.Group
 
-	in, out, errs *os.File
-	rpc           *acp.Connection
-	lines         *lines
-	said          tail
-	life          context.Context // ends with the process or its stdout
-	lost          context.CancelCauseFunc
-	flows         sync.WaitGroup // the reader of stderr, and who waits for the end of the process
-	gate          sync.Mutex
-	shut          bool           // nothing is served any more; guarded by gate
-	serving       sync.WaitGroup // requests of the agent; added to under gate
-	once          sync.Once      // of close
-	waited        chan struct{}  // closed when nobody waits for the process any more
-	terminals     terminals
-	headless      *translated // nil: the program speaks ACP
+	pipes     process.Streams
+	rpc       *acp.Connection
+	lines     *lines
+	said      tail
+	life      context.Context // ends with the process or its stdout
+	lost      context.CancelCauseFunc
+	flows     sync.WaitGroup // the reader of stderr, and who waits for the end of the process
+	gate      sync.Mutex
+	shut      bool           // nothing is served any more; guarded by gate
+	serving   sync.WaitGroup // requests of the agent; added to under gate
+	once      sync.Once      // of close
+	waited    chan struct{}  // closed when nobody waits for the process any more
+	terminals terminals
+	headless  *translated // nil: the program speaks ACP
 
 	init    initialized
 	session string // set before the first turn
@@ -72,22 +73,13 @@ func (a *Agent) launch(session string) (*conn, error) {
 		}
 	}
 	cmd := process.Command{Args: args, Dir: a.o.Dir, Fork: b.Fork, Session: true,
-		Env: append(marks(rec, self), b.Env...)}
-	var errs [3]error
-	cmd.Stdin, c.in, errs[0] = os.Pipe()
-	c.out, cmd.Stdout, errs[1] = os.Pipe()
-	c.errs, cmd.Stderr, errs[2] = os.Pipe()
-	if err = errors.Join(errs[:]...); err == nil {
-		c.g, err = process.StartGroup(cmd)
-	}
-	closeAll(cmd.Stdin, cmd.Stdout, cmd.Stderr)
-	if err != nil {
-		closeAll(c.in, c.out, c.errs)
+		Env: append(child.Marks(rec, self), b.Env...)}
+	if c.g, c.pipes, err = process.StartPiped(cmd); err != nil {
 		return nil, err
 	}
 	id := c.g.Identity()
 	if !a.begun {
-		if err = a.o.Host.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err == nil {
+		if err = a.o.Host.Begun(child.Record(id)); err == nil {
 			a.begun = true
 		}
 	}
@@ -98,7 +90,7 @@ func (a *Agent) launch(session string) (*conn, error) {
 	c.terminals.c = c
 	c.connect()
 	if err != nil {
-		c.close(context.Background(), 0, grace)
+		c.close(context.Background(), 0, child.Grace)
 		return nil, err
 	}
 	a.mu.Lock()
@@ -107,25 +99,9 @@ func (a *Agent) launch(session string) (*conn, error) {
 	return c, nil
 }
 
-func marks(rec task.Record, self process.Identity) []string {
-	return []string{
-		process.MarkTask + "=" + string(rec.ID),
-		process.MarkSession + "=" + string(rec.Session),
-		process.MarkHost + "=" + self.Mark(),
-	}
-}
-
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // of pipes, of which nothing is lost
-		}
-	}
-}
-
 // connect begins to read.
 func (c *conn) connect() {
-	var from io.Reader = c.out
+	var from io.Reader = c.pipes.Out
 	var to io.Writer = stdin{c}
 	if c.headless != nil {
 		from, to = c.headless.client, c.headless
@@ -148,11 +124,11 @@ func (c *conn) connect() {
 	heard := make(chan struct{}) // closed when stderr has ended
 	c.flows.Go(func() {
 		defer close(heard)
-		_, _ = io.Copy(&c.said, c.errs)
+		_, _ = io.Copy(&c.said, c.pipes.Err)
 	})
 	c.flows.Go(func() { c.follow(heard) })
 	if c.headless != nil {
-		c.flows.Go(func() { c.headless.read(c.out) })
+		c.flows.Go(func() { c.headless.read(c.pipes.Out) })
 	}
 }
 
@@ -176,8 +152,8 @@ func (c *conn) follow(heard <-chan struct{}) {
 	}
 	close(c.waited)
 	deadline := time.Now().Add(drainWait) // what it has said before its end counts, unless somebody else holds the pipe
-	_ = c.out.SetReadDeadline(deadline)
-	_ = c.errs.SetReadDeadline(deadline)
+	_ = c.pipes.Out.SetReadDeadline(deadline)
+	_ = c.pipes.Err.SetReadDeadline(deadline)
 	<-silent
 	<-heard
 	what := fmt.Sprintf("its process ended with exit code %d", exit.Code)
@@ -207,8 +183,8 @@ func (c *conn) lastWords() string {
 func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 	c.once.Do(func() {
 		c.terminals.stop()
-		_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
-		_ = c.in.Close()
+		_ = c.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
+		_ = c.pipes.In.Close()
 		if leave > 0 {
 			moment, done := context.WithTimeout(context.Background(), leave)
 			select {
@@ -226,15 +202,15 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 			c.headless.close()
 		}
 		deadline := time.Now().Add(drainWait)
-		_ = c.out.SetReadDeadline(deadline)
-		_ = c.errs.SetReadDeadline(deadline)
+		_ = c.pipes.Out.SetReadDeadline(deadline)
+		_ = c.pipes.Err.SetReadDeadline(deadline)
 		c.flows.Wait()
 		c.gate.Lock()
 		c.shut = true
 		c.gate.Unlock()
 		c.serving.Wait()
 		c.terminals.wait()
-		closeAll(c.out, c.errs)
+		c.pipes.Close()
 		if k := c.a.cfg.Keeper; k != nil {
 			_ = k.Forget(c.g.Identity()) // one that is gone has forgotten already
 		}

@@ -32,7 +32,7 @@ type Kinds struct {
 
 // New makes the kinds of one session.
 func New(c shell.Config) *Kinds {
-	k := &Kinds{shell: shell.New(c), monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+	k := &Kinds{shell: shell.New(c), monitors: monitor.New(c.Keeper)}
 	k.others.Keeper, k.others.Table = c.Keeper, new(process.Table)
 	return k
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
 )
 
 // ErrGone is wrapped by errors of a server that has ended, or was ended. The
@@ -88,7 +90,7 @@ type Conn struct {
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc
 
-	bounds Bounds // nil: it has none; set before anybody gets the Conn
+	bounds process.Bounds // nil: it has none; set before anybody gets the Conn
 
 	revision     string          // as are the next two, set before anybody gets the Conn
 	capabilities json.RawMessage // the server's

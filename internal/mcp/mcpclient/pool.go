@@ -25,14 +25,6 @@ var ErrClosed = errors.New("MCP servers are closed")
 
 var errUnused = errors.New("nobody uses it")
 
-// Bounds are those within which the command of a server starts.
-type Bounds interface {
-	// Apply makes a command start within them.
-	Apply(c *process.Command)
-	// Refused returns why the command was not let through to hosts so far.
-	Refused() []string
-}
-
 // Config is what a pool is made of. The zero value works.
 type Config struct {
 	Version string   // of this program, for servers
@@ -82,7 +74,7 @@ type Pool struct {
 
 // Binder returns the bounds of a server of a project; nil: there are none. An error is a server that
 // cannot be started.
-type Binder func(name string, s Server) (Bounds, error)
+type Binder func(name string, s Server) (process.Bounds, error)
 
 // Bound has servers that say so start within bounds. It is called before the first [Pool.Use].
 func (p *Pool) Bound(b Binder) {
@@ -396,7 +388,7 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 const Outside = "mcp:"
 
 // walls adds what the bounds of a server may have kept it from, and how to change that.
-func walls(e *entry, bounds Bounds, err error) error {
+func walls(e *entry, bounds process.Bounds, err error) error {
 	if bounds == nil {
 		return err
 	}
@@ -428,7 +420,7 @@ func lastLine(text string) string {
 }
 
 // reach gives the connection its wire. bounds are nil if it has none.
-func (p *Pool) reach(c *Conn, e *entry) (bounds Bounds, err error) {
+func (p *Pool) reach(c *Conn, e *entry) (bounds process.Bounds, err error) {
 	s := e.server
 	if s.Kind() == HTTP {
 		w := newWeb(c, s)
