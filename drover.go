@@ -55,6 +55,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -131,7 +132,7 @@ type Limits struct {
 }
 
 // over lays limits over those of settings.
-func (l Limits) over(s *settings.Limits) {
+func (l Limits) over(s *options.Limits) {
 	s.Live, s.Depth, s.PerRoot = cmp.Or(l.Live, s.Live), cmp.Or(l.Depth, s.Depth), cmp.Or(l.PerRoot, s.PerRoot)
 	s.PerSession, s.SpawnRate = cmp.Or(l.PerSession, s.PerSession), cmp.Or(l.SpawnRate, s.SpawnRate)
 }
@@ -193,6 +194,7 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 		log.Warn(n.String())
 	}
 	c.Limits.over(&set.Limits)
+	set.Add(settings.Source{Name: "the program", Allow: c.Allow})
 	cfg := assemble.Config{
 		Root:     root,
 		Folder:   rt.dir,
@@ -203,17 +205,15 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 		Settings: set,
 		Keeper:   c.Keeper,
 		Model:    c.ModelName,
-		Allow:    c.Allow,
-		Tools:    c.Tools,
 		Isolated: c.Isolated,
-		Tell:     func(from task.ID, text string) { log.Info(text, "task", string(from)) },
 	}
+	cfg.Tools, cfg.Tell = c.Tools, func(from task.ID, text string) { log.Info(text, "task", string(from)) }
 	if c.Model != nil {
 		cfg.Model = cmp.Or(c.ModelName, "program")
 		cfg.Own = map[string]agent.Model{cfg.Model: c.Model}
 	}
 	if c.Answer != nil {
-		cfg.AskWait = set.Permissions.Wait()
+		cfg.AskWait = set.Permissions.AskTimeout
 		cfg.Settings.Sandbox.AutoAllow = false // who answers questions expects them
 	}
 	if isKeeper(c.Keeper) {

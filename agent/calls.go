@@ -197,9 +197,6 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 	if t.hold(ctx) != nil || ctx.Err() != nil {
 		return nil, Refuse(notRunCall)
 	}
-	if t.cfg.Gate == nil {
-		return tool, Output{}
-	}
 	decision, err := t.check(ctx, d.call.Call)
 	t.aside(decision.Context)
 	t.halt = t.halt || decision.EndTurn
@@ -235,7 +232,12 @@ func (t *turn) check(ctx context.Context, c Call) (d Decision, err error) {
 			d, err = Decision{}, fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return t.cfg.Gate.Check(ctx, c)
+	return t.cfg.Port.Check(ctx, c, func() (Decision, error) {
+		if t.cfg.Gate == nil {
+			return Decision{Allow: true}, nil
+		}
+		return t.cfg.Gate.Check(ctx, c)
+	})
 }
 
 // call runs one call that was admitted.
@@ -246,7 +248,18 @@ func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err err
 		return out, nil
 	}
 	t.emit(Event{Kind: ToolStartEvent, Call: c})
-	start := time.Now()
+	start, took := time.Now(), time.Duration(0)
+	out, err = t.cfg.Port.Run(ctx, tool.Spec().Name, c, func() (Output, error) {
+		out, err := t.carryOut(ctx, tool, c)
+		took = time.Since(start)
+		return out, err
+	}, func(out Output) Output { return t.called(ctx, c, out, took) })
+	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: took})
+	return out, err
+}
+
+// carryOut runs a tool.
+func (t *turn) carryOut(ctx context.Context, tool Tool, c Call) (out Output, err error) {
 	report, done := t.reporting(c)
 	out, err = contain(func() (Output, error) { return tool.Call(context.WithValue(ctx, reportKey{}, report), c) })
 	done()
@@ -257,15 +270,19 @@ func (t *turn) call(ctx context.Context, tool Tool, c Call) (out Output, err err
 			out = Refuse("the call could not be carried out: " + err.Error())
 		}
 	}
-	took := time.Since(start)
 	out.Text = bounded(out.Text)
-	if t.cfg.Hooks != nil {
-		was := out
-		t.guard("the hook behind a call", func() { out = t.cfg.Hooks.Called(ctx, c, was, took) })
-		out.Text = bounded(out.Text)
-	}
-	t.emit(Event{Kind: ToolDoneEvent, Call: c, Output: out, Duration: took})
 	return out, err
+}
+
+// called returns a result as the hooks leave it.
+func (t *turn) called(ctx context.Context, c Call, out Output, took time.Duration) Output {
+	if t.cfg.Hooks == nil {
+		return out
+	}
+	was := out
+	t.guard("the hook behind a call", func() { out = t.cfg.Hooks.Called(ctx, c, was, took) })
+	out.Text = bounded(out.Text)
+	return out
 }
 
 type reportKey struct{}
@@ -324,7 +341,7 @@ func (t *turn) warn(text string) {
 // goroutine, by a panic or by runtime.Goexit, without hurting the turn.
 func contain(f func() (Output, error)) (out Output, err error) {
 	done := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(done)
 		finished := false
 		defer func() {

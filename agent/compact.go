@@ -149,13 +149,14 @@ func (t *turn) compact(ctx context.Context, trigger, instructions string) error 
 		return &uncompactedError{errors.New("nothing has been said yet")}
 	}
 	if c.Before != nil {
-		var more string
-		var refused error
-		t.guard("the hook before a summary", func() { more, refused = c.Before(ctx, trigger, instructions) })
+		more, refused := t.outside(ctx, "the hook before a summary", CompactTexts, func() ([]string, error) {
+			text, err := c.Before(ctx, trigger, instructions)
+			return []string{text}, err
+		})
 		if refused != nil && trigger != byOverflow {
 			return &uncompactedError{refused}
 		}
-		instructions = strings.TrimSpace(instructions + "\n\n" + more)
+		instructions = strings.TrimSpace(instructions + "\n\n" + strings.Join(more, "\n\n"))
 	}
 	start, did := time.Now(), Compacted{Trigger: trigger, Before: t.Totals().Context}
 	began := did
@@ -262,20 +263,20 @@ func (t *turn) replace(ctx context.Context, c *Compaction, did Compacted, summar
 		"</system-reminder", "&lt;/system-reminder").Replace(summary)
 	blocks := texts(strings.TrimSpace(compactedPreface) + "\n\n<summary>\n" + summary + "\n</summary>")
 	if c.Restore != nil {
-		t.guard("what is put behind a summary", func() { blocks = append(blocks, texts(c.Restore(ctx))...) })
+		kept, _ := t.outside(ctx, "what is put behind a summary", RestoreTexts, func() ([]string, error) {
+			return []string{c.Restore(ctx)}, nil
+		})
+		blocks = append(blocks, texts(kept...)...)
 	}
 	if r := t.around.source(); r != nil {
-		t.guard("the source of reminders", func() {
-			r.Forgotten()
-			if did.Trigger == byHand {
-				return // the next turn asks
-			}
-			due := texts(r.Due(ctx, true)...)
+		t.guard("the source of reminders", r.Forgotten)
+		if did.Trigger != byHand { // else the next turn asks
+			due := texts(t.due(ctx, r, true)...)
 			blocks = append(blocks, due...)
 			rest = slices.DeleteFunc(rest, func(b Block) bool {
 				return slices.ContainsFunc(due, func(d Block) bool { return b.Type == "text" && b.Text == d.Text })
 			})
-		})
+		}
 	}
 	r := Record{
 		Message: t.userMessage(append(blocks, rest...), nil), Usage: &did.Usage,

@@ -44,6 +44,7 @@ type Config struct {
 	Mail       Mail        // nil: none
 	Hooks      Hooks       // nil: none
 	Meter      Meter       // nil: nothing is counted
+	Port       Port        // nil: [Direct]
 	Reminders  Reminders   // nil: none
 	Compaction *Compaction // nil: only by [Loop.Compact]
 	Clearing   *Clearing   // of old results; nil: none
@@ -178,6 +179,9 @@ func NewLoop(cfg Config, history []Message) (*Loop, error) {
 	}
 	if cfg.MaxTurns == 0 {
 		cfg.MaxTurns = DefaultMaxTurns
+	}
+	if cfg.Port == nil {
+		cfg.Port = Direct{}
 	}
 	tools, err := newToolbox(cfg.Tools, cfg.Deferred)
 	if err != nil {
@@ -377,8 +381,10 @@ func (t *turn) block(ctx context.Context) (bool, error) {
 	if t.cfg.Hooks == nil || ctx.Err() != nil {
 		return false, nil
 	}
-	reason := ""
-	t.guard("the hook at the end of a turn", func() { reason = t.cfg.Hooks.Stop(ctx, t.res, t.blocked) })
+	said, _ := t.outside(ctx, "the hook at the end of a turn", StopTexts, func() ([]string, error) {
+		return []string{t.cfg.Hooks.Stop(ctx, t.res, t.blocked)}, nil
+	})
+	reason := strings.Join(said, "\n")
 	switch {
 	case strings.TrimSpace(reason) == "" || ctx.Err() != nil:
 		return false, nil
@@ -404,6 +410,22 @@ func (t *turn) block(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// outside asks for texts from outside of the loop. A source that panics has said nothing.
+func (t *turn) outside(
+	ctx context.Context, who, what string, get func() ([]string, error),
+) (said []string, err error) {
+	t.guard(who, func() { said, err = t.cfg.Port.Texts(ctx, what, get) })
+	return said, err
+}
+
+// due returns what the model is to be reminded of now.
+func (t *turn) due(ctx context.Context, source Reminders, start bool) []string {
+	said, _ := t.outside(ctx, "the source of reminders", ReminderTexts, func() ([]string, error) {
+		return source.Due(ctx, start), nil
+	})
+	return said
+}
+
 // aside keeps a text for the model that goes behind the results.
 func (t *turn) aside(text string) { t.asides = append(t.asides, text) }
 
@@ -425,7 +447,7 @@ func (t *turn) remind(ctx context.Context, start bool) {
 	if due == nil {
 		return
 	}
-	t.guard("the source of reminders", func() { t.owed = append(t.owed, texts(due.Due(ctx, start)...)...) })
+	t.owed = append(t.owed, texts(t.due(ctx, due, start)...)...)
 }
 
 // begin records what the model is to answer.
@@ -561,11 +583,14 @@ func (t *turn) askOne(
 			}
 		}
 	}
-	reply, err := m.Model.Reply(call, &Request{
+	req := &Request{
 		Agent: t.cfg.Agent, AgentID: t.around.speaker(), SessionID: t.cfg.SessionID, Purpose: purpose,
 		Model: m.Name, Thinking: m.Thinking, System: t.cfg.System, MaxTokens: t.cfg.MaxTokens,
 		Tools: t.tools.specs, Messages: messages, Retain: t.retain(),
-	}, hear)
+	}
+	reply, err := t.cfg.Port.Reply(call, req, hear, func(on func(Part)) (*Reply, error) {
+		return m.Model.Reply(call, req, on)
+	})
 	if refused != nil {
 		return nil, errors.Join(refused, unkept)
 	}
@@ -684,7 +709,10 @@ func (t *turn) act(ctx context.Context, reply *Reply, calls []pending) (done boo
 		t.circle.add(t.seed, ran[i], d.took)
 	}
 	if t.cfg.Hooks != nil && ctx.Err() == nil && err == nil {
-		t.guard("the hook behind the calls of a reply", func() { t.aside(t.cfg.Hooks.Batch(ctx, ran)) })
+		said, _ := t.outside(ctx, "the hook after the calls of a reply", BatchTexts, func() ([]string, error) {
+			return []string{t.cfg.Hooks.Batch(ctx, ran)}, nil
+		})
+		t.asides = append(t.asides, said...)
 	}
 	if hint := t.circle.reminder(); hint != "" {
 		t.asides = append(t.asides, hint)
@@ -743,7 +771,7 @@ func (t *turn) takeMail(ctx context.Context) ([]MailMessage, error) {
 	if t.around.mail == nil {
 		return nil, nil
 	}
-	letters, err := t.around.mail.Take(ctx)
+	letters, err := t.unread(ctx, t.around.mail)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx)
@@ -766,6 +794,18 @@ func (t *turn) takeMail(ctx context.Context) ([]MailMessage, error) {
 		return nil, err
 	}
 	return atOnce(fresh, t.cfg.Compaction.window()), nil
+}
+
+// Unread is a look into the mailbox between two turns. It acknowledges nothing.
+func (l *Loop) Unread(ctx context.Context) ([]MailMessage, error) {
+	if l.cfg.Mail == nil {
+		return nil, nil
+	}
+	return l.unread(ctx, l.cfg.Mail)
+}
+
+func (l *Loop) unread(ctx context.Context, box Mail) ([]MailMessage, error) {
+	return l.cfg.Port.Take(ctx, func() ([]MailMessage, error) { return box.Take(ctx) })
 }
 
 // atOnce is how many mail messages go into one message, at least one: a quarter of the

@@ -35,7 +35,7 @@ type Assembly struct {
 	// Rest is told of each answer, and of a turn that was interrupted, and waits
 	// for more to do. It reports whether there is some, as mail of the
 	// conversation; else the run ends with that answer. nil: it ends.
-	Rest func(ctx context.Context, turn agent.TurnResult) (more bool, err error)
+	Rest func(ctx context.Context, loop *agent.Loop, turn agent.TurnResult) (more bool, err error)
 	// PassOn reports, after the end of the conversation, whether what the agent has left running goes
 	// to its parent; see [task.Result]. nil: it is stopped.
 	PassOn func() bool
@@ -176,8 +176,8 @@ func converse(ctx context.Context, a *Assembly, loop *agent.Loop, prompt string)
 		if err = Ending(ctx, failed); err != nil {
 			break
 		}
-		if more = wanted(ctx, a.Config.Mail); !more && a.Rest != nil { // else it came behind the last call
-			if more, err = a.Rest(ctx, turn); err != nil {
+		if more = wanted(ctx, loop); !more && a.Rest != nil { // else it came behind the last call
+			if more, err = a.Rest(ctx, loop, turn); err != nil {
 				break
 			}
 		}
@@ -220,11 +220,8 @@ func (a *Assembly) turn(ctx context.Context, loop *agent.Loop, blocks []agent.Bl
 
 // wanted reports whether somebody has written and waits for an answer. The end
 // of what the agent has started is no such thing.
-func wanted(ctx context.Context, m agent.Mail) bool {
-	if m == nil {
-		return false
-	}
-	letters, err := m.Take(ctx) // what cannot be read stays owed
+func wanted(ctx context.Context, loop *agent.Loop) bool {
+	letters, err := loop.Unread(ctx) // what cannot be read stays owed
 	return err == nil && slices.ContainsFunc(letters, func(l agent.MailMessage) bool { return l.Origin == MessageOrigin })
 }
 

@@ -16,7 +16,7 @@ import (
 const lookAround = `{"agent_type":"explore","prompt":"look"}`
 
 // teammate makes a driver of teammates that answer by reply and rest by rest.
-func teammate(reply agenttest.ModelFunc, rest func(context.Context, agent.TurnResult) (bool, error)) func(*testing.T) (task.Driver, json.RawMessage) {
+func teammate(reply agenttest.ModelFunc, rest func(context.Context, *agent.Loop, agent.TurnResult) (bool, error)) func(*testing.T) (task.Driver, json.RawMessage) {
 	return func(*testing.T) (task.Driver, json.RawMessage) {
 		d := subagent.NewTeammate(func(context.Context, task.Host, subagent.Input) (*subagent.Assembly, error) {
 			return &subagent.Assembly{Config: agent.Config{Model: reply, ModelName: "test"}, Rest: rest}, nil
@@ -33,11 +33,11 @@ func lastWord(_ context.Context, _ *agent.Request, on func(agent.Part)) (*agent.
 // A teammate keeps the contract of all drivers: at work, where it rests for ever,
 // and where it is let go after an answer.
 func TestTeammateContract(t *testing.T) {
-	waits := func(ctx context.Context, _ agent.TurnResult) (bool, error) {
+	waits := func(ctx context.Context, _ *agent.Loop, _ agent.TurnResult) (bool, error) {
 		<-ctx.Done()
 		return false, context.Cause(ctx)
 	}
-	ends := func(context.Context, agent.TurnResult) (bool, error) { return false, nil }
+	ends := func(context.Context, *agent.Loop, agent.TurnResult) (bool, error) { return false, nil }
 	works := func(ctx context.Context, _ *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 		on(agent.Part{Kind: agent.TextPart, Text: "I am looking"})
 		<-ctx.Done()
@@ -86,7 +86,7 @@ func TestTeammateWakes(t *testing.T) {
 			return lastWord(ctx, q, on)
 		})
 		d := subagent.NewTeammate(func(context.Context, task.Host, subagent.Input) (*subagent.Assembly, error) {
-			return &subagent.Assembly{Config: agent.Config{Model: model, ModelName: "test", Mail: b}, Rest: func(ctx context.Context, _ agent.TurnResult) (bool, error) {
+			return &subagent.Assembly{Config: agent.Config{Model: model, ModelName: "test", Mail: b}, Rest: func(ctx context.Context, _ *agent.Loop, _ agent.TurnResult) (bool, error) {
 				rests++
 				err := b.Wait(ctx)
 				return err == nil, err

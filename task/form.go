@@ -31,6 +31,25 @@ type choiceOf struct {
 	Const string `json:"const"`
 }
 
+// ChoiceInput is the input of a question of the kind [Choice].
+type ChoiceInput struct {
+	Questions []ChoicePart `json:"questions"`
+}
+
+// ChoicePart is one of the questions that a [ChoiceInput] asks.
+type ChoicePart struct {
+	Question    string         `json:"question"`
+	Header      string         `json:"header"` // a short title
+	Options     []ChoiceOption `json:"options"`
+	MultiSelect bool           `json:"multiSelect"` // several options may be chosen
+}
+
+// ChoiceOption is an answer that a [ChoicePart] offers.
+type ChoiceOption struct {
+	Label       string `json:"label"`
+	Description string `json:"description"`
+}
+
 // FormInput is the input of a question of the kind [Form].
 type FormInput struct {
 	Message string          `json:"message"`

@@ -41,6 +41,7 @@ type Traits struct {
 	letter byte // begins task IDs; 0: [OwnLetter]
 
 	Noun    string `json:"noun,omitempty"`    // names one in a sentence: "command"
+	Word    string `json:"word,omitempty"`    // names the kind in a column: "remote"; empty: the noun
 	Subject string `json:"subject,omitempty"` // begins the summary of a notification: "Background command"
 	Pill    Pill   `json:"pill,omitzero"`     // names several in the summary of background work
 
@@ -112,9 +113,8 @@ func (k Kind) Traits() Traits {
 		return Traits{letter: 'a', Noun: "agent", Subject: "Agent", Pill: Pill{Noun: "local agent"},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
 	case RemoteAgent:
-		return Traits{letter: 'r', Noun: "remote agent", Subject: "Remote agent", Pill: Pill{Noun: "cloud session",
-			Mark: "◇ "},
-			Report: true, Elsewhere: AlwaysAway}
+		return Traits{letter: 'r', Noun: "remote agent", Word: "remote", Subject: "Remote agent",
+			Pill: Pill{Noun: "cloud session", Mark: "◇ "}, Report: true, Elsewhere: AlwaysAway}
 	case InProcessTeammate:
 		return Traits{letter: 't', Noun: "teammate", Subject: "Agent", Pill: Pill{Noun: "team", Teams: true},
 			Work: ByAgent, Report: true, Resumable: true, Boundary: true}
@@ -125,10 +125,10 @@ func (k Kind) Traits() Traits {
 		return Traits{letter: 'm', Noun: "monitor", Subject: "Monitor", Pill: Pill{Noun: "monitor", Separate: true},
 			Work: ByEvents, Wait: WaitNever}
 	case MCPTask:
-		return Traits{letter: 'c', Noun: "MCP task", Subject: "MCP task",
+		return Traits{letter: 'c', Noun: "MCP task", Word: "mcp", Subject: "MCP task",
 			Report: true, NoUsage: true, Wait: WaitAlways, Elsewhere: IfKept, Boundary: true}
 	case Dream:
-		return Traits{letter: 'd', Noun: "dream", Subject: "Agent", Pill: Pill{Label: "dreaming"}}
+		return Traits{letter: 'd', Noun: "dream", Word: "memory", Subject: "Agent", Pill: Pill{Label: "dreaming"}}
 	}
 	return Traits{}
 }
@@ -152,9 +152,9 @@ func (r Record) WaitedFor() bool {
 	}
 }
 
-// Away reports whether the work of a live task continues elsewhere without its host, so
+// ContinuesElsewhere reports whether the work of a live task continues elsewhere without its host, so
 // that the next host can resume it.
-func (r Record) Away() bool {
+func (r Record) ContinuesElsewhere() bool {
 	where := r.Traits().Elsewhere
 	return len(r.Checkpoint) > 0 && (where == AlwaysAway || where == IfKept && r.Keep || r.Worker != "" && r.Keep)
 }
@@ -165,6 +165,14 @@ func (r Record) Noun() string {
 		return noun
 	}
 	return strings.ReplaceAll(string(r.Kind), "_", " ")
+}
+
+// Word names the kind of the task in a column: "command", "remote".
+func (r Record) Word() string {
+	if word := r.Traits().Word; word != "" {
+		return word
+	}
+	return r.Noun()
 }
 
 // Letter is the first letter of the IDs of a kind.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -81,6 +82,67 @@ const (
 // of its input.
 func (q Question) IsPlan() bool {
 	return slices.Contains([]string{ExitPlanMode, "exit_plan_mode", SubmitPlan}, q.Tool)
+}
+
+// maxTitle bounds the subject of a [Question.Title], in characters.
+const maxTitle = 60
+
+// Title asks for the decision in one line, such as "Allow edit to parse.go?", with paths relative
+// to dir. Its subject comes from the call: a frontend makes the text printable.
+func (q Question) Title(dir string) string {
+	var in struct {
+		Command   string `json:"command"`
+		File      string `json:"file_path"`
+		Notebook  string `json:"notebook_path"`
+		URL       string `json:"url"`
+		Server    string `json:"server"`
+		Questions []struct {
+			Question string `json:"question"`
+		} `json:"questions"`
+	}
+	_ = json.Unmarshal(q.Input, &in) // a shortened input has no fields to name
+	file := subject(relative(dir, cmp.Or(in.File, in.Notebook)))
+	switch {
+	case q.IsPlan():
+		return "Approve this plan?"
+	case q.Kind == Choice && len(in.Questions) > 0:
+		return subject(in.Questions[0].Question)
+	case q.Kind == Choice:
+		return "Answer a question?"
+	case q.Kind == Form:
+		return strings.TrimSpace("Answer " + subject(in.Server) + "?")
+	case q.Tool == "Bash" && in.Command != "":
+		return "Allow command " + subject(in.Command) + "?"
+	case q.Tool == "Write" && file != "":
+		return "Allow write to " + file + "?"
+	case q.Tool == "Read" && file != "":
+		return "Allow read of " + file + "?"
+	case file != "":
+		return "Allow edit to " + file + "?"
+	case q.Tool == "WebFetch" && in.URL != "":
+		return "Allow fetch of " + subject(in.URL) + "?"
+	}
+	if server, tool, ok := strings.Cut(strings.TrimPrefix(q.Tool, "mcp__"), "__"); ok && strings.HasPrefix(q.Tool, "mcp__") {
+		return "Allow " + tool + " of " + server + "?"
+	}
+	return "Allow " + cmp.Or(q.Tool, "this call") + "?"
+}
+
+// relative returns a path below dir as seen from there, and any other path unchanged.
+func relative(dir, path string) string {
+	if below, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/"); ok && dir != "" {
+		return below
+	}
+	return path
+}
+
+// subject puts a text on one line of bounded length.
+func subject(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxTitle {
+		return string(runes[:maxTitle-1]) + "…"
+	}
+	return text
 }
 
 // Asks reports whether a question of the record is open.

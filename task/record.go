@@ -294,11 +294,7 @@ func (r Record) Label() string { return fmt.Sprintf("%s %s (%s)", r.Noun(), r.ID
 
 // about describes the work of a task in one short line.
 func (r Record) about() string {
-	text := strings.Join(strings.Fields(cmp.Or(r.Description, r.Command, r.Name)), " ")
-	if runes := []rune(text); len(runes) > 60 {
-		text = string(runes[:59]) + "…"
-	}
-	return text
+	return subject(cmp.Or(r.Description, r.Command, r.Name))
 }
 
 // Resting reports whether an agent is done and waits for a message.

@@ -4,34 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/a2aserver"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 )
 
-// ServeA2A offers agents to whoever has the token. They work in the background session of the folder.
-func (b *backend) ServeA2A(ctx context.Context, o cli.A2A) error {
-	hosts, err := publicHosts(o.Listen, o.URL, o.Hosts)
-	if err != nil {
-		return err
-	}
-	token, file, err := b.tokenFile(o.TokenFile, "a2a-token")
-	if err != nil {
-		return err
-	}
+// ServeA2A offers agents to clients that have the token. They run in the background session of the folder.
+func (b servers) ServeA2A(ctx context.Context, o watch.A2A) error {
 	project := b.root.Project(b.cwd)
 	if err := project.Ensure(); err != nil {
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
+	l, err := b.listen(ctx, publicOptions{listen: o.Listen, url: o.URL, hosts: o.Hosts, tokenFile: o.TokenFile,
+		usual: "a2a-token", elsewhere: "behind a tunnel with TLS, and name that with --url"})
 	if err != nil {
-		return fmt.Errorf("serve a2a: %w (another port: --listen 127.0.0.1:0)", err)
+		return err
 	}
 	d := b.directory()
 	cfg := a2aserver.Config{
@@ -43,18 +34,14 @@ func (b *backend) ServeA2A(ctx context.Context, o cli.A2A) error {
 			}
 			return all, nil
 		},
-		Usual: o.Usual, Root: b.root, Dir: filepath.Join(project.Dir(), "a2a"), Token: token, Hosts: hosts, URL: o.URL,
+		Usual: o.Usual, Root: b.root, Dir: filepath.Join(project.Dir(), "a2a"), Token: l.token, Hosts: l.hosts, URL: o.URL,
 		Cwd: b.cwd, Env: b.env, Version: b.version,
 	}
 	srv, err := a2aserver.New(cfg, l.Addr())
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	at := strings.TrimRight(o.URL, "/")
-	if at == "" {
-		at = "http://" + l.Addr().String()
-	}
-	if _, err := fmt.Fprintf(os.Stdout, "%s%s\ntoken: %s\n", at, a2a.CardPath, file); err != nil {
+	if _, err := fmt.Fprintf(os.Stdout, "%s%s\ntoken: %s\n", l.at(o.URL), a2a.CardPath, l.file); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return srv.Serve(ctx, l)

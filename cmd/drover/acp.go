@@ -9,10 +9,11 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/acpserver"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/upkeep"
@@ -20,34 +21,32 @@ import (
 )
 
 // ServeACP serves as an agent to one ACP client on stdin and stdout.
-func (b *backend) ServeACP(ctx context.Context, o cli.ACP) error {
+func (b surroundings) ServeACP(ctx context.Context, o agents.ACP) error {
 	return acpserver.Serve(ctx, acpserver.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
-		Host: &acpHost{b: b, o: o, signalled: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}})
+		Host: &acpHost{b: prompts(b), o: o, signalled: func(f func()) func() bool {
+			return context.AfterFunc(ctx,
+				f)
+		}}})
 }
 
 // acpHost opens the sessions of an ACP client in this process.
 type acpHost struct {
-	b *backend
-	o cli.ACP
+	b prompts
+	o agents.ACP
 
 	signalled func(func()) (stop func() bool) // calls a function when a signal has ended the program
 }
 
-// at is the backend of a folder that the client names.
-func (h *acpHost) at(folder string) (*backend, error) {
+// at is a folder that the client names.
+func (h *acpHost) at(folder string) (prompts, error) {
 	info, err := os.Stat(folder)
 	if err == nil && !info.IsDir() {
 		err = errors.New("it is no folder")
 	}
 	if err != nil {
-		return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("use folder %s: %v", folder, err)}
+		return prompts{}, console.Usage(fmt.Sprintf("use folder %s: %v", folder, err), "")
 	}
-	there := *h.b
-	there.cwd = folder
-	if folder != h.b.cwd {
-		there.elsewhere, there.env = true, host.EnvAt(h.b.env, folder)
-	}
-	return &there, nil
+	return prompts{h.b.in(folder)}, nil
 }
 
 // found is a session of a folder, or of any folder if that is empty.
@@ -65,17 +64,17 @@ func (h *acpHost) found(ctx context.Context, folder string, id task.ID) (control
 	if folder != "" {
 		where = "is none of folder " + folder
 	}
-	return control.Info{}, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("session %.80q %s", id, where),
-		Fix: "see `drover sessions --all-sessions`"}
+	return control.Info{}, console.Missing(fmt.Sprintf("session %.80q %s", id, where),
+		"see `drover sessions --all-sessions`")
 }
 
 // Sessions implements [acpserver.Host].
 func (h *acpHost) Sessions(ctx context.Context, folder string) ([]control.Info, error) {
-	b := *h.b
+	d := h.b.directory()
 	if folder != "" {
-		b.cwd = folder
+		d.Folder = folder
 	}
-	entries, err := b.directory().Sessions(ctx, false, folder == "")
+	entries, err := d.Sessions(ctx, false, folder == "")
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +106,7 @@ func (h *acpHost) Remove(ctx context.Context, id task.ID) error {
 	if err != nil {
 		return err
 	}
-	return h.b.Remove(ctx, info)
+	return storage{h.b.folder}.Remove(ctx, info)
 }
 
 // Open opens a session with its main agent.
@@ -121,7 +120,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 			return nil, err
 		}
 	}
-	p := &cli.Prompt{Agent: h.o.Agent, Model: h.o.Model, Mode: h.o.Mode, Settings: h.o.Settings,
+	p := &prompt.Prompt{Agent: h.o.Agent, Model: h.o.Model, Mode: h.o.Mode, Settings: h.o.Settings,
 		AskTimeout: acpserver.AskWait, Dirs: o.Dirs}
 	if o.MCP != "" {
 		p.MCP = []string{o.MCP}
@@ -163,7 +162,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 		}
 	})
 	one.ended = make(chan struct{})
-	one.calm = h.signalled(s.Hurry)
+	one.calm = h.signalled(s.HastenHooks)
 	s.Serve()
 	return one, nil
 }
@@ -171,8 +170,8 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 // acpSession is a session of an ACP client.
 type acpSession struct {
 	*assemble.Session
-	b    *backend
-	p    *cli.Prompt
+	b    prompts
+	p    *prompt.Prompt
 	main *session.Main
 
 	work   context.Context // of the main agent
@@ -183,6 +182,9 @@ type acpSession struct {
 	ended  chan struct{} // closed when the main agent works no more before Close
 	close  sync.Once
 }
+
+// API implements [acpserver.Session].
+func (s *acpSession) API() control.API { return s.Session }
 
 // ID implements [acpserver.Session].
 func (s *acpSession) ID() task.ID { return s.Place.ID() }
@@ -211,7 +213,7 @@ func (s *acpSession) Usage() acpserver.Usage {
 
 // Entitle implements [acpserver.Session].
 func (s *acpSession) Entitle(prompt string) string {
-	if title := cli.Title(prompt); s.Session.Entitle(title) {
+	if title := console.Title(prompt); s.Session.Entitle(title) {
 		return title
 	}
 	return ""

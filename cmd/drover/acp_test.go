@@ -658,7 +658,7 @@ func acpSettings(t *testing.T, p *place) {
 	e.told("options", "model=claude-haiku", "effort=high")
 	e.decide = always("allow-edits")
 	e.ends(id, "go")
-	e.told("asked", "Carry out the plan and accept edits", "Go on planning")
+	e.told("asked", "Carry out the plan and accept edits", "Keep planning")
 	e.told("mode acceptEdits")
 	if !p.there("made") {
 		t.Error("the approved plan was not carried out")
@@ -899,7 +899,7 @@ func acpForm(t *testing.T, p *place) {
 	id := e.opens()
 	ended := make(chan error, 1)
 	go func() { _, err := e.says(id, "go"); ended <- err }()
-	line := e.told("text", "A question waits", "drover approvals answer")
+	line := e.told("text", "A question needs your answer", "drover approvals answer")
 	_, ref, _ := strings.Cut(line, "approvals answer ")
 	ref, _, _ = strings.Cut(ref, "`")
 	p.good("approvals", "deny", ref)

@@ -123,7 +123,7 @@ func agentQuestions() cases {
 			if p.there("it") {
 				t.Error("what nobody allowed ran")
 			}
-			if left := p.run("approvals"); left.code != 0 || left.stdout() != "" {
+			if left := p.run("approvals"); left.code != 0 || left.stdout() != "No questions need your answer." {
 				t.Errorf("open: %q", left.stdout())
 			}
 		},
@@ -166,7 +166,7 @@ func agentQuestions() cases {
 			if all := p.tasks("-a"); len(all) != 1 || all[0]["status"] != "killed" || all[0]["awaiting_approval"] == true || p.there("it") {
 				t.Errorf("tasks %v", all)
 			}
-			if left := p.run("approvals"); left.code != 0 || left.stdout() != "" {
+			if left := p.run("approvals"); left.code != 0 || left.stdout() != "No questions need your answer." {
 				t.Errorf("open: %q", left.stdout())
 			}
 		},

@@ -239,13 +239,13 @@ func agentCosts() cases {
 				using(10_000, 0, calls("Bash", bash("echo 1"))), using(10_000, 0, calls("Bash", bash("echo 2"))), using(10_000, 0, says("after all")),
 			}})
 			r := p.run("-p", "go", anything, "--model=claude-sonnet-4-5", "--max-budget-usd", "0.05", "--output-format=json")
-			r.failed(t, 1, "the budget of $0.0500 is spent ($0.0600)")
+			r.failed(t, 1, "the budget of $0.05 is spent ($0.06)")
 			o := r.objects(t)[0]
 			if errs, _ := o["errors"].([]any); o["is_error"] != true || m.Count() != 2 || o["num_turns"] != 2.0 || len(errs) != 1 {
 				t.Errorf("%d requests, result %v", m.Count(), o)
 			}
 			id, _ := o["session_id"].(string)
-			p.fails(1, []string{"-p", "more", "--model=claude-sonnet-4-5", "--max-budget-usd=0.055", "--resume", id}, "the budget of $0.0550 is spent")
+			p.fails(1, []string{"-p", "more", "--model=claude-sonnet-4-5", "--max-budget-usd=0.055", "--resume", id}, "the budget of $0.06 is spent")
 			if m.Count() != 2 {
 				t.Error("a session went on beyond its budget by being resumed")
 			}
@@ -260,7 +260,7 @@ func agentCosts() cases {
 			})
 			r := p.run("-p", "go", "--model=claude-sonnet-4-5", "--max-budget-usd", "0.03", "--output-format=stream-json")
 			r.stderr = regexp.MustCompile(`(?m)^drover: stopping a\w+ .*\n`).ReplaceAllString(r.stderr, "") // who is still at work then
-			r.failed(t, 1, "the budget of $0.0300 is spent")
+			r.failed(t, 1, "the budget of $0.03 is spent")
 			all := r.objects(t)
 			results := only(all, "result") // that of the first turn is not there if the agents were faster than its second call
 			if n := len(results); n < 1 || n > 2 || results[n-1]["is_error"] != true || n == 2 && results[0]["is_error"] != false {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,9 +18,8 @@ import (
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
-	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/git/merge"
-	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
@@ -30,48 +27,47 @@ import (
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
 
-func (b *backend) directory() *host.Directory {
+func (b *folder) directory() *host.Directory {
 	return &host.Directory{Root: b.root, Folder: b.cwd, Env: b.env, Program: []string{b.exe, "keeper"}, EndLost: b.endLost}
 }
 
-func (b *backend) endLost(ctx context.Context, died []task.ID) {
+func (b *folder) endLost(ctx context.Context, died []task.ID) {
 	if err := ended.EndLost(ctx, b.root, died...); err != nil && ctx.Err() == nil {
 		b.note(err.Error())
 	}
 }
 
-// Settings are those of the folder, with what was passed over told on stderr.
-func (b *backend) Settings(flag string) (settings.Settings, error) {
+// Settings returns the settings of the folder, and notes ignored parts on stderr.
+func (b *folder) Settings(flag string) (settings.Settings, error) {
 	return b.settings(flag, settings.Skip{})
 }
 
-// settings are those of the folder, without the files that are passed over.
-func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, error) {
-	src := settings.Find(home.Lookup(b.env), b.cwd, flag).Without(skip)
-	src.Saved = b.root.CredentialsFile()
-	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+// settings returns the settings of the folder without the skipped files.
+func (b *folder) settings(flag string, skip settings.Skip) (settings.Settings, error) {
+	src, st, err := b.source(flag)
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	src.Trusted = st.Trusted
-	set, notes, err := settings.Load(src)
+	set, notes, err := settings.Load(src.Without(skip))
 	for _, n := range notes {
 		if !n.Untrusted || !st.Needed() { // of which there is one note
 			b.note(n.String())
 		}
 	}
-	for _, rule := range set.Permissions.Foreign {
+	for _, rule := range set.Foreign {
 		if tool := policy.ToolOf(rule); tool != "" && (policy.Absent(tool) || !catalog.KnownTool(tool)) {
 			b.note(fmt.Sprintf("permission rule %.80q binds nothing: there is no tool %.40q here", rule, tool))
 		}
 	}
-	if rules := set.Permissions; err == nil { // those of other programs may be about tools of theirs
-		foreign := func(rule string) bool { return slices.Contains(rules.Foreign, rule) }
-		err = cli.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny), foreign))
+	if rules := set.Permissions; err == nil { // rules of other programs may name their tools
+		foreign := func(rule string) bool { return slices.Contains(set.Foreign, rule) }
+		err = console.CheckToolNames("settings", slices.DeleteFunc(slices.Concat(rules.Allow, rules.Ask, rules.Deny),
+			foreign))
 	}
 	if err == nil && st.Needed() && !b.trustNoted && !(skip.Project && skip.Local) {
 		b.trustNoted = true
@@ -91,6 +87,16 @@ func (b *backend) settings(flag string, skip settings.Skip) (settings.Settings, 
 	return set, err
 }
 
+// source is where the settings of the folder are read from. Without the state of its trust the
+// folder counts as not trusted.
+func (b *folder) source(flag string) (settings.Sources, trust.State, error) {
+	src := settings.Find(home.Lookup(b.env), b.cwd, flag)
+	src.Saved = b.root.CredentialsFile()
+	st, err := trust.At(b.root.TrustFile()).Check(b.cwd)
+	src.Trusted = err == nil && st.Trusted
+	return src, st, err
+}
+
 // filesOf names the first files that wait for trust.
 func filesOf(st trust.State) string {
 	const most = 4
@@ -106,72 +112,46 @@ func filesOf(st trust.State) string {
 	return strings.Join(names, ", ")
 }
 
-// opening is what all sessions of this process have in common.
-func (b *backend) opening(role, title string, set settings.Settings) assemble.Config {
+// opening is the common configuration of the sessions of this process.
+func (b *folder) opening(role, title string, set settings.Settings) assemble.Config {
 	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
 		Starter:    b.starter(),
 		Settings:   set,
 		Observer:   b.observer(set),
-		TrustNoted: b.trustNoted, Tell: func(_ task.ID, text string) { b.note(text) }}
+		TrustNoted: b.trustNoted,
+		Program:    agents.Program{Tell: func(_ task.ID, text string) { b.note(text) }}}
 }
 
-// note tells the user something that is no error.
-func (b *backend) note(text string) {
+// note prints a note on stderr.
+func (b *folder) note(text string) {
 	fmt.Fprintf(b.stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
 }
 
-// Repositories are the worktrees below the state folder.
-func (b *backend) Repositories() cli.Repositories {
-	trees := worktree.Open(b.root.Worktrees())
-	return cli.Repositories{Worktrees: trees, Merges: merge.Open(b.root.Merges(), trees)}
-}
-
-func (b *backend) Background(ctx context.Context) (control.API, func(), error) {
+func (b *folder) Background(ctx context.Context) (control.API, func(), error) {
 	return b.directory().Background(ctx)
 }
 
-func (b *backend) Revive(ctx context.Context) error { return b.directory().Revive(ctx) }
+func (b *folder) Revive(ctx context.Context) error { return b.directory().Revive(ctx) }
 
-// Program prefers the name by which the shell finds the program: the place behind a link may
-// change with each version.
-func (b *backend) Program() (string, error) {
-	exe, err := program()
-	if err != nil {
-		return "", err
-	}
-	found, err := exec.LookPath("drover")
-	if err != nil || !filepath.IsAbs(found) {
-		return exe, nil
-	}
-	one, err1 := os.Stat(found)
-	other, err2 := os.Stat(exe)
-	if err1 == nil && err2 == nil && os.SameFile(one, other) {
-		return found, nil
-	}
-	return exe, nil
-}
-
-func (b *backend) Known(ctx context.Context, live, all bool) ([]cli.Session, error) {
+func (b *folder) Known(ctx context.Context, live, all bool) ([]console.Session, error) {
 	entries, err := b.directory().Sessions(ctx, live, all)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]cli.Session, len(entries))
+	out := make([]console.Session, len(entries))
 	for i, e := range entries {
-		out[i] = known{e, b}
+		out[i] = known{e}
 	}
 	return out, nil
 }
 
-type known struct {
-	host.Entry
-	b *backend
-}
+// known is a session of a listing.
+type known struct{ host.Entry }
 
 func (k known) Info() control.Info { return k.Entry.Info }
 
 // RunForeground runs a command in a session of its own, in this process.
-func (b *backend) RunForeground(ctx context.Context, f cli.Foreground) (rec task.Record, err error) {
+func (b runner) RunForeground(ctx context.Context, f run.Foreground) (rec task.Record, err error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return rec, err
@@ -204,7 +184,7 @@ func (b *backend) RunForeground(ctx context.Context, f cli.Foreground) (rec task
 	rec, err = open.RunCommand(ctx, f.Request, client)
 	unwatched()
 	if errors.Is(err, conversation.ErrInterrupted) { // before it was started
-		err = &cli.ExitError{Code: 128 + int(syscall.SIGINT)}
+		err = &console.ExitError{Code: 128 + int(syscall.SIGINT)}
 	}
 	if closed := open.Close(); err == nil {
 		err = closed
@@ -215,8 +195,8 @@ func (b *backend) RunForeground(ctx context.Context, f cli.Foreground) (rec task
 	return rec, err
 }
 
-// interruptible returns a context that the first INT ends too, and one that ends with
-// the next signal after that.
+// interruptible returns a context that the first SIGINT also ends, and a second that ends with the next
+// signal after that.
 func interruptible(ctx context.Context) (first, hurry context.Context) {
 	first, interrupt := context.WithCancelCause(ctx)
 	hurry, rush := context.WithCancel(context.Background())
@@ -228,13 +208,13 @@ func interruptible(ctx context.Context) (first, hurry context.Context) {
 }
 
 // Remove deletes what an ended session left.
-func (b *backend) Remove(ctx context.Context, of control.Info) error {
+func (b storage) Remove(ctx context.Context, of control.Info) error {
 	_, err := b.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Remove(ctx, true) })
 	return byForce(of.Session, err)
 }
 
 // MarkSeen records in what an ended session left that the user knows how tasks ended.
-func (b *backend) MarkSeen(ctx context.Context, of control.Info, ids []task.ID) error {
+func (b attending) MarkSeen(ctx context.Context, of control.Info, ids []task.ID) error {
 	e, err := b.ended(ctx, of)
 	if err != nil {
 		return err
@@ -243,13 +223,13 @@ func (b *backend) MarkSeen(ctx context.Context, of control.Info, ids []task.ID) 
 }
 
 // starter is the command of the process that starts programs in the namespaces of a session.
-func (b *backend) starter() []string { return []string{b.exe, "keeper", "--room"} }
+func (b *folder) starter() []string { return []string{b.exe, "keeper", "--room"} }
 
 // helper is the command of the process that ends what this one leaves.
-func (b *backend) helper() []string { return []string{b.exe, "keeper", "--helper"} }
+func (b *folder) helper() []string { return []string{b.exe, "keeper", "--helper"} }
 
 // Here opens a session in this process, gives its API to do, and closes it.
-func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Context, control.API) error) (err error) {
+func (b *folder) Here(ctx context.Context, o console.Opening, do func(context.Context, control.API) error) (err error) {
 	defer func() { b.keepFailure(err) }()
 	set, err := b.Settings(o.Settings)
 	if err != nil {
@@ -257,8 +237,8 @@ func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Conte
 	}
 	cfg := b.opening(session.RoleRun, o.Title, set)
 	cfg.Session, cfg.Keeper = o.Session, b.helper()
-	if o.Answerable && isTerminal(os.Stderr) { // somebody who watches can answer from another terminal
-		cfg.AskWait = set.Permissions.Wait()
+	if o.Answerable && isTerminal(os.Stderr) { // a user at the terminal can answer from another one
+		cfg.AskWait = set.Permissions.AskTimeout
 	}
 	cfg.On = b.sayDenials()
 	s, err := assemble.Open(ctx, cfg)
@@ -277,7 +257,7 @@ func (b *backend) Here(ctx context.Context, o cli.Opening, do func(context.Conte
 }
 
 // sayDenials returns what says on stderr which calls of agents were denied, each once.
-func (b *backend) sayDenials() func(task.ID, agent.Event) {
+func (b *folder) sayDenials() func(task.ID, agent.Event) {
 	var said sync.Map
 	return func(_ task.ID, e agent.Event) {
 		if e.Kind != agent.TurnDoneEvent || e.Result == nil {
@@ -292,16 +272,15 @@ func (b *backend) sayDenials() func(task.ID, agent.Event) {
 	}
 }
 
-// At is the backend of the folder of a session.
-func (b *backend) At(s cli.Session) (cli.Backend, string, []string, error) {
+// At returns the folder of a session.
+func (b *folder) At(s console.Session) (console.Folder, string, []string, error) {
 	e := s.(known).Entry
 	p := e.Place.Project()
-	if p.Dir() == b.root.Project(b.cwd).Dir() {
-		return b, b.cwd, b.env, nil
-	}
 	info, err := os.Stat(p.Folder())
 	why := ""
 	switch {
+	case p.Dir() == b.root.Project(b.cwd).Dir():
+		return b, b.cwd, b.env, nil
 	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
 		why = "which is gone"
 	case err != nil:
@@ -310,20 +289,19 @@ func (b *backend) At(s cli.Session) (cli.Backend, string, []string, error) {
 		why = "which is a link to another one now"
 	}
 	if why != "" {
-		return nil, "", nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(), why),
-			Fix:     "put it back, or carry the session to another folder, see `drover teleport --help`"}
+		return nil, "", nil, console.Conflict(fmt.Sprintf("session %s belongs to the folder %s, %s", e.Place.ID(), p.Folder(),
+			why), "put it back, or carry the session to another folder, see `drover teleport --help`")
 	}
-	there := *b
-	there.cwd, there.elsewhere, there.env = p.Folder(), true, host.EnvAt(b.env, p.Folder())
-	return &there, there.cwd, there.env, nil
+	there := b.in(p.Folder())
+	return there, there.cwd, there.env, nil
 }
 
-// Revive connects to the detached host of the session's own project.
-func (k known) Revive(ctx context.Context) (control.API, func(), error) {
-	there, _, _, err := k.b.At(k)
-	if err != nil {
-		return nil, nil, err
+// in is another folder, with the environment there.
+func (b *folder) in(path string) *folder {
+	if path == b.cwd {
+		return b
 	}
-	return there.Background(ctx)
+	there := *b
+	there.cwd, there.elsewhere, there.env = path, true, host.EnvAt(b.env, path)
+	return &there
 }

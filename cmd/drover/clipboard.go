@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
 // image reads an image of a prompt from a file.
-func (b *backend) image(_ context.Context, path string) (control.Image, error) {
+func (b screens) image(_ context.Context, path string) (control.Image, error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		path = filepath.Join(home.Lookup(b.env)("HOME"), rest)
 	}
-	return cli.ReadImage(b.cwd, path)
+	return prompt.ReadImage(b.cwd, path)
 }
 
 // clipboardWait is how long a tool may take to hand over what is in the clipboard.
@@ -32,7 +32,7 @@ var errNoClipboard = errors.New("read an image from the clipboard: no tool for i
 	"(install wl-paste, xclip or pngpaste, or paste the path of a file)")
 
 // clipboard reads an image from the clipboard, with the tool that the desktop has for it.
-func (b *backend) clipboard(ctx context.Context) (control.Image, error) {
+func (b screens) clipboard(ctx context.Context) (control.Image, error) {
 	ctx, done := context.WithTimeout(ctx, clipboardWait)
 	defer done()
 	env := home.Lookup(b.env)
@@ -63,7 +63,7 @@ func (b *backend) clipboard(ctx context.Context) (control.Image, error) {
 	return control.Image{}, errors.New("read an image from the clipboard: it holds none")
 }
 
-func (b *backend) clipboardImage(ctx context.Context, command ...string) (control.Image, error) {
+func (b screens) clipboardImage(ctx context.Context, command ...string) (control.Image, error) {
 	data, err := b.output(ctx, command...)
 	kind := ""
 	if err == nil {
@@ -81,7 +81,7 @@ func installed(tool string) bool {
 }
 
 // output is what a tool prints, up to what an image may have and a byte more.
-func (b *backend) output(ctx context.Context, command ...string) ([]byte, error) {
+func (b screens) output(ctx context.Context, command ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = b.cwd, b.env, time.Second
 	var out, fault bytes.Buffer

@@ -88,7 +88,7 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"FAIL 1: the sail", `"exit_code": 1`, "exit code 1", "stopped by user", "Files here: 1"} {
+	for _, want := range []string{"FAIL 1: the sail", `"exit_code": 1`, "exit code 1", "stopped by the user", "Files here: 1"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

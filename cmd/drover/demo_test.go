@@ -39,7 +39,7 @@ func TestDemo(t *testing.T) {
 				`notified +Background command "Run the tests" failed with exit code 1$`: 1, `output-tail: .*FAIL no newline at the end: got 6, want 8`: 1,
 				`^\$ drover approvals allow q`: 1, `^allowed q`: 1, `fixer +Edit total\.sh`: 1, `notified +Agent "Fix total\.sh" completed$`: 1,
 				`notified +Agent "Review the fix" completed$`: 1, `result: The change is right and small: while .* \[ -n "\$name" \]; do$`: 1,
-				`^\$ drover stop b`: 1, `^b\w+ +killed +stopped by user, SIGTERM`: 1, `^\+while .* \[ -n "\$name" \]; do$`: 1,
+				`^\$ drover stop b`: 1, `^b\w+ +killed +stopped by the user`: 1, `^\+while .* \[ -n "\$name" \]; do$`: 1,
 				`^a\w+: merged to main as \w+$`: 1, `^ok    no newline at the end$`: 1, `^FAIL `: 0, `^a\w+ +(fixer|reviewer) .* completed `: 2, "\x1b": 0,
 			})
 		})

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/engine/tty"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 // openTerminal gives a command the whole terminal, until its Close.
-func openTerminal() (*cli.Terminal, error) {
+func openTerminal() (*console.Terminal, error) {
 	if !isTerminal(os.Stdin) || !isTerminal(os.Stdout) {
 		return nil, errors.New("stdin and stdout are not both a terminal")
 	}
@@ -34,7 +34,7 @@ func openTerminal() (*cli.Terminal, error) {
 		defer close(keys)
 		readKeys(wake, keys)
 	})
-	return &cli.Terminal{
+	return &console.Terminal{
 		Keys: keys, Resized: changed,
 		Size: func() (columns, rows int) {
 			size := tty.SizeOf(os.Stdout)

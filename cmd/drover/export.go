@@ -11,14 +11,13 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
 )
 
-// Export writes the conversation of a session. Of one that lives it is what was
-// said until now.
-func (b *backend) Export(_ context.Context, out io.Writer, info control.Info, form cli.Form) error {
+// Export writes the conversation of a session; of a live one, the conversation so far.
+func (b storage) Export(_ context.Context, out io.Writer, info control.Info, form project.Form) error {
 	path := b.root.Project(info.Project).Session(info.Session).Transcript()
-	if form == cli.Markdown {
+	if form == project.Markdown {
 		return agent.WriteMarkdown(out, path)
 	}
 	f, err := os.Open(path)
@@ -26,7 +25,7 @@ func (b *backend) Export(_ context.Context, out io.Writer, info control.Info, fo
 		return fmt.Errorf("read transcript: %w", err)
 	}
 	defer f.Close()
-	if form == cli.JSONL {
+	if form == project.JSONL {
 		_, err = io.Copy(out, f)
 	} else {
 		err = array(out, f)

@@ -22,7 +22,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
 	"github.com/drover-dev/drover/internal/engine/tty"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -60,7 +61,7 @@ func keep(args []string) int {
 }
 
 // hostCommand is the detached host of a project.
-func (b *backend) hostCommand() *cobra.Command {
+func (b prompts) hostCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "host",
 		Short: "The detached host of a project (started on demand)",
@@ -80,7 +81,7 @@ func (b *backend) hostCommand() *cobra.Command {
 	}
 }
 
-func (b *backend) host(ctx context.Context) error {
+func (b prompts) host(ctx context.Context) error {
 	d := b.directory()
 	set, err := b.Settings("")
 	if err != nil {
@@ -105,13 +106,13 @@ func (b *backend) host(ctx context.Context) error {
 }
 
 // background opens the session of a project's detached host.
-func (b *backend) background(
+func (b *folder) background(
 	ctx context.Context,
 	place home.Session,
 	set settings.Settings,
 ) (*assemble.Session, error) {
 	cfg := b.opening(session.RoleBackground, "background tasks", set)
-	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.Wait()
+	cfg.Session, cfg.Copier, cfg.AskWait = place.ID(), b.copier(), set.Permissions.AskTimeout
 	return b.open(ctx, cfg)
 }
 
@@ -120,7 +121,7 @@ func (b *backend) background(
 const openTries = 3
 
 // open opens a session when an earlier host has let go of it.
-func (b *backend) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
+func (b *folder) open(ctx context.Context, cfg assemble.Config) (*assemble.Session, error) {
 	for tries := 1; ; tries++ {
 		if cfg.Session != "" {
 			if err := released(ctx, b.root.Project(cfg.Folder).Session(cfg.Session)); err != nil {
@@ -139,7 +140,7 @@ const closingWait = 10 * time.Second
 
 // released waits until an earlier host of the session, which listens no more but
 // may still be ending its tasks, has let go of it. One that answers will not soon.
-// Opening the session tells of every other problem.
+// Opening the session reports every other problem.
 func released(ctx context.Context, place home.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, closingWait, fmt.Errorf("session %s: %w", place.ID(), home.ErrLocked))
 	defer cancel()
@@ -166,11 +167,11 @@ func released(ctx context.Context, place home.Session) error {
 
 // serve answers for a detached session until it has nothing left to do, then
 // closes it.
-func (b *backend) serve(ctx context.Context, s *assemble.Session, idle time.Duration) error {
+func (b *folder) serve(ctx context.Context, s *assemble.Session, idle time.Duration) error {
 	if err := ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	defer context.AfterFunc(ctx, s.Hurry)()
+	defer context.AfterFunc(ctx, s.HastenHooks)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.Alone(), func() { cancel(context.Cause(s.Alone())) })()
@@ -181,14 +182,13 @@ func (b *backend) serve(ctx context.Context, s *assemble.Session, idle time.Dura
 // maxPrompt bounds the file of a prompt.
 const maxPrompt = 64 << 20
 
-// hostPrompt is the detached host of one conversation: of a prompt, or of whoever
-// wants to attach to it.
-func (b *backend) hostPrompt(ctx context.Context, file string) error {
+// hostPrompt is the detached host of one conversation: of a prompt, or for a user who attaches.
+func (b prompts) hostPrompt(ctx context.Context, file string) error {
 	raw, err := b.root.ReadFile(file, maxPrompt)
 	if err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
-	var p cli.Prompt
+	var p prompt.Prompt
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return fmt.Errorf("read the prompt: %w", err)
 	}
@@ -197,7 +197,7 @@ func (b *backend) hostPrompt(ctx context.Context, file string) error {
 		return err
 	}
 	if p.AskTimeout == 0 {
-		p.AskTimeout = set.Permissions.Wait()
+		p.AskTimeout = set.Permissions.AskTimeout
 	}
 	id := task.ID(p.Session)
 	mine, err := mainOf(&p)
@@ -220,13 +220,13 @@ func (b *backend) hostPrompt(ctx context.Context, file string) error {
 	return b.serve(ctx, s, host.PromptIdle)
 }
 
-// converse begins what the host is for, unless whoever started it has waited for too
-// long and taken that back.
-func (b *backend) converse(
+// converse begins the conversation, unless the starter of the host has waited too long and removed the
+// prompt.
+func (b prompts) converse(
 	ctx context.Context,
 	s *assemble.Session,
 	m *session.Main,
-	p *cli.Prompt,
+	p *prompt.Prompt,
 	file string,
 ) error {
 	if err := b.root.Below().Remove(file); err != nil {
@@ -240,8 +240,7 @@ func (b *backend) converse(
 	return s.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images})
 }
 
-// ready tells whoever started the host that it answers, and lets go of the pipe
-// on which it is told.
+// ready reports to the starter of the host that the host answers, and closes the pipe for that.
 func ready() error {
 	if _, err := os.Stdout.WriteString(host.Ready); err != nil {
 		return fmt.Errorf("tell that the host is ready: %w", err)
@@ -257,7 +256,8 @@ func ready() error {
 
 // Conversation finds the live host of a conversation, or starts a detached one with what p
 // says; started says which. The prompt of p is only given to a host that is started.
-func (b *backend) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s cli.Session, started bool, err error) {
+func (b prompts) Conversation(ctx context.Context, p prompt.Prompt, id task.ID) (s console.Session, started bool,
+	err error) {
 	d := b.directory()
 	set, err := b.promptSettings(ctx, &p)
 	if err != nil {
@@ -266,15 +266,15 @@ func (b *backend) Conversation(ctx context.Context, p cli.Prompt, id task.ID) (s
 	p.Session, p.WaitCeiling = string(id), ceiling(&p, set)
 	e, started, err := d.Conversation(ctx, id, func() ([]string, func() bool, error) {
 		file, err := b.handOver(&p)
-		// whoever removes it has the prompt
+		// the process that removes it has the prompt
 		return []string{host.PromptVariable + "=" + file}, func() bool { return b.root.Below().Remove(file) == nil }, err
 	})
-	return known{e, b}, started, err
+	return known{e}, started, err
 }
 
-// handOver writes down for a host what it is to do. Each host has a file of its
-// own, which is swept if nobody came to read it.
-func (b *backend) handOver(p *cli.Prompt) (file string, err error) {
+// handOver writes the prompt for a host. Each host has a file of its own, which is swept if it stays
+// unread.
+func (b prompts) handOver(p *prompt.Prompt) (file string, err error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("write the prompt down: %w", err)

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/a2atest"
 	"github.com/drover-dev/drover/test/mcptest"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -45,9 +47,7 @@ type killing struct {
 	model *modeltest.Server
 	shop  *mcptest.Server // of the MCP task
 
-	far        *station // where the remote agent works
-	farModel   *modeltest.Server
-	away, free chan struct{} // closed: the remote agent goes on; it ends
+	far *a2atest.Agent // the remote agent
 
 	never               chan struct{} // closed at the end; nobody waits any more for answers that wait for it
 	dying               chan struct{} // closed once the main agent is in the turn in which it dies
@@ -167,10 +167,10 @@ func (k *killing) play() modeltest.Handler {
 func killAndResume(t *testing.T, bin string, kinds []task.Kind) *killing {
 	t.Helper()
 	k := &killing{place: newPlace(t, bin), kinds: kinds, never: make(chan struct{}), dying: make(chan struct{}), mateBusy: make(chan struct{}, 1),
-		agentBusy: make(chan struct{}, 1), away: make(chan struct{}), free: make(chan struct{})}
+		agentBusy: make(chan struct{}, 1)}
 	k.model = k.serve(k.play())
 	t.Cleanup(func() { close(k.never) })
-	k.prepare(bin)
+	k.prepare()
 	r := k.start("-p", "go", anything, "--output-format=stream-json")
 	k.begun(r)
 	k.live = k.list("--tree")
@@ -186,7 +186,7 @@ func killAndResume(t *testing.T, bin string, kinds []task.Kind) *killing {
 }
 
 // prepare makes what the work of the session needs.
-func (k *killing) prepare(bin string) {
+func (k *killing) prepare() {
 	k.file("w.yaml", counted)
 	k.file("app.log", "")
 	k.fifo("fifo")
@@ -197,12 +197,21 @@ func (k *killing) prepare(bin string) {
 		k.shop = k.place.shop(mcptest.Options{})
 	}
 	if k.has(task.RemoteAgent) {
-		there := newPlace(k.t, bin)
-		k.farModel = there.model(map[string][]step{"general-purpose": {calls("Bash", bash("seq 3000")),
-			held(k.away, calls("Bash", bash("seq 3001 6000"))), held(k.free, says("far away"))}})
-		k.far = there.serveSessions("127.0.0.1:0")
-		k.uses(k.far.at)
+		k.far = a2atest.New()
+		k.far.Token = cloudToken
+		k.far.Begin = func(t *a2a.Task) { a2atest.Print(t, "counted", numbers(1, 3000)) }
+		k.t.Cleanup(k.far.Close)
+		k.uses(k.far.Card())
 	}
+}
+
+// numbers are so many lines.
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
 }
 
 // until waits for something to become true.
@@ -276,14 +285,13 @@ func (k *killing) resume() {
 	k.t.Helper()
 	k.file("go", "")
 	if k.has(task.RemoteAgent) {
-		close(k.away)
-		k.until("the remote agent goes on", func() bool { return len(of(k.farModel, "general-purpose")) == 3 })
+		k.far.Change(func(t *a2a.Task) { a2atest.Print(t, "counted", numbers(3001, 6000)) })
 	}
 	asked := k.lookups()
 	r := k.start("-p", "go on", anything, "--resume", k.session, "--output-format=stream-json")
 	if k.has(task.RemoteAgent) {
 		k.until("the remote agent is followed again", func() bool { return strings.Contains(k.logs(task.RemoteAgent), "\n6000") })
-		close(k.free)
+		k.far.Change(func(t *a2a.Task) { a2atest.End(t, a2a.Completed, "far away") })
 	}
 	if k.has(task.MCPTask) {
 		k.until("the MCP task is followed again", func() bool { return k.lookups() > asked })
@@ -466,14 +474,12 @@ func toldOnce(t *testing.T, k *killing) {
 	}
 }
 
-// One session was made elsewhere, and all that it printed is here once.
+// One task was begun elsewhere, and all that it printed is here once.
 func remoteGoesOn(t *testing.T, k *killing) {
-	theirs := k.far.served()
-	if len(theirs) != 1 {
-		t.Fatalf("%d sessions were made", len(theirs))
+	if n := len(k.far.Tasks()); n != 1 {
+		t.Fatalf("%d tasks were begun", n)
 	}
-	ours, want := k.logs(task.RemoteAgent), k.far.good("logs", fmt.Sprint(theirs[0]["task_id"])).stdout()
-	if ours != want || strings.Count(ours, "\n2999\n") != 1 || strings.Count(ours, "\n5999\n") != 1 {
+	if ours, want := k.logs(task.RemoteAgent), numbers(1, 6000)+"far away"; ours != want {
 		t.Errorf("output of %d bytes, want %d", len(ours), len(want))
 	}
 	holds(t, "the model", k.heard(), "far away")

@@ -12,14 +12,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/fleet/worker"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/machines"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -29,7 +29,7 @@ import (
 const hubTime = 10 * time.Second
 
 // ServeHub is the user's hub until ctx ends.
-func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
+func (b hubs) ServeHub(ctx context.Context, o machines.Hub) error {
 	name, _ := os.Hostname()
 	h, err := hub.Open(
 		ctx,
@@ -58,13 +58,13 @@ func (b *backend) ServeHub(ctx context.Context, o cli.Hub) error {
 	return nil
 }
 
-// logger tells the user on stderr.
-func (b *backend) logger() *slog.Logger {
+// logger writes warnings to stderr.
+func (b hubs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // Invite makes a line by which others join the user's hub.
-func (b *backend) Invite(ctx context.Context, o cli.Invitation) (string, error) {
+func (b hubs) Invite(ctx context.Context, o machines.Invitation) (string, error) {
 	role := link.RoleWorker
 	if o.Session {
 		role = link.RoleSession
@@ -79,7 +79,7 @@ func (b *backend) Invite(ctx context.Context, o cli.Invitation) (string, error) 
 }
 
 // atHub connects to the hub that sessions of the folder use.
-func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link, link.Options) error) error {
+func (b *folder) atHub(ctx context.Context, do func(context.Context, *link.Link, link.Options) error) error {
 	set, err := b.Settings("")
 	if err != nil {
 		return err
@@ -99,9 +99,9 @@ func (b *backend) atHub(ctx context.Context, do func(context.Context, *link.Link
 }
 
 // HubStatus is how the hub is.
-func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
+func (b hubs) HubStatus(ctx context.Context) (s machines.HubStatus, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, o link.Options) (err error) {
-		s = cli.HubStatus{
+		s = machines.HubStatus{
 			Address: l.Conn.ConnectedAddr(),
 			Project: o.Join.Project,
 			TLS:     o.Join.Pin != "",
@@ -111,7 +111,8 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 			s.Problems = append(s.Problems, why)
 			defer func() { err = nil }()
 		}
-		for name, n := range map[string]*uint64{fleetwire.Offers: &s.Waiting, fleetwire.Events: &s.Untaken, fleetwire.Commands: nil} {
+		for name, n := range map[string]*uint64{fleetwire.Offers: &s.Waiting, fleetwire.Events: &s.Untaken,
+			fleetwire.Commands: nil} {
 			stream, err := l.JS.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				s.Problems = append(s.Problems, "the stream "+name+" is missing: the next session makes it")
@@ -133,7 +134,7 @@ func (b *backend) HubStatus(ctx context.Context) (s cli.HubStatus, err error) {
 }
 
 // Workers are those that the hub knows.
-func (b *backend) Workers(ctx context.Context) (all []fleetwire.Worker, err error) {
+func (b *folder) Workers(ctx context.Context) (all []fleetwire.Worker, err error) {
 	err = b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) (err error) {
 		all, err = placement.List(ctx, l.JS)
 		return err
@@ -141,8 +142,8 @@ func (b *backend) Workers(ctx context.Context) (all []fleetwire.Worker, err erro
 	return all, err
 }
 
-// Drain tells a worker to take nothing new.
-func (b *backend) Drain(ctx context.Context, name string) error {
+// Drain makes a worker take nothing new.
+func (b hubs) Drain(ctx context.Context, name string) error {
 	return b.atHub(ctx, func(ctx context.Context, l *link.Link, _ link.Options) error {
 		all, err := placement.List(ctx, l.JS)
 		if err != nil {
@@ -153,11 +154,7 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 			known = known || w.Name == name
 		}
 		if !known {
-			return &control.Error{
-				Code:    control.NotFound,
-				Message: fmt.Sprintf("there is no worker %.80q", name),
-				Fix:     "`drover workers` lists them",
-			}
+			return console.Missing(fmt.Sprintf("there is no worker %.80q", name), "`drover workers` lists them")
 		}
 		msg, err := fleetwire.Encode(fleetwire.Command{Kind: fleetwire.Drain}, nil)
 		if err != nil {
@@ -168,7 +165,7 @@ func (b *backend) Drain(ctx context.Context, name string) error {
 }
 
 // Work takes tasks of sessions elsewhere until ctx ends, here or over ssh.
-func (b *backend) Work(ctx context.Context, o cli.Worker) error {
+func (b hubs) Work(ctx context.Context, o machines.Worker) error {
 	if err := checkWorker(o); err != nil {
 		return err
 	}
@@ -191,20 +188,20 @@ func (b *backend) Work(ctx context.Context, o cli.Worker) error {
 	})
 }
 
-func checkWorker(o cli.Worker) error {
+func checkWorker(o machines.Worker) error {
 	if err := fleetwire.CheckName("worker", o.Name); err != nil {
-		return &control.Error{Code: control.Invalid, Message: err.Error(), Fix: "name it with --name"}
+		return console.Usage(err.Error(), "name it with --name")
 	}
 	for _, l := range o.Labels {
 		if err := fleetwire.CheckName("label", l); err != nil {
-			return &control.Error{Code: control.Invalid, Message: err.Error()}
+			return console.Usage(err.Error(), "")
 		}
 	}
 	return nil
 }
 
 // work is a worker in this process until ctx ends. It joins as to says, and calls ready when it takes tasks.
-func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready func(*link.Link) error) (err error) {
+func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, ready func(*link.Link) error) (err error) {
 	to.Role, to.Name, to.Log = link.RoleWorker, o.Name, b.logger()
 	if err := b.root.Ensure(); err != nil {
 		return err
@@ -217,7 +214,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 		return err
 	}
 	cfg := b.opening(session.RoleRun, "worker "+o.Name, set)
-	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.Wait()
+	cfg.Keeper, cfg.AskWait = b.helper(), set.Permissions.AskTimeout
 	s, err := assemble.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -243,7 +240,7 @@ func (b *backend) work(ctx context.Context, o cli.Worker, to link.Options, ready
 		worker.Config{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Version: b.version, Link: l, API: s,
 			Pulse: func(within time.Duration) {
 				if s.Keeper != nil {
-					_ = s.Keeper.Pulse(within) // a keeper that is gone is told of by the session
+					_ = s.Keeper.Pulse(within) // the session reports a keeper that has ended
 				}
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
@@ -264,7 +261,7 @@ const clusterProject = "cluster"
 
 // hubOf is the hub or the cluster that a worker joins. Without any it is that of the settings if that is a cluster, and
 // else the user's own.
-func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error) {
+func (b hubs) hubOf(ctx context.Context, o machines.Worker) (link.Options, error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return link.Options{}, err
@@ -275,15 +272,14 @@ func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error)
 	}
 	if !link.IsCluster(url) {
 		if creds != "" {
-			return link.Options{}, &control.Error{Code: control.Invalid, Message: "--credentials is for a NATS cluster",
-				Fix: "name it by --hub nats://HOST:PORT"}
+			return link.Options{}, console.Usage("--credentials is for a NATS cluster", "name it by --hub nats://HOST:PORT")
 		}
 		join, err := b.joinOf(ctx, o.Join)
 		return link.Options{Join: join}, err
 	}
 	if o.Via != "" {
-		return link.Options{}, &control.Error{Code: control.Invalid, Message: "--via needs a hub, not a NATS cluster",
-			Fix: "run the worker on that machine, with --hub and --credentials"}
+		return link.Options{}, console.Usage("--via needs a hub, not a NATS cluster",
+			"run the worker on that machine, with --hub and --credentials")
 	}
 	if creds == "" {
 		creds = set.Workers.Creds
@@ -295,10 +291,10 @@ func (b *backend) hubOf(ctx context.Context, o cli.Worker) (link.Options, error)
 }
 
 // joinOf is how a worker joins: by a line, by a file that has one, or the user's own hub.
-func (b *backend) joinOf(ctx context.Context, given string) (link.Join, error) {
+func (b hubs) joinOf(ctx context.Context, given string) (link.Join, error) {
 	switch {
 	case given == "":
-		line, err := b.Invite(ctx, cli.Invitation{Project: hub.DefaultProject})
+		line, err := b.Invite(ctx, machines.Invitation{Project: hub.DefaultProject})
 		if err != nil {
 			return link.Join{}, err
 		}

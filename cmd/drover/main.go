@@ -23,16 +23,18 @@ import (
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// version is set by the linker for a release. Otherwise it is that of the module or
+// version is set by the linker for a release. Otherwise it is the version of the module or
 // the commit that the program was built from; see [versionOf].
 var version = "" //rules:constant the linker can set variables only
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runWords()) }
 
-func run() int {
+func runWords() int {
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "keeper" {
 		return keep(args[1:])
@@ -40,10 +42,10 @@ func run() int {
 	if os.Getpid() == 1 {
 		return first()
 	}
-	log.SetOutput(io.Discard) // net/http writes there what a server sends against the rules, as it is
+	log.SetOutput(io.Discard) // net/http logs malformed responses there, unescaped
 	ctx, stop := signals(context.Background())
 	defer stop()
-	b, err := newBackend()
+	b, err := workingFolder()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
 		return 1
@@ -53,9 +55,9 @@ func run() int {
 	}
 	var cmd *cobra.Command
 	if len(args) > 0 && args[0] == "host" {
-		cmd, args = b.hostCommand(), args[1:]
+		cmd, args = prompts{b}.hostCommand(), args[1:]
 	} else {
-		args = cli.KnownFlags(args, os.Stderr)
+		args = prompt.KnownFlags(args, os.Stderr)
 		cmd = cli.Command(b.deps(), args)
 	}
 	cmd.SetArgs(args)
@@ -80,7 +82,7 @@ func first() int {
 	return exit.Code
 }
 
-// interrupts gives the first INT to whoever wants it.
+// interrupts passes the next SIGINT to the handler that waits for it.
 type interrupts struct {
 	mu     sync.Mutex
 	handle func()
@@ -104,8 +106,8 @@ func (in *interrupts) take() func() {
 	return f
 }
 
-// signals ends the context by INT, TERM or HUP, but for a first INT that
-// somebody wants.
+// signals ends the context with SIGINT, SIGTERM or SIGHUP. A SIGINT goes to a handler first, if one
+// waits.
 func signals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	in := &interrupts{}
@@ -129,7 +131,7 @@ func signals(parent context.Context) (context.Context, func()) {
 				f()
 				continue
 			}
-			cancel(&cli.ExitError{Code: 128 + int(s.(syscall.Signal))})
+			cancel(&console.ExitError{Code: 128 + int(s.(syscall.Signal))})
 		}
 	}()
 	return ctx, func() {
@@ -140,8 +142,9 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// backend is what this process has around it: the backend of the command line.
-type backend struct {
+// folder is a folder in which this process works, with its environment. The types in ports.go
+// implement what the command line and other frontends need, each for one of them.
+type folder struct {
 	exe       string // this program
 	version   string
 	env       []string
@@ -153,9 +156,8 @@ type backend struct {
 	trustNoted bool // the user has been told that files wait for trust
 }
 
-var _ cli.Backend = (*backend)(nil)
-
-func newBackend() (*backend, error) {
+// workingFolder is the folder of this process.
+func workingFolder() (*folder, error) {
 	exe, err := program()
 	if err != nil {
 		return nil, err
@@ -168,16 +170,18 @@ func newBackend() (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &folder{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
-func (b *backend) deps() cli.Deps {
-	return cli.Deps{
+func (b *folder) deps() cli.Deps {
+	c := console.Console{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Backend: b,
+		Env: b.env, Cwd: b.cwd, Version: b.version, Root: b.root, Folder: b,
 		OnInterrupt: onInterrupt, IsTerminal: isTerminal, OpenTerminal: openTerminal,
 		Columns: func() int { return columns(os.Stdout) },
 	}
+	return cli.Deps{Console: c, Root: screens{b}, Prompt: prompts{b}, Run: runner{b}, Watch: servers{b},
+		Attention: attending{b}, Agents: surroundings{b}, Machines: hubs{b}, Project: storage{b}, Setup: doctor{b}}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -189,7 +193,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// columns is how wide the terminal is, or 0 of what is none.
+// columns is the width of a terminal, or 0 for other files.
 func columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

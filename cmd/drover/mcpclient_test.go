@@ -231,14 +231,14 @@ func mcpForeignCases() map[string]func(t *testing.T, p *place, stateless bool) {
 			}})
 			r := p.start("-p", "go", tools, "--ask-timeout", "1m", "--model=claude-sonnet-4-5", "--max-budget-usd", "0.05")
 			p.good("approvals", "allow", fmt.Sprint(p.asked("rhyme on sea")["id"]))
-			holds(t, "stderr", r.wait().stderr, "the budget of $0.0500 is spent ($0.0600)")
+			holds(t, "stderr", r.wait().stderr, "the budget of $0.05 is spent ($0.06)")
 			if n := m.Count(); n != 2 {
 				t.Errorf("%d requests to the model", n)
 			}
 			m = p.model(map[string][]step{"main": {using(20_000, 0, calls("mcp__f__sample", object{})), says("never")}})
 			r = p.start("-p", "go", tools, "--ask-timeout", "1m", "--model=claude-sonnet-4-5", "--max-budget-usd", "0.05")
 			p.good("approvals", "allow", fmt.Sprint(p.asked("rhyme on sea")["id"]))
-			holds(t, "stderr", r.wait().stderr, "the budget of $0.0500 is spent ($0.0600)")
+			holds(t, "stderr", r.wait().stderr, "the budget of $0.05 is spent ($0.06)")
 			if n := m.Count(); n != 1 {
 				t.Errorf("%d requests to the model, and the budget was spent with the first", n)
 			}

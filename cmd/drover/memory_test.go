@@ -272,11 +272,11 @@ func memoryShutdown(t *testing.T, p *place) {
 func memoryFailed(t *testing.T, p *place) {
 	m := p.model(map[string][]step{"main": {says("one"), says("two"), says("three")}}) // the agent gets an error
 	p.good("-p", "first", set(t, object{"memory": object{"shutdownRun": true, "shutdownTurns": 1}}))
-	file := filepath.Join(filepath.Dir(p.memory()), partingFailure)
+	file := filepath.Join(filepath.Dir(p.memory()), "rem.failed")
 	if !within(patience, func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }) {
 		t.Fatal("the failure is not written down")
 	}
-	const said = "what an earlier conversation has taught is not consolidated: "
+	const said = "the lessons of an earlier conversation are not consolidated: "
 	if r := p.run("-p", "second"); r.code != 0 || !strings.Contains(r.stderr, said) || !strings.Contains(r.stderr, "no step 1 for rem-agent") {
 		t.Errorf("exit code %d, %s", r.code, r.stderr)
 	}
@@ -332,8 +332,8 @@ func TestLeave(t *testing.T) {
 	if err := os.WriteFile(fake, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := &backend{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}
-	if err := w.leave(dreams.Parting{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
+	w := prompts{&folder{exe: fake, env: []string{"PATH=" + os.Getenv("PATH"), "DROVER_TASK_ID=b00000000", "DROVER_SESSION=s00000001", host.ProjectVariable + "=/x"}, cwd: dir, root: root, stderr: os.Stderr}}
+	if err := w.leave(dreams.Handover{Session: "s00000000", Transcript: "/t.jsonl", Model: "openai/x", Prompt: "what was said"}, `{"model":"y"}`); err != nil {
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { _, err := os.Stat(out); return err == nil }) {

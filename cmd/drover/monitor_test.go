@@ -127,7 +127,7 @@ func TestMonitors(t *testing.T) {
 				add(t, filepath.Join(p.dir, "app.log"), line+"\n")
 			}
 			p.counted(`"lines":3`, `"events":2`)
-			holds(t, "ps", p.good("ps").stdout(), "monitor_mcp", "2 events")
+			holds(t, "ps", p.good("ps").stdout(), "monitor ", "2 events")
 			p.good("stop", "eye")
 			if got := follow.wait(); got.code != 0 || got.stdout() != "fine\nERR one\nERR two" {
 				t.Errorf("logs says %q, %q", got.stdout(), got.stderr)

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/attention"
 	"github.com/drover-dev/drover/internal/frontend/notify"
 	"github.com/drover-dev/drover/internal/frontend/telemetry"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// observers follow a session one beside the other.
+// observers follow a session in parallel.
 type observers []assemble.Observer
 
 func (o observers) Agent(from task.ID, e agent.Event) {
@@ -49,8 +49,8 @@ func (o observers) Close() {
 	}
 }
 
-// observer is whoever follows sessions as the user wants it; nil: nobody.
-func (b *backend) observer(set settings.Settings) assemble.Observer {
+// observer follows sessions as the settings say; nil: nothing does.
+func (b *folder) observer(set settings.Settings) assemble.Observer {
 	var all observers
 	t := set.Telemetry
 	x := telemetry.New(telemetry.Config{Mode: t.Mode, Endpoint: t.Endpoint, Content: t.Content, Env: home.Lookup(b.env),
@@ -77,8 +77,8 @@ func (notifier) Agent(task.ID, agent.Event) {}
 
 func (n notifier) Open(s *assemble.Session) { n.Notifier.Open(s) }
 
-// notifying is how the user is told of what needs them.
-func (b *backend) notifying(set settings.Settings) notify.Config {
+// notifying is the configuration of messages to the user.
+func (b *folder) notifying(set settings.Settings) notify.Config {
 	c, env := set.Notify, home.Lookup(b.env)
 	key := func(name string) string {
 		if name == "" {
@@ -87,30 +87,30 @@ func (b *backend) notifying(set settings.Settings) notify.Config {
 		return env(name)
 	}
 	return notify.Config{Desktop: c.Desktop, Command: c.Command, Webhook: c.Webhook, WebhookKey: key(c.WebhookKeyEnv),
-		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.Wait(), Blocking: c.When == "blocking", Quiet: c.Quiet,
+		Ntfy: c.Ntfy, NtfyKey: key(c.NtfyKeyEnv), After: c.After, Blocking: c.When == "blocking", Quiet: c.Quiet,
 		Version: b.version, Run: b.runQuietly, Tell: b.note}
 }
 
 // TryNotify sends a message by all ways that the settings name.
-func (b *backend) TryNotify(ctx context.Context) ([]cli.Sent, error) {
+func (b attending) TryNotify(ctx context.Context) ([]attention.Sent, error) {
 	set, err := b.Settings("")
 	if err != nil {
 		return nil, err
 	}
 	sent := notify.Try(ctx, b.notifying(set))
-	out := make([]cli.Sent, len(sent))
+	out := make([]attention.Sent, len(sent))
 	for i, s := range sent {
-		out[i] = cli.Sent(s)
+		out[i] = attention.Sent(s)
 	}
 	return out, nil
 }
 
-// lastWords is how long what a program has said may take to be read after its end.
+// lastWords limits reading the output of a program after its end.
 const lastWords = time.Second
 
 // runQuietly runs a program without a terminal until it ends or ctx does, and leaves nothing of its group.
-// The error has the last line of what it said.
-func (b *backend) runQuietly(ctx context.Context, args []string, stdin []byte) error {
+// The error has the last line of its output.
+func (b *folder) runQuietly(ctx context.Context, args []string, stdin []byte) error {
 	childIn, in, err := os.Pipe()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (b *backend) runQuietly(ctx context.Context, args []string, stdin []byte) e
 		group.End(context.Background(), process.Ending{})
 		group.Reap()
 	}
-	deadline := time.Now().Add(lastWords) // for whoever left the group and has the pipes
+	deadline := time.Now().Add(lastWords) // for processes outside the group that hold the pipes
 	_, _ = in.SetWriteDeadline(deadline), out.SetReadDeadline(deadline)
 	flows.Wait()
 	switch {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/ended"
-	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
+	"github.com/drover-dev/drover/internal/options"
 )
 
-// RemoveOld removes sessions that are not to be kept. One that cannot be removed hinders
-// no other; the first such error is returned at the end.
-func (b *backend) RemoveOld(ctx context.Context, age string, all bool) (out []cli.Removal, err error) {
+// RemoveOld removes overdue sessions. It continues after an error, and returns the first one.
+func (b storage) RemoveOld(ctx context.Context, age string, all bool) (out []project.Removal, err error) {
 	keep, err := b.keep(age)
 	if err != nil {
 		return nil, err
@@ -36,31 +35,27 @@ func (b *backend) RemoveOld(ctx context.Context, age string, all bool) (out []cl
 			}
 			continue
 		}
-		out = append(out, cli.Removal{Session: r.Session, Owed: r.Owed, Kept: r.Kept})
+		out = append(out, project.Removal{Session: r.Session, Owed: r.Owed, Kept: r.Kept})
 	}
 	return out, err
 }
 
-// keep is what is kept: an age that was given, else what the settings say.
-func (b *backend) keep(age string) (ended.Retention, error) {
+// keep is the retention: a given age, else the settings.
+func (b storage) keep(age string) (options.Retention, error) {
 	if age != "" {
-		d, err := settings.ParseAge(age)
+		d, err := options.ParseAge(age)
 		if err != nil {
-			return ended.Retention{}, &control.Error{Code: control.Invalid, Message: "--old " + err.Error()}
+			return options.Retention{}, console.Usage("--old "+err.Error(), "")
 		}
-		return ended.Retention{Age: max(d, 1)}, nil
+		return options.Retention{Age: max(d, 1)}, nil
 	}
 	set, err := b.Settings("")
 	if err != nil {
-		return ended.Retention{}, err
+		return options.Retention{}, err
 	}
-	r := set.Tasks.Retention
-	if r == (settings.Retention{}) {
-		return ended.Retention{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "--old has no age, and tasks.retention is not set",
-			Fix:     "give an age, as in --old=30d, or set tasks.retention",
-		}
+	if set.Tasks.Retention == (options.Retention{}) {
+		return options.Retention{}, console.Usage("--old has no age, and tasks.retention is not set",
+			"give an age, as in --old=30d, or set tasks.retention")
 	}
-	return ended.Retention{Age: r.Limit(), Bytes: r.Bytes}, nil
+	return set.Tasks.Retention, nil
 }

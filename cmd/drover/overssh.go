@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/overssh"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/machines"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -30,7 +30,7 @@ import (
 const sshVariable = "DROVER_SSH"
 
 // workOverSSH has a worker on another machine until ctx ends.
-func (b *backend) workOverSSH(ctx context.Context, o cli.Worker, join link.Join) error {
+func (b hubs) workOverSSH(ctx context.Context, o machines.Worker, join link.Join) error {
 	set, err := b.Settings("")
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (b *backend) workOverSSH(ctx context.Context, o cli.Worker, join link.Join)
 	c := overssh.Config{
 		SSH: home.Lookup(b.env)(sshVariable), Terminal: isTerminal(os.Stdin) || isTerminal(os.Stderr), Stderr: b.stderr,
 		Worker: overssh.Settings{Name: o.Name, Labels: o.Labels, Capacity: o.Capacity, Join: join.String(),
-			Away: 2 * set.Workers.LeaseTime()},
+			Away: 2 * set.Workers.Lease},
 		Hub: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", join.Address)
 		},
@@ -64,8 +64,8 @@ func (b *backend) workOverSSH(ctx context.Context, o cli.Worker, join link.Join)
 	return overssh.Run(ctx, c)
 }
 
-// binary is the program for the other machine: that of a file, or this one.
-func (b *backend) binary(file string) (*overssh.Binary, error) {
+// binary is the program for the other machine: a file, or this program.
+func (b hubs) binary(file string) (*overssh.Binary, error) {
 	path, name := cmp.Or(file, b.exe), cmp.Or(file, "drover "+b.version)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(b.cwd, path)
@@ -82,7 +82,7 @@ func (b *backend) binary(file string) (*overssh.Binary, error) {
 }
 
 // keyOf differs for workers of which one cannot take the place of the other, and has no secret.
-func (b *backend) keyOf(c overssh.Config, join link.Join) (string, error) {
+func (b hubs) keyOf(c overssh.Config, join link.Join) (string, error) {
 	machine, err := os.Hostname()
 	if err != nil {
 		return "", fmt.Errorf("find the name of this machine: %w", err)
@@ -97,7 +97,7 @@ func (b *backend) keyOf(c overssh.Config, join link.Join) (string, error) {
 }
 
 // bridge is the end of ssh on the machine of a worker.
-func (b *backend) bridge(ctx context.Context, name string) error {
+func (b hubs) bridge(ctx context.Context, name string) error {
 	socket, err := b.root.WorkerSocket(name, home.Lookup(b.env))
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (b *backend) bridge(ctx context.Context, name string) error {
 const daemonWait = 20 * time.Second
 
 // startDaemon starts a worker that outlives this process, and returns when it listens.
-func (b *backend) startDaemon(ctx context.Context, name string) error {
+func (b hubs) startDaemon(ctx context.Context, name string) error {
 	said, says, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start the worker: %w", err)
@@ -144,11 +144,11 @@ func (b *backend) startDaemon(ctx context.Context, name string) error {
 	return errors.New("start the worker: " + line)
 }
 
-// starterPipe is the descriptor on which a daemon tells whoever started it that it listens, or why not.
+// starterPipe is the descriptor on which a daemon reports to its starter that it listens, or its error.
 const starterPipe = 3
 
 // workDetached is a worker that gets its connections over ssh.
-func (b *backend) workDetached(ctx context.Context, name string) error {
+func (b hubs) workDetached(ctx context.Context, name string) error {
 	syscall.CloseOnExec(starterPipe)
 	starter := os.NewFile(starterPipe, "starter")
 	l, release, err := b.listenAs(name)
@@ -158,7 +158,8 @@ func (b *backend) workDetached(ctx context.Context, name string) error {
 	}
 	defer release()
 	if _, err := io.WriteString(starter, host.Ready); err != nil {
-		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err), l.Close())
+		return errors.Join(fmt.Errorf("tell that the worker listens: %w (`drover worker --stdio` starts this)", err),
+			l.Close())
 	}
 	_ = starter.Close()
 	d := overssh.NewDaemon()
@@ -168,7 +169,7 @@ func (b *backend) workDetached(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		o := cli.Worker{Name: s.Name, Labels: s.Labels, Capacity: s.Capacity}
+		o := machines.Worker{Name: s.Name, Labels: s.Labels, Capacity: s.Capacity}
 		if err := checkWorker(o); err != nil {
 			return err
 		}
@@ -179,8 +180,8 @@ func (b *backend) workDetached(ctx context.Context, name string) error {
 	})
 }
 
-// listenAs opens the socket of a worker that nobody else is.
-func (b *backend) listenAs(name string) (l net.Listener, release func(), err error) {
+// listenAs opens the socket of a worker. Only one process can be a worker.
+func (b hubs) listenAs(name string) (l net.Listener, release func(), err error) {
 	if err := b.root.Ensure(); err != nil {
 		return nil, nil, err
 	}

@@ -56,7 +56,7 @@ func TestOwnKind(t *testing.T) {
 		t.Errorf("listed %+v, %v", listed, err)
 	}
 	p.fails(1, []string{"send", "tide", "hello"}, "(tide watch) reads no messages")
-	if out := p.good("stop", "tide").stdout(); !strings.Contains(out, "stopped by user") {
+	if out := p.good("stop", "tide").stdout(); !strings.Contains(out, "stopped by the user") {
 		t.Errorf("the receipt is\n%s", out)
 	}
 	if err := rt.Close(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,36 +12,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 	"github.com/drover-dev/drover/internal/frontend/web"
 )
 
 // ServePage serves the page to browsers that are paired.
-func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
-	hosts, err := publicHosts(o.Listen, o.URL, o.Hosts)
+func (b servers) ServePage(ctx context.Context, o watch.Page) error {
+	l, err := b.listen(ctx, publicOptions{listen: o.Listen, url: o.URL, hosts: o.Hosts, tokenFile: o.TokenFile,
+		usual: "page-token", elsewhere: "behind a tunnel with TLS, and name that with --url"})
 	if err != nil {
 		return err
 	}
-	token, file, err := b.tokenFile(o.TokenFile, "page-token")
-	if err != nil {
-		return err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("serve the page: %w (another port: --listen 127.0.0.1:0)", err)
-	}
-	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: b.MarkSeen, Used: b.pageUsed, Todos: b.pageTodos,
-		Checks: b.pageChecks, Workers: b.pageWorkers, Now: time.Now, Token: token, Hosts: hosts, Version: b.version}
+	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: attending(b).MarkSeen, Used: b.pageUsed,
+		Todos: b.pageTodos, Checks: b.pageChecks, Workers: b.pageWorkers, Now: time.Now, Token: l.token, Hosts: l.hosts,
+		Version: b.version}
 	p, err := web.New(cfg, l)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	at := strings.TrimSuffix(o.URL, "/")
-	if at == "" {
-		at = "http://" + l.Addr().String()
-	}
-	text := at + p.Link(!o.ReadOnly) + "\n"
+	text := l.at(o.URL) + p.Link(!o.ReadOnly) + "\n"
 	if o.URL != "" && isTerminal(os.Stdout) { // a phone reaches it
 		code, err := web.QRText(strings.TrimSpace(text))
 		if err != nil {
@@ -48,62 +39,84 @@ func (b *backend) ServePage(ctx context.Context, o cli.Page) error {
 		}
 		text += code
 	}
-	if _, err := fmt.Fprintf(os.Stdout, "%stoken: %s\n", text, file); err != nil {
+	if _, err := fmt.Fprintf(os.Stdout, "%stoken: %s\n", text, l.file); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return p.Serve(ctx)
 }
 
-// publicHosts are the names by which a server of this machine may be reached. It refuses to listen elsewhere.
-func publicHosts(listen, address string, hosts []string) ([]string, error) {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("listen at %.100q: %v", listen, err),
-			Fix: "give an address and a port, as in 127.0.0.1:0"}
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("listen at %.100q: other machines reach this address", listen),
-			Fix:     "listen at 127.0.0.1, behind a tunnel with TLS, and name that with --url"}
-	}
-	if address != "" {
-		at, err := url.Parse(address)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-			return nil, &control.Error{Code: control.Invalid,
-				Message: fmt.Sprintf("the address %.100q is not one of a server", address),
-				Fix:     "give one as in https://name.example"}
-		}
-		hosts = append(hosts, at.Hostname())
-	}
-	for i, h := range hosts {
-		hosts[i] = strings.ToLower(h)
-	}
-	return hosts, nil
+// public is a server of this machine that is reached with a token.
+type public struct {
+	net.Listener
+	token, file string   // the token, and the file that has it
+	hosts       []string // names by which the server may be reached
+	host        string   // of the address
 }
 
-// tokenFile is the token of a file, and its path; without one that of a file of the user.
-func (b *backend) tokenFile(file, usual string) (token, path string, err error) {
-	if file == "" {
-		if err := b.root.Ensure(); err != nil {
-			return "", "", err
-		}
-		file = filepath.Join(b.root.Dir(), usual)
-	} else if !filepath.IsAbs(file) {
-		file = filepath.Join(b.cwd, file)
+// publicOptions say where a server listens and who reaches it.
+type publicOptions struct {
+	listen, url string
+	hosts       []string
+	anyAddress  bool   // also an address that other machines reach
+	elsewhere   string // how other machines reach the server instead
+	tokenFile   string // empty: usual, of the state folder
+	usual       string
+}
+
+// listen opens a server. It refuses an address that other machines reach, and makes the token at the
+// first start.
+func (b *folder) listen(ctx context.Context, o publicOptions) (p public, err error) {
+	if p.host, _, err = net.SplitHostPort(o.listen); err != nil {
+		return p, console.Usage(fmt.Sprintf("listen at %.100q: %v", o.listen, err),
+			"give an address and a port, as in 127.0.0.1:0")
 	}
-	token, err = tokenOf(file)
-	return token, file, err
+	if ip := net.ParseIP(p.host); !o.anyAddress && p.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return p, console.Usage(fmt.Sprintf("listen at %.100q: other machines reach this address", o.listen),
+			"listen at 127.0.0.1, "+o.elsewhere)
+	}
+	if o.url != "" {
+		at, err := url.Parse(o.url)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
+			return p, console.Usage(fmt.Sprintf("the address %.100q is not one of a server", o.url),
+				"give one as in https://name.example")
+		}
+		o.hosts = append(o.hosts, at.Hostname())
+	}
+	for _, h := range o.hosts {
+		p.hosts = append(p.hosts, strings.ToLower(h))
+	}
+	switch p.file = o.tokenFile; {
+	case p.file == "":
+		if err := b.root.Ensure(); err != nil {
+			return p, err
+		}
+		p.file = filepath.Join(b.root.Dir(), o.usual)
+	case !filepath.IsAbs(p.file):
+		p.file = filepath.Join(b.cwd, p.file)
+	}
+	if p.token, err = tokenOf(p.file); err != nil {
+		return p, err
+	}
+	if p.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.listen); err != nil {
+		return p, fmt.Errorf("serve: %w (another port: --listen 127.0.0.1:0)", err)
+	}
+	return p, nil
+}
+
+// at is the address of the server for clients: the one of the user, or the address of the listener.
+func (p public) at(url string) string {
+	return cmp.Or(strings.TrimRight(url, "/"), "http://"+p.Addr().String())
 }
 
 // pageSessions are the sessions of all projects.
-func (b *backend) pageSessions(ctx context.Context, live bool) ([]web.Session, error) {
+func (b servers) pageSessions(ctx context.Context, live bool) ([]web.Session, error) {
 	entries, err := b.directory().Sessions(ctx, live, true)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]web.Session, len(entries))
 	for i, e := range entries {
-		out[i] = known{e, b}
+		out[i] = known{e}
 	}
 	return out, nil
 }

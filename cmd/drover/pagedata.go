@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/web"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/project/todo"
@@ -18,16 +19,12 @@ import (
 
 // pageUsed yields the calls of models that the sessions of all projects have kept. A call whose
 // price was not known when it was made is priced by what the settings say now.
-func (b *backend) pageUsed(ctx context.Context, since time.Time, yield func(web.Call)) error {
+func (b servers) pageUsed(ctx context.Context, since time.Time, yield func(web.Call)) error {
 	set, err := b.Settings("")
 	if err != nil {
 		return err
 	}
-	own := map[string]usage.Price{}
-	for pattern, p := range set.Models.Prices {
-		own[pattern] = usage.Price(p)
-	}
-	table, _ := usage.NewTable(own, set.Models.Windows) // drover models tells what is wrong with it
+	table, _ := console.PriceTable(set.Models) // drover models reports its errors
 	projects, err := b.root.Projects()
 	if err != nil {
 		return err
@@ -68,7 +65,7 @@ const mostTodoLists = 30
 
 // pageTodos are the to-do lists of all folders and sessions, of which the named one, else the
 // first, has its to-dos.
-func (b *backend) pageTodos(ctx context.Context, name string) ([]web.TodoList, error) {
+func (b servers) pageTodos(ctx context.Context, name string) ([]web.TodoList, error) {
 	names, err := b.root.Below().Names(filepath.Dir(b.root.Todos("any")))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list to-do lists: %w", err)
@@ -105,7 +102,7 @@ func (b *backend) pageTodos(ctx context.Context, name string) ([]web.TodoList, e
 }
 
 // todosOf says by the name of a to-do list whose it is: of a folder or a session.
-func (b *backend) todosOf() (map[string]string, error) {
+func (b servers) todosOf() (map[string]string, error) {
 	projects, err := b.root.Projects()
 	if err != nil {
 		return nil, err
@@ -125,9 +122,9 @@ func (b *backend) todosOf() (map[string]string, error) {
 }
 
 // pageChecks are what the doctor finds, for the page.
-func (b *backend) pageChecks(ctx context.Context) []web.Check {
+func (b servers) pageChecks(ctx context.Context) []web.Check {
 	var out []web.Check
-	for _, f := range b.looked(ctx) {
+	for _, f := range doctor(b).looked(ctx) {
 		out = append(out, web.Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Fix: f.Fix})
 	}
 	return out
@@ -137,10 +134,10 @@ func (b *backend) pageChecks(ctx context.Context) []web.Check {
 const pageHubTime = 2 * time.Second
 
 // pageWorkers are the workers of the hub, for the page.
-func (b *backend) pageWorkers(ctx context.Context) ([]web.Worker, error) {
+func (b servers) pageWorkers(ctx context.Context) ([]web.Worker, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageHubTime)
 	defer cancel()
-	all, err := b.Workers(ctx)
+	all, err := b.folder.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/stall"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/mcp/mcpauth"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/mcp/mcpconfig"
@@ -18,14 +18,14 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
+	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/steps"
 )
 
-// Gate decides by these rules, or by those of a session in the folder.
-func (b *backend) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error) {
+// Gate decides by these rules, or by the rules of a session in the folder.
+func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error) {
 	if !own {
 		return environment.NewGate(r, nil)
 	}
@@ -33,39 +33,59 @@ func (b *backend) Gate(r policy.Rules, own bool) (*policy.Gate, []string, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	sandboxed := sync.OnceValue(func() bool {
-		box := sandboxes.New(b.sandbox(set))
-		defer box.Close()
-		return box.Auto("")
-	})
-	r = environment.Bind(assemble.Rules(assemble.Config{Root: b.root, Folder: r.Cwd, Env: b.env, Settings: set}),
-		r.Cwd, environment.UsualTools(r.Cwd), sandboxed)
-	r.Headless = true
-	return environment.NewGate(r, set.Permissions.Foreign)
+	box := sandboxes.New(b.sandbox(set))
+	defer box.Close()
+	folder := r.Cwd
+	r = assemble.Rules(assemble.Config{Root: b.root, Folder: folder, Env: b.env, Settings: set})
+	r.Cwd, r.Tools, r.Bounds, r.Headless = folder, environment.UsualTools(folder), box.Bounds(""), true
+	return environment.NewGate(r, set.Foreign)
 }
 
-// sandbox is that of a session in the folder, which hides what Drover stores.
-func (b *backend) sandbox(set settings.Settings) sandboxes.Config {
+// sandbox is the sandbox of a session in the folder. It hides the state of Drover.
+func (b *folder) sandbox(set settings.Settings) sandboxes.Config {
 	c := assemble.Sandbox(b.opening(session.RoleRun, "", set))
 	c.Hidden = append(c.Hidden, b.root.Dir())
 	return c
 }
 
-// AgentServer is the server of agents that the settings name.
-func (b *backend) AgentServer(set settings.Settings) catalog.Server {
-	return assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
+// Agents are the definitions of agents of the folder. Settings that cannot be read name no server:
+// whoever needs them reports what is wrong with them.
+func (b *folder) Agents(given string, fresh bool) *catalog.Files {
+	get := home.Lookup(b.env)
+	set, _, _ := settings.Load(settings.Find(get, b.cwd, ""))
+	plugins, problems := catalog.Plugins(get, set.Plugins)
+	c := catalog.Config{
+		Places: catalog.Places(get, b.cwd, false, plugins),
+		Trusted: func(folder string) bool {
+			st, err := trust.At(b.root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
+		},
+		Also:  []string{b.root.TrustFile()},
+		Given: []byte(given),
+		Path:  get("PATH"),
+		Told:  problems,
+	}
+	server := assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
+	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
+		got, err := catalog.Fetch(context.Background(), server)
+		c.Remote = got.Data
+		for _, wrong := range []error{err, got.Stale} {
+			if wrong != nil {
+				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
+					Fix: "see the setting agents.catalog"})
+			}
+		}
+	}
+	return catalog.New(c)
 }
 
 // Ready are the providers of models that can be asked.
-func (b *backend) Ready(set settings.Settings) []string {
+func (b *folder) Ready(set settings.Settings) []string {
 	return provider.Ready(home.Lookup(assemble.Environ(b.env, set)))
 }
 
-// ReadWorkflow reads a file of a workflow.
-func (b *backend) ReadWorkflow(path string) ([]byte, error) { return steps.Read(path) }
-
 // Waiting returns what judges whether the end of an output waits for an answer.
-func (b *backend) Waiting() func([]byte) bool {
+func (b doctor) Waiting() func([]byte) bool {
 	rules := stall.New()
 	return func(tail []byte) bool {
 		_, waiting := rules.Waiting(tail)
@@ -74,7 +94,7 @@ func (b *backend) Waiting() func([]byte) bool {
 }
 
 // MCPServers are the MCP servers of the folder and its user.
-func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
+func (b surroundings) MCPServers() ([]mcpconfig.Entry, error) {
 	set, wrong := b.Settings("") // they name plugins
 	found, err := assemble.MCPServers(
 		assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version, Settings: set})
@@ -83,7 +103,7 @@ func (b *backend) MCPServers() ([]mcpconfig.Entry, error) {
 
 // ReachMCP connects to the servers that can be used, side by side. They have a keeper
 // as in a session: nothing of them outlives this process.
-func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []cli.Reached {
+func (b surroundings) ReachMCP(ctx context.Context, set settings.Settings, entries []mcpconfig.Entry) []agents.Reached {
 	link := keeper.Helper("mcp-list", b.helper())
 	defer func() { _ = link.Close() }()
 	pool := mcpclient.NewPool(
@@ -93,7 +113,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 	)
 	defer b.boundServers(pool, set)()
 	defer pool.Close()
-	out := make([]cli.Reached, len(entries))
+	out := make([]agents.Reached, len(entries))
 	var all sync.WaitGroup
 	for i, e := range entries {
 		if e.Usable() {
@@ -106,7 +126,7 @@ func (b *backend) ReachMCP(ctx context.Context, set settings.Settings, entries [
 
 // boundServers starts the servers of the folder in a sandbox, as a session does, though nobody is asked
 // about hosts. The caller calls what it returns when they have ended.
-func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
+func (b surroundings) boundServers(pool *mcpclient.Pool, set settings.Settings) (closed func()) {
 	c := b.sandbox(set)
 	c.Report = b.note
 	box := sandboxes.New(c)
@@ -120,14 +140,14 @@ func (b *backend) boundServers(pool *mcpclient.Pool, set settings.Settings) (clo
 	return box.Close
 }
 
-func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r cli.Reached) {
+func reach(ctx context.Context, pool *mcpclient.Pool, e mcpconfig.Entry) (r agents.Reached) {
 	lease, err := pool.Use(ctx, e.Name, e.Server)
 	if err != nil {
-		return cli.Reached{Err: err}
+		return agents.Reached{Err: err}
 	}
 	conn, err := lease.Conn(ctx) // the pool is closed in the end
 	if err != nil {
-		return cli.Reached{Err: err}
+		return agents.Reached{Err: err}
 	}
 	r.About = conn.About()
 	for _, t := range conn.Tools() {

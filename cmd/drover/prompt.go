@@ -7,44 +7,42 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/task"
 )
 
+// For returns the same for the sessions of another folder.
+func (b prompts) For(path string) prompt.Outside { return prompts{b.in(path)} }
+
 // Fork makes a new session with the conversation of another one so far, or before a prompt.
-func (b *backend) Fork(from task.ID, req control.ForkRequest) (control.Forked, error) {
+func (b *folder) Fork(from task.ID, req control.ForkRequest) (control.Forked, error) {
 	place := b.root.Project(b.cwd).Session(from)
 	return archive.Fork(place, req, agent.Meta{Version: b.version, Cwd: b.cwd})
 }
 
 // promptSettings are those for a prompt, and trusts the folder if that is asked.
-func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.Settings, error) {
+func (b prompts) promptSettings(ctx context.Context, p *prompt.Prompt) (settings.Settings, error) {
 	if p.Trust {
 		if err := b.root.Ensure(); err != nil { // the first session of this user
 			return settings.Settings{}, err
@@ -66,19 +64,21 @@ func (b *backend) promptSettings(ctx context.Context, p *cli.Prompt) (settings.S
 }
 
 // config is how the session of a prompt is opened.
-func (b *backend) config(p *cli.Prompt, set settings.Settings, id task.ID) assemble.Config {
+func (b prompts) config(p *prompt.Prompt, set settings.Settings, id task.ID) assemble.Config {
 	set.Plugins = slices.Concat(set.Plugins, p.Plugins, p.QuietPlugins)
-	cfg := b.opening(session.RolePrompt, cli.Title(p.Prompt), set)
+	set.Add(settings.Source{Name: "--allowed-tools", Allow: console.SplitRules(p.Allowed)})
+	set.Add(settings.Source{Name: "--disallowed-tools", Deny: console.SplitRules(p.Disallowed)})
+	set.Dirs = slices.Concat(set.Dirs, p.Dirs)
+	set.Permissions.DefaultMode = cmp.Or(p.Mode, set.Permissions.DefaultMode)
+	cfg := b.opening(session.RolePrompt, console.Title(p.Prompt), set)
 	cfg.Session, cfg.Copier, cfg.AskWait = id, b.copier(), p.AskTimeout
-	cfg.Instead, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
-	cfg.Model, cfg.Mode, cfg.Allow, cfg.Deny = p.Model, policy.Mode(p.Mode), cli.SplitRules(p.Allowed),
-		cli.SplitRules(p.Disallowed)
-	cfg.Dirs, cfg.Agents, cfg.MCP = p.Dirs, []byte(p.Agents), p.MCP
+	cfg.Fallback, cfg.Skip, cfg.GivenMCP, cfg.QuietPlugins = p.Instead, p.Skip, p.GivenMCP, p.QuietPlugins
+	cfg.Model, cfg.Agents, cfg.MCP = p.Model, []byte(p.Agents), p.MCP
 	return cfg
 }
 
 // mainOf is what the main agent of a prompt is made of.
-func mainOf(p *cli.Prompt) (session.MainConfig, error) {
+func mainOf(p *prompt.Prompt) (session.MainConfig, error) {
 	cfg := session.MainConfig{Agent: p.Agent, Model: p.Model, System: p.System, AppendSystem: p.AppendSystem,
 		MaxTurns: p.MaxTurns, Autopilot: p.Autopilot, Tools: p.Tools,
 		Thinking: agent.Thinking{Effort: p.Effort, Tokens: p.ThinkingTokens}}
@@ -87,30 +87,30 @@ func mainOf(p *cli.Prompt) (session.MainConfig, error) {
 	}
 	var err error
 	if cfg.Schema, err = usertools.ParseSchema([]byte(p.Schema)); err != nil {
-		return cfg, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("read the schema of the answer: %v", err),
-			Fix: "see docs/stream-json.md#structured-output"}
+		return cfg, console.Usage(fmt.Sprintf("read the schema of the answer: %v", err),
+			"see docs/stream-json.md#structured-output")
 	}
 	return cfg, nil
 }
 
 // ceiling is how long commands are waited for.
-func ceiling(p *cli.Prompt, set settings.Settings) time.Duration {
+func ceiling(p *prompt.Prompt, set settings.Settings) time.Duration {
 	switch {
 	case p.NoWait:
 		return 0
 	case p.WaitCeiling > 0:
 		return p.WaitCeiling
 	}
-	return set.Tasks.Ceiling()
+	return set.Tasks.WaitCeiling
 }
 
 // Answer answers a prompt in this process.
-func (b *backend) Answer(ctx context.Context, p *cli.Prompt, id task.ID) error {
+func (b prompts) Answer(ctx context.Context, p *prompt.Prompt, id task.ID) error {
 	return b.answerOn(ctx, p, id, nil)
 }
 
-// answerOn is Answer with a tape around the session; nil: there is none.
-func (b *backend) answerOn(ctx context.Context, p *cli.Prompt, id task.ID, around *tape) error {
+// answerOn is Answer for a prompt that is recorded or played; around nil: it is neither.
+func (b prompts) answerOn(ctx context.Context, p *prompt.Prompt, id task.ID, around *taped) error {
 	set, err := b.promptSettings(ctx, p)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (b *backend) answerOn(ctx context.Context, p *cli.Prompt, id task.ID, aroun
 	return b.answer(ctx, d, p, set, s, m, out, around)
 }
 
-func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings.Settings, s *assemble.Session,
+func (b prompts) streamOptions(ctx context.Context, p *prompt.Prompt, set settings.Settings, s *assemble.Session,
 	m *session.Main) agentsdk.Options {
 	info, _ := s.Info(ctx) // of a session in this process there always is one
 	o := agentsdk.Options{Out: os.Stdout, Format: agentsdk.Format(p.Format), Partial: p.Partial, Session: info.Session,
@@ -204,17 +204,17 @@ func (b *backend) streamOptions(ctx context.Context, p *cli.Prompt, set settings
 
 // answer holds the conversation to the point where nothing is left to wait for,
 // closes the session, and prints what is left to print.
-func (b *backend) answer(
+func (b prompts) answer(
 	ctx context.Context,
 	d *driver,
-	p *cli.Prompt,
+	p *prompt.Prompt,
 	set settings.Settings,
 	s *assemble.Session,
 	m *session.Main,
 	out *agentsdk.Stream,
-	around *tape,
+	around *taped,
 ) error {
-	defer context.AfterFunc(ctx, s.Hurry)()
+	defer context.AfterFunc(ctx, s.HastenHooks)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {
 		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
@@ -225,7 +225,7 @@ func (b *backend) answer(
 	printing, quiet := context.WithCancel(context.Background())
 	printer.Go(func() {
 		if err := out.Run(printing); err != nil && printing.Err() == nil {
-			end(err) // nobody reads any more
+			end(err) // the reader has gone
 		}
 	})
 	var interrupted atomic.Bool
@@ -248,13 +248,13 @@ func (b *backend) answer(
 	quiet()
 	printer.Wait()
 	b.endMonitors(ctx, s)
-	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines tell it
+	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines have it
 		for _, t := range m.Waited() {
 			fmt.Fprintf(b.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
 				excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}
 	}
-	closed := s.Close() // what it ends is told by Finish
+	closed := s.Close() // Finish prints the tasks that it ends
 	if !around.plays() {
 		b.part(m, p.Settings)
 	}
@@ -265,7 +265,7 @@ func (b *backend) answer(
 	case printed != nil:
 		return printed
 	case interrupted.Load():
-		return &cli.ExitError{Code: 130}
+		return &console.ExitError{Code: 130}
 	case errors.Is(err, conversation.ErrCeiling):
 		for _, t := range receipt.Stopped {
 			fmt.Fprintf(b.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
@@ -273,7 +273,7 @@ func (b *backend) answer(
 		if last.Err != nil {
 			return last.Err
 		}
-		return &cli.ExitError{Code: 124, Err: err}
+		return &console.ExitError{Code: 124, Err: err}
 	case err != nil:
 		return err
 	case last.Err != nil:
@@ -284,26 +284,26 @@ func (b *backend) answer(
 	return closed
 }
 
-// goesOn tells that a failed turn does not end what runs in the background.
-func (b *backend) goesOn(p *cli.Prompt, m *session.Main, t conversation.Turn) {
+// goesOn notes that background work continues after a failed turn.
+func (b prompts) goesOn(p *prompt.Prompt, m *session.Main, t conversation.Turn) {
 	if t.Err == nil || !conversation.ModelFailed(t.Err) || p.NoWait {
 		return
 	}
 	if n := len(m.Waited()); n > 0 {
 		fmt.Fprintf(b.stderr, "drover: the turn has failed: %s; background work is waited for, %s (Ctrl-C stops it)\n",
-			excerpt.Line(t.Err.Error(), 600), cli.Plural(n, "task"))
+			excerpt.Line(t.Err.Error(), 600), console.Plural(n, "task"))
 	}
 }
 
 func locked(err error, id task.ID) error {
 	if errors.Is(err, home.ErrLocked) {
-		return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open in another process", id),
-			Fix: fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id)}
+		return console.Conflict(fmt.Sprintf("session %s is open in another process", id),
+			fmt.Sprintf("use `drover attach %s`, stop it with `drover stop`, or add --fork-session", id))
 	}
 	return err
 }
 
-// mcpServers are those of the main agent, for system/init.
+// mcpServers are the servers of the main agent, for system/init.
 func mcpServers(m *session.Main) []agentsdk.MCPServer {
 	var out []agentsdk.MCPServer
 	for _, s := range m.Servers() {
@@ -313,8 +313,8 @@ func mcpServers(m *session.Main) []agentsdk.MCPServer {
 }
 
 // endMonitors stops the monitors of a conversation that is over, and says so.
-func (b *backend) endMonitors(ctx context.Context, s *assemble.Session) {
-	if ctx.Err() != nil { // closing ends them, and nobody reads what is said
+func (b prompts) endMonitors(ctx context.Context, s *assemble.Session) {
+	if ctx.Err() != nil { // closing ends them without a note
 		return
 	}
 	live, err := s.EndMonitors(ctx)
@@ -323,103 +323,5 @@ func (b *backend) endMonitors(ctx context.Context, s *assemble.Session) {
 	}
 	if err != nil {
 		b.note(err.Error())
-	}
-}
-
-// part leaves an agent behind that brings what a conversation has taught to the
-// board, if that is wanted. That it cannot be left is told, and hinders nothing.
-func (b *backend) part(m *session.Main, settings string) {
-	p, ok := m.Parting(home.Lookup(b.env))
-	if !ok {
-		return
-	}
-	if err := b.leave(p, settings); err != nil {
-		b.note(fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
-	}
-}
-
-// leave starts a process that runs the agent and outlives this one. The conversation
-// is on its stdin, where nobody can read it from a list of processes.
-func (b *backend) leave(p dreams.Parting, settings string) error {
-	project := b.root.Project(b.cwd)
-	dir, err := b.root.Below().Folder(project.Dir())
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer dir.Close()
-	in, err := dir.Temporary(".parting-")
-	if err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	defer in.Close()
-	if err := dir.Remove(filepath.Base(in.Name())); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.WriteString(p.Prompt); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("write the conversation down: %w", err)
-	}
-	log, err := dir.Open("rem.log", os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	defer log.Close()
-	args := []string{"agent", "run", "rem-agent", "--name", "rem-consolidate", "--permission-mode", "dontAsk", "--model",
-		p.Model}
-	if settings != "" {
-		args = append(args, "--settings", settings)
-	}
-	cmd := exec.Command(b.exe, append(args, "-")...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.cwd, in, log, log
-	cmd.Env = append(host.HostEnv(b.env), dreams.ParentVariable+"="+string(p.Session), parentTranscript+"="+p.Transcript)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	return cmd.Process.Release() // it outlives this process, and init reaps it
-}
-
-// parentTranscript tells such a process where the conversation is.
-const parentTranscript = "DROVER_PARENT_TRANSCRIPT"
-
-// partingFailure is the file in which such a process leaves why it has failed, for the
-// next conversation of the project.
-const partingFailure = "rem.failed"
-
-// keepFailure writes down why a process has failed that was left behind. There is
-// nobody to whom it could say it.
-func (b *backend) keepFailure(err error) {
-	if err == nil || home.Lookup(b.env)(dreams.ParentVariable) == "" {
-		return
-	}
-	dir, err2 := b.root.Below().Folder(b.root.Project(b.cwd).Dir())
-	if err2 != nil {
-		b.note(err2.Error())
-		return
-	}
-	defer dir.Close()
-	f, err2 := dir.Open(partingFailure, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
-	if err2 == nil {
-		_, err2 = f.WriteString(excerpt.Line(err.Error(), 500))
-		err2 = errors.Join(err2, f.Close())
-	}
-	if err2 != nil {
-		b.note(err2.Error())
-	}
-}
-
-// sayFailure says once why what an earlier conversation has taught is not consolidated.
-func (b *backend) sayFailure() {
-	project := b.root.Project(b.cwd).Dir()
-	text, err := b.root.ReadFile(filepath.Join(project, partingFailure), 4096)
-	if err != nil {
-		return // there is none, nearly always
-	}
-	b.note("what an earlier conversation has taught is not consolidated: " + string(text))
-	if dir, err := b.root.Below().Folder(project); err == nil {
-		_ = dir.Remove(partingFailure) // else it is said again
-		dir.Close()
 	}
 }

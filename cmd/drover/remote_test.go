@@ -15,26 +15,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/test/modeltest"
 )
 
-// station is another machine, with a server of remote sessions.
+// station is another machine, whose agents are offered by A2A.
 type station struct {
 	*place
 	r  *running
-	at string // its address
+	at string // the address of its card
 }
 
 const cloudToken = "cloud-token-0123456789"
 
-// serve starts a server at a place. Its agents may use all tools.
-func (p *place) serveSessions(listen string) *station {
+// serveAgents starts the server of a place. Its agents may use all tools.
+func (p *place) serveAgents(listen string, more ...string) *station {
 	p.t.Helper()
 	s := &station{place: p}
-	s.env = append(s.env, "CLOUD_TOKEN="+cloudToken)
 	s.userSettings(object{"permissions": object{"defaultMode": "bypassPermissions"}})
-	s.r = s.start("remote", "serve", "--listen", listen, "--token-env", "CLOUD_TOKEN")
-	s.at = s.r.until("http://127.0.0.1:")
+	s.file("token", cloudToken)
+	s.r = s.start(append([]string{"serve", "--a2a", "--listen", listen, "--token-file", "token"}, more...)...)
+	s.at = s.r.until("agent-card.json")
 	s.t.Cleanup(s.end)
 	return s
 }
@@ -128,18 +129,31 @@ func (p *place) killHosts() {
 	}
 }
 
-// TestRemote has work done on another machine, which is another place here.
+// unused is an address at which nothing listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+// TestRemote has work done on another machine, which is another place here, by Drover's own A2A server.
 func TestRemote(t *testing.T) {
 	bin := build(t)
 	for name, test := range map[string]func(t *testing.T, here, there *place){
 		"answer": func(t *testing.T, p, there *place) {
-			m := there.model(map[string][]step{"general-purpose": {calls("Bash", bash("echo token=$CLOUD_TOKEN.")), says("all is done")}})
-			p.uses(there.serveSessions("127.0.0.1:0").at)
+			m := there.model(map[string][]step{"general-purpose": {calls("Bash", bash("echo one")), says("all is done")}})
+			p.uses(there.serveAgents("127.0.0.1:0").at)
 			if got := p.good("remote", "run", "do it").stdout(); got != "all is done" {
 				t.Errorf("stdout %q", got)
 			}
-			if got := of(m, "general-purpose")[1].LastText(); !strings.Contains(got, "token=.") {
-				t.Errorf("the agent was given the token: %s", got)
+			if got := of(m, "general-purpose")[1].LastText(); !strings.Contains(got, "one") {
+				t.Errorf("the agent there saw %s", got)
 			}
 			o := p.tasks("-a")[0]
 			progress, _ := o["progress"].(map[string]any)
@@ -150,12 +164,11 @@ func TestRemote(t *testing.T) {
 			if got := p.good("result", far["session_id"].(string)).stdout(); got != "all is done" {
 				t.Errorf("by its session elsewhere: %q", got)
 			}
-			theirs := there.served()
-			if len(theirs) != 1 {
+			if theirs := there.served(); len(theirs) != 1 {
 				t.Fatalf("%d agents", len(theirs))
 			}
-			if ours, want := p.good("logs", o["task_id"].(string)).stdout(), there.good("logs", theirs[0]["task_id"].(string)).stdout(); ours != want {
-				t.Errorf("output %q, want %q", ours, want)
+			if got := p.good("logs", o["task_id"].(string)).stdout(); got != "all is done" {
+				t.Errorf("output %q", got)
 			}
 			if left := p.sidecars(); len(left) > 0 {
 				t.Errorf("left: %v", left)
@@ -164,17 +177,17 @@ func TestRemote(t *testing.T) {
 		"refused": func(t *testing.T, p, there *place) {
 			p.fails(2, []string{"remote", "run", "do it"}, "no remote service is named")
 			p.fails(2, []string{"remote", "run", "--service", "nowhere", "do it"}, "nowhere", "not in the settings")
-			p.fails(2, []string{"remote", "run", "--service", "http://example.com", "do it"}, "neither https nor on this machine")
-			p.fails(2, []string{"remote", "run", "--type", "cloud", "--service", "http://127.0.0.1:1", "do it"}, "cloud", "not known")
+			p.fails(2, []string{"remote", "run", "--service", "http://example.com/agent-card.json", "do it"}, "neither https nor on this machine")
+			p.fails(2, []string{"remote", "run", "--type", "cloud", "--service", "http://127.0.0.1:1/agent-card.json", "do it"}, "cloud", "not known")
+			p.fails(2, []string{"remote", "run", "--service", "https://example.com/drover", "do it"}, "session API was removed", "drover serve --a2a")
 			p.fails(2, []string{"remote", "run"}, "PROMPT is required")
-			there.fails(2, []string{"remote", "serve"}, "no token")
-			there.fails(2, []string{"remote", "serve", "--open", "--listen", "0.0.0.0:0"}, "0.0.0.0")
+			p.fails(2, []string{"remote", "serve"}, "serve")
 		},
 		"denied": func(t *testing.T, p, there *place) {
-			s := there.serveSessions("127.0.0.1:0")
+			s := there.serveAgents("127.0.0.1:0")
 			p.env = append(p.env, "CLOUD_TOKEN=wrong")
 			p.userSettings(object{"remote": object{"services": object{"cloud": object{"url": s.at, "tokenEnv": "CLOUD_TOKEN"}}}})
-			p.file(".drover/settings.json", `{"remote":{"services":{"evil":{"url":"https://example.com"}},"checkers":{"remote-agent":"touch owned"}}}`)
+			p.file(".drover/settings.json", `{"remote":{"services":{"evil":{"url":"https://example.com/agent-card.json"}},"checkers":{"remote-agent":"touch owned"}}}`)
 			p.fails(1, []string{"remote", "run", "do it"}, "401")
 			if r := p.run("remote", "run", "--trust", "do it"); r.code == 0 {
 				t.Error("an unknown flag was taken")
@@ -191,7 +204,7 @@ func TestRemote(t *testing.T) {
 		"killed": func(t *testing.T, p, there *place) {
 			free := make(chan struct{})
 			there.model(map[string][]step{"general-purpose": {calls("Bash", bash("seq 5000")), held(free, says("the end"))}})
-			p.uses(there.serveSessions("127.0.0.1:0").at)
+			p.uses(there.serveAgents("127.0.0.1:0").at)
 			id := p.good("remote", "run", "-d", "do it").stdout()
 			p.shown(working)
 			if n := len(p.sidecars()); n != 1 {
@@ -206,13 +219,11 @@ func TestRemote(t *testing.T) {
 			if got := p.good("result", id).stdout(); got != "the end" {
 				t.Errorf("result %q", got)
 			}
-			theirs := there.served()
-			if len(theirs) != 1 {
+			if theirs := there.served(); len(theirs) != 1 {
 				t.Fatalf("%d agents", len(theirs))
 			}
-			ours, want := p.good("logs", id).stdout(), there.good("logs", theirs[0]["task_id"].(string)).stdout()
-			if ours != want || strings.Count(ours, "\n4999\n") != 1 {
-				t.Errorf("output of %d bytes, want %d", len(ours), len(want))
+			if got := p.good("logs", id).stdout(); got != "the end" {
+				t.Errorf("output %q", got)
 			}
 			if left := p.sidecars(); len(left) > 0 {
 				t.Errorf("left: %v", left)
@@ -221,7 +232,7 @@ func TestRemote(t *testing.T) {
 		"closed": func(t *testing.T, p, there *place) {
 			free := make(chan struct{})
 			there.model(map[string][]step{"general-purpose": {held(free, says("far away"))}})
-			p.uses(there.serveSessions("127.0.0.1:0").at)
+			p.uses(there.serveAgents("127.0.0.1:0").at)
 			m := p.model(map[string][]step{"main": {calls("Agent", asks("general-purpose", "do it", "isolation", "remote")), func(r *modeltest.Request) modeltest.Answer {
 				within(patience, func() bool { return len(p.sidecars()) == 1 })
 				return says("started")(r)
@@ -248,7 +259,7 @@ func TestRemote(t *testing.T) {
 		"tool": func(t *testing.T, p, there *place) {
 			go1, free := make(chan struct{}), make(chan struct{})
 			far := there.model(map[string][]step{"general-purpose": {held(go1, calls("Bash", bash("echo one"))), held(free, says("far away"))}})
-			p.uses(there.serveSessions("127.0.0.1:0").at)
+			p.uses(there.serveAgents("127.0.0.1:0").at)
 			m := p.model(map[string][]step{"main": {calls("Agent", asks("general-purpose", "do it", "isolation", "remote", "name", "cloud")), says("started"), says("told")}})
 			r := p.start("-p", "go", "--output-format=stream-json")
 			r.until("remote_launched")
@@ -285,7 +296,7 @@ func TestRemote(t *testing.T) {
 		},
 		"stop": func(t *testing.T, p, there *place) {
 			there.model(map[string][]step{"general-purpose": {calls("Bash", bash("sleep 1000"))}})
-			s := there.serveSessions("127.0.0.1:0")
+			s := there.serveAgents("127.0.0.1:0")
 			p.uses(s.at)
 			id := p.good("remote", "run", "-d", "do it").stdout()
 			p.shown(working)
@@ -312,26 +323,24 @@ func TestRemote(t *testing.T) {
 			}
 			s.end() // nobody can be told now
 			r := p.run("stop", second, "--json")
-			if !strings.Contains(r.stdout(), "remote session rs-") {
+			if !strings.Contains(r.stdout(), "remote task a2a-") {
 				t.Errorf("the receipt does not name what is left: %s", r.stdout())
 			}
 		},
 		"restart": func(t *testing.T, p, there *place) {
-			busy := make(chan struct{})
-			m := there.model(map[string][]step{"general-purpose": {calls("Bash", bash("echo before")), held(busy, says("never said")), says("after the restart")}})
-			s := there.serveSessions("127.0.0.1:0")
+			free := make(chan struct{})
+			there.model(map[string][]step{"general-purpose": {held(free, says("after the restart"))}})
+			s := there.serveAgents("127.0.0.1:0")
 			p.uses(s.at)
 			id := p.good("remote", "run", "-d", "do it").stdout()
-			if !within(patience, func() bool { return m.Count() == 2 && strings.Contains(p.run("logs", id).stdout(), "before") }) {
-				t.Fatal("nothing is printed")
-			}
+			p.shown(working)
 			s.end()
 			at, err := url.Parse(s.at)
 			if err != nil {
 				t.Fatal(err)
 			}
-			close(busy)
-			there.serveSessions(at.Host)
+			close(free)
+			there.serveAgents(at.Host)
 			p.good("wait", id)
 			if got := p.good("result", id).stdout(); got != "after the restart" {
 				t.Errorf("result %q", got)
@@ -339,17 +348,10 @@ func TestRemote(t *testing.T) {
 			if theirs := there.served(); len(theirs) != 1 {
 				t.Errorf("%d agents", len(theirs))
 			}
-			if n := strings.Count(p.good("logs", id).stdout(), "echo before"); n != 1 {
-				t.Errorf("the first step is %d times in the output", n)
-			}
 		},
 		"rough": func(t *testing.T, p, there *place) {
 			there.model(map[string][]step{"general-purpose": {calls("Bash", bash("seq 2000")), says("through it all")}})
-			to, err := url.Parse(there.serveSessions("127.0.0.1:0").at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pass := httputil.NewSingleHostReverseProxy(to)
+			var pass atomic.Pointer[httputil.ReverseProxy]
 			var n atomic.Int64
 			rough := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch n.Add(1) % 9 { // one in three
@@ -362,32 +364,23 @@ func TestRemote(t *testing.T) {
 					w.Header().Set("Content-Type", "text/html")
 					_, _ = w.Write([]byte("<html>log in to the hotel</html>"))
 				default:
-					pass.ServeHTTP(w, r)
+					pass.Load().ServeHTTP(w, r)
 				}
 			}))
 			defer rough.Close()
-			p.uses(rough.URL)
+			to := unused(t)
+			there.serveAgents(to, "--url", rough.URL)
+			pass.Store(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to}))
+			p.uses(rough.URL + a2a.CardPath)
 			if got := p.good("remote", "run", "do it").stdout(); got != "through it all" {
 				t.Errorf("stdout %q", got)
 			}
-			theirs := there.served()
-			if len(theirs) != 1 {
+			if theirs := there.served(); len(theirs) != 1 {
 				t.Fatalf("%d agents", len(theirs))
-			}
-			id := p.tasks("-a")[0]["task_id"].(string)
-			if ours, want := p.good("logs", id).stdout(), there.good("logs", theirs[0]["task_id"].(string)).stdout(); ours != want {
-				t.Errorf("output of %d bytes, want %d", len(ours), len(want))
 			}
 		},
 		"offline": func(t *testing.T, p, _ *place) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := "http://" + l.Addr().String()
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			at := "http://" + unused(t) + a2a.CardPath
 			p.userSettings(object{"remote": object{"services": object{"cloud": object{"url": at}}, "offline": "2s"}})
 			begin := time.Now()
 			p.fails(1, []string{"remote", "run", "do it"}, "no usable answer for")
@@ -401,7 +394,7 @@ func TestRemote(t *testing.T) {
 		"checker": func(t *testing.T, p, there *place) {
 			there.model(map[string][]step{"general-purpose": {says("pushed")}})
 			p.env = append(p.env, "CLOUD_TOKEN="+cloudToken)
-			p.userSettings(object{"remote": object{"services": object{"cloud": object{"url": there.serveSessions("127.0.0.1:0").at, "tokenEnv": "CLOUD_TOKEN"}},
+			p.userSettings(object{"remote": object{"services": object{"cloud": object{"url": there.serveAgents("127.0.0.1:0").at, "tokenEnv": "CLOUD_TOKEN"}},
 				"checkers": object{"autofix-pr": `cat >> seen; echo "token=$CLOUD_TOKEN" >> seen; test -e merged && echo "pull request 7 was merged"; exit 0`}}})
 			id := p.good("remote", "run", "-d", "--type", "autofix-pr", "--metadata", `{"pr":7}`, "fix it").stdout()
 			seen := filepath.Join(p.dir, "seen")

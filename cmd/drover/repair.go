@@ -10,13 +10,14 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/api/repair"
 	"github.com/drover-dev/drover/internal/engine/journal"
-	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
 // ended finds a session that no host has, by its folder.
-func (b *backend) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
+func (b *folder) ended(ctx context.Context, of control.Info) (e host.Entry, err error) {
 	entries, err := b.directory().Sessions(ctx, false, true)
 	if err != nil {
 		return e, err
@@ -32,17 +33,15 @@ func (b *backend) ended(ctx context.Context, of control.Info) (e host.Entry, err
 		unlock()
 		return e, nil
 	}
-	return e, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("no session %s", of.Session),
-		Fix: "see `drover sessions`"}
+	return e, console.Missing(fmt.Sprintf("no session %s", of.Session), "see `drover sessions`")
 }
 
 func isOpen(id task.ID) error {
-	return &control.Error{Code: control.Conflict, Message: fmt.Sprintf("session %s is open", id),
-		Fix: "stop its tasks first"}
+	return console.Conflict(fmt.Sprintf("session %s is open", id), "stop its tasks first")
 }
 
 // remove removes what an ended session left, in the given way.
-func (b *backend) remove(ctx context.Context, of control.Info,
+func (b storage) remove(ctx context.Context, of control.Info,
 	how func(ended.Session) (ended.Removed, error)) (r ended.Removed, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {
@@ -50,13 +49,12 @@ func (b *backend) remove(ctx context.Context, of control.Info,
 	}
 	r, err = how(ended.Session{Place: e.Place, Info: e.Info})
 	if err == nil && r.Kept != "" {
-		return r, &control.Error{Code: control.Conflict, Message: "remove session: " + r.Kept,
-			Fix: "stop its tasks first, see `drover ps --all-sessions`"}
+		return r, console.Conflict("remove session: "+r.Kept, "stop its tasks first, see `drover ps --all-sessions`")
 	}
 	return r, err
 }
 
-// byForce says of a damaged session that it can be removed all the same.
+// byForce adds to the error of a damaged session that --force removes it.
 func byForce(id task.ID, err error) error {
 	if !journal.Damaged(err) {
 		return err
@@ -66,13 +64,13 @@ func byForce(id task.ID, err error) error {
 
 // Discard removes a session whose log may be damaged, and returns what could not be
 // looked at.
-func (b *backend) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
+func (b storage) Discard(ctx context.Context, of control.Info) (unseen string, err error) {
 	r, err := b.remove(ctx, of, func(p ended.Session) (ended.Removed, error) { return p.Discard(ctx) })
 	return r.Unseen, err
 }
 
-// Repair makes the damaged log of a session anew.
-func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out cli.Repair, err error) {
+// Repair rebuilds the damaged log of a session.
+func (b storage) Repair(ctx context.Context, of control.Info, force bool) (out project.Repair, err error) {
 	e, err := b.ended(ctx, of)
 	if err != nil {
 		return out, err
@@ -82,21 +80,22 @@ func (b *backend) Repair(ctx context.Context, of control.Info, force bool) (out 
 	case errors.Is(err, home.ErrLocked):
 		return out, isOpen(of.Session)
 	case errors.Is(err, journal.ErrNewer):
-		return out, &control.Error{Code: control.Conflict, Message: err.Error(),
-			Fix: "use that one; if there never was one this is damage, too, and --force repairs it"}
+		return out, console.Conflict(err.Error(),
+			"use that one; if there never was one this is damage, too, and --force repairs it")
 	case err != nil:
 		return out, err
 	}
-	out = cli.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks, Events: r.Kept.Events,
+	out = project.Repair{Session: of.Session, Intact: r.Sound, Damage: r.Damage, Tasks: r.Kept.Tasks,
+		Events:        r.Kept.Events,
 		Notifications: r.Kept.Notifications,
 		Messages:      r.Kept.Messages, Answers: r.Kept.Answers, MissingTasks: r.Kept.MissingTasks,
-		NotificationsLost: r.Kept.Untold,
+		NotificationsLost: r.Kept.Unnotified,
 		UnreadablePages:   r.Kept.BadPages, Aside: r.Aside}
 	for _, s := range r.Kept.Missing {
 		out.Missing = append(out.Missing, s)
 	}
 	for _, made := range r.Rebuilt {
-		out.Rebuilt = append(out.Rebuilt, cli.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Running: made.Lives})
+		out.Rebuilt = append(out.Rebuilt, project.Rebuilt{ID: made.ID, Kind: made.Kind, From: made.From, Running: made.Lives})
 	}
 	if !e.Info.Damaged {
 		return out, nil

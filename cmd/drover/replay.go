@@ -7,243 +7,84 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/teleport"
 	"github.com/drover-dev/drover/internal/assemble"
-	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
+	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/replay/player"
-	"github.com/drover-dev/drover/internal/replay/recorder"
-	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/internal/replay"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
 
-// tape is what stands around the session of a prompt: a recorder, a player, or a recorder around
-// a player. A nil tape does nothing.
-type tape struct {
+// taped is how a prompt is recorded or played. A nil taped does neither.
+type taped struct {
 	session task.ID
-	rec     *recorder.Recorder // nil: nothing is recorded
-	play    *player.Player     // nil: nothing is played
-	model   string             // of the main agent, of a recording
+	seam    environment.Seam
+	play    *replay.Player // nil: nothing is played
+	model   string         // of the main agent of a recording
 	quiet   bool
-	live    bool    // the run goes on behind what is played
+	live    bool    // the run turns live after what is played
 	hidden  *hidden // what no recording contains; nil: nothing is left out
 }
 
-func (t *tape) plays() bool  { return t != nil && t.play != nil }
-func (t *tape) silent() bool { return t != nil && t.quiet }
+func (t *taped) plays() bool  { return t != nil && t.play != nil }
+func (t *taped) silent() bool { return t != nil && t.quiet }
 
-// setUp puts the tape around the session that is opened with c.
-func (t *tape) setUp(c *assemble.Config) {
+// setUp puts the seam into the session that is opened with c.
+func (t *taped) setUp(c *assemble.Config) {
 	if t == nil {
 		return
 	}
-	c.Session, c.Tape = t.session, t
+	c.Session, c.Seam = t.session, t.seam
 	t.hidden.of(*c)
-	if !t.plays() {
-		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
-			func(o assemble.Observer) bool { return o == nil }))
+	if !t.plays() || t.live {
 		return
 	}
-	if t.live {
-		c.Observer = observers(slices.DeleteFunc([]assemble.Observer{c.Observer, t.observer()},
-			func(o assemble.Observer) bool { return o == nil }))
-		return
-	}
-	c.Observer, c.Own, c.Model, c.Instead = t.observer(), t.play.Models(), t.model, nil
+	c.Observer, c.Own, c.Model, c.Fallback = nil, map[string]agent.Model{provider.AnyName: unasked{}}, t.model, nil
 	set := &c.Settings // what the user has set up runs nothing in a replay
 	set.DisableHook, set.Sandbox.Mode, set.MaxBudget, set.Plugins = true, "off", 0, nil
 	c.GivenMCP, c.MCP, c.QuietPlugins, c.Played = true, nil, nil, true
 }
 
-// Model implements [assemble.Tape].
-func (t *tape) Model(name string, m agent.Model) agent.Model {
-	if t.play != nil {
-		m = t.play.Model(name, m)
-	}
-	if t.rec != nil {
-		m = t.rec.Model(name, m)
-	}
-	return m
+// unasked is the model of a replay, whose answers are recorded.
+type unasked struct{}
+
+func (unasked) Reply(context.Context, *agent.Request, func(agent.Part)) (*agent.Reply, error) {
+	return nil, &agent.ModelError{Kind: "replay", Text: "a replay asks no model"}
 }
-
-// Loop implements [assemble.Tape].
-func (t *tape) Loop(id task.ID, c *agent.Config) {
-	if t.play != nil {
-		t.play.Loop(id, c)
-	}
-	if t.rec != nil {
-		t.rec.Loop(id, c)
-	}
-}
-
-// Work implements [assemble.Tape].
-func (t *tape) Work(d task.Driver, spec task.Spec) (task.Driver, task.ID) {
-	if t.play != nil {
-		return t.play.Work(d, spec)
-	}
-	return d, ""
-}
-
-// Text implements [assemble.Tape].
-func (t *tape) Text(id task.ID, what string, get func() (string, error)) (string, error) {
-	text := get
-	if t.play != nil {
-		text = func() (string, error) {
-			have, err := get()
-			return t.play.Text(id, what, have, err)
-		}
-	}
-	if t.rec != nil {
-		return t.rec.Text(id, what, text)
-	}
-	return text()
-}
-
-// Command implements [assemble.Tape].
-func (t *tape) Command(run func(agent.Call), expand func() (*string, []agent.Call, error)) (*string, error) {
-	one := expand
-	if t.play != nil {
-		one = func() (*string, []agent.Call, error) {
-			text, recorded, err := t.play.Command(run)
-			if recorded {
-				return text, nil, err
-			}
-			return expand()
-		}
-	}
-	if t.rec != nil {
-		return t.rec.Command(one)
-	}
-	text, _, err := one()
-	return text, err
-}
-
-// Works implements [assemble.Tape].
-func (t *tape) Works(id task.ID, works bool) bool {
-	if t.play != nil {
-		works = t.play.Works(id, works)
-	}
-	if t.rec != nil {
-		t.rec.Works(id, works)
-	}
-	return works
-}
-
-// Checkout implements [assemble.Tape].
-func (t *tape) Checkout(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
-) (*worktree.Tree, error) {
-	var tree *worktree.Tree
-	if t.play != nil {
-		was, real, err := t.play.Checkout(id)
-		if err != nil {
-			return nil, err
-		}
-		if !real {
-			tree = &worktree.Tree{Task: id, Path: was.Path, Dir: was.Dir, Branch: was.Branch, Repo: was.Repo, Common: was.Common}
-		}
-	}
-	if tree == nil {
-		var err error
-		if tree, err = open(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if t.rec != nil {
-		t.rec.Checkout(id, recording.Tree{Path: tree.Path, Dir: tree.Dir, Branch: tree.Branch, Repo: tree.Repo,
-			Common: tree.Common})
-	}
-	return tree, nil
-}
-
-// Left implements [assemble.Tape].
-func (t *tape) Left(id task.ID, leave func() *task.Worktree) *task.Worktree {
-	var w *task.Worktree
-	if t.play != nil {
-		w = t.play.Left(id)
-	}
-	if w == nil {
-		w = leave()
-	}
-	if t.rec != nil {
-		t.rec.Left(id, w)
-	}
-	return w
-}
-
-// Told implements [assemble.Tape].
-func (t *tape) Told(m task.Message) {
-	if t.rec != nil {
-		t.rec.Told(m)
-	}
-}
-
-// Mail implements [assemble.Tape].
-func (t *tape) Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error) {
-	one := post
-	if t.rec != nil {
-		one = func() (task.Seq, error) { return t.rec.Sent(m, post) }
-	}
-	if t.play != nil {
-		return t.play.Mail(ctx, m, one)
-	}
-	return one()
-}
-
-func (t *tape) observer() assemble.Observer { return taped{t} }
-
-// taped gives a tape the log of its session.
-type taped struct{ *tape }
-
-func (taped) Agent(task.ID, agent.Event) {}
-
-func (t taped) Open(s *assemble.Session) {
-	if t.rec != nil {
-		t.rec.Open(s)
-	}
-	if t.play != nil {
-		t.play.Open(s)
-	}
-}
-
-func (t taped) Ended(last task.Seq) {
-	if t.rec != nil {
-		t.rec.Ended(last)
-	}
-}
-
-func (taped) Close() {}
 
 // head is that of a recording of a new session.
-func (b *backend) head(p *cli.Prompt, id task.ID) (recording.Head, error) {
+func (b prompts) head(p *prompt.Prompt, id task.ID) (replay.Head, error) {
 	kept := *p
 	kept.Settings, kept.MCP = "", nil // they may hold keys
 	kept.Agents = withoutServers(kept.Agents)
 	raw, err := json.Marshal(kept)
-	return recording.Head{Drover: b.version, Created: time.Now().UTC(), Session: id, Folder: b.cwd,
+	return replay.Head{Drover: b.version, Created: time.Now().UTC(), Session: id, Folder: b.cwd,
 		State: b.root.Project(b.cwd).Session(id).Dir(), Prompt: raw}, err
 }
 
 // Record answers a prompt and records the run.
-func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error {
+func (b prompts) Record(ctx context.Context, p *prompt.Prompt, w io.Writer) error {
 	id := task.ID(p.Session)
 	if id == "" {
 		id = task.NewSessionID()
 	}
 	h, err := b.head(p, id)
 	if err != nil {
-		return &cli.RecordError{Err: err}
+		return &prompt.RecordError{Err: err}
 	}
-	t := &tape{session: id, hidden: &hidden{}}
+	t := &taped{session: id, hidden: &hidden{}}
 	t.hidden.add(teleport.Secrets(b.env)...)
-	t.rec = recorder.New(w, h, t.hidden.text)
+	rec := replay.NewRecorder(w, h, t.hidden.text, environment.Unrecorded{})
+	t.seam = rec
 	answer := b.answerOn(ctx, p, id, t)
-	if err := t.rec.Close(); err != nil {
-		return &cli.RecordError{Err: errors.Join(err, answer)}
+	if err := rec.Close(); err != nil {
+		return &prompt.RecordError{Err: errors.Join(err, answer)}
 	}
 	return answer
 }
@@ -252,7 +93,7 @@ func (b *backend) Record(ctx context.Context, p *cli.Prompt, w io.Writer) error 
 const replayPatience = 60 * time.Second
 
 // Replay plays a recording in a new session.
-func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
+func (b prompts) Replay(ctx context.Context, r prompt.Replay) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	p, id := r.Prompt, task.NewSessionID()
@@ -262,29 +103,24 @@ func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
 		return err
 	}
 	was := r.Recording.Head
-	h.Of = &recording.Place{Session: was.Session, Folder: was.Folder, State: was.State}
-	t := &tape{session: id, quiet: r.Check != nil, live: r.Until > 0}
-	for _, e := range r.Recording.Entries {
-		if e.Kind == recording.Call && e.Agent == r.Recording.Head.Session {
-			t.model = e.Request.Name
-			break
-		}
-	}
-	t.play = player.New(player.Config{Recording: r.Recording, Session: id, Names: recording.NamesOf(h), Speed: r.Speed,
+	h.Of = &replay.Place{Session: was.Session, Folder: was.Folder, State: was.State}
+	play := replay.NewPlayer(replay.Config{Recording: r.Recording, Session: id, Names: replay.NamesOf(h), Speed: r.Speed,
 		Patience: replayPatience, Diverged: end, Until: r.Until})
+	t := &taped{session: id, seam: play, play: play, model: r.Recording.Model(), quiet: r.Check != nil, live: r.Until > 0}
 	if r.Check == nil {
 		return errors.Join(b.answerOn(ctx, p, id, t), t.missing(ctx))
 	}
 	var again bytes.Buffer
-	t.rec = recorder.New(&again, h, nil)
+	rec := replay.NewRecorder(&again, h, nil, play)
+	t.seam = rec
 	err = b.answerOn(ctx, p, id, t)
-	if diverged := t.play.Err(); diverged != nil {
+	if diverged := play.Err(); diverged != nil {
 		return diverged
 	}
-	if closed := t.rec.Close(); closed != nil {
+	if closed := rec.Close(); closed != nil {
 		return errors.Join(closed, err)
 	}
-	has, read := recording.Read(&again)
+	has, read := replay.Read(&again)
 	if read != nil {
 		return errors.Join(read, err)
 	}
@@ -292,20 +128,20 @@ func (b *backend) Replay(ctx context.Context, r cli.Replay) error {
 }
 
 // missing says what was recorded and has not happened in a replay that came to its end.
-func (t *tape) missing(ctx context.Context) error {
+func (t *taped) missing(ctx context.Context) error {
 	if ctx.Err() != nil || t.play.Err() != nil || t.play.Missing() == "" {
 		return nil
 	}
-	return &player.Divergence{Text: t.play.Missing() + " was recorded, and has not come"}
+	return &replay.Divergence{Text: t.play.Missing() + " was recorded, and has not come"}
 }
 
 // report prints where a replay differs.
-func report(w io.Writer, was, has *recording.Recording) error {
+func report(w io.Writer, was, has *replay.Recording) error {
 	const most = 50
-	all := recording.Compare(was, has)
+	all := replay.Compare(was, has)
 	for i, d := range all {
 		if i == most {
-			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(all)-most, "difference"))
+			fmt.Fprintf(w, "… and %s more\n", console.Plural(len(all)-most, "difference"))
 			break
 		}
 		fmt.Fprintf(w, "%s\n", d.Where)
@@ -315,16 +151,18 @@ func report(w io.Writer, was, has *recording.Recording) error {
 			}
 		}
 	}
-	count := map[recording.Kind]int{}
+	count := map[replay.Kind]int{replay.ToolEntry: was.Tools()}
 	for _, e := range was.Entries {
-		count[e.Kind]++
+		if e.Kind != replay.ToolEntry {
+			count[e.Kind]++
+		}
 	}
-	summary := fmt.Sprintf("%s, %s, %s", cli.Plural(count[recording.Call], "model call"),
-		cli.Plural(count[recording.Tool], "tool call"), cli.Plural(count[recording.Event], "event"))
+	summary := fmt.Sprintf("%s, %s, %s", console.Plural(count[replay.CallEntry], "model call"),
+		console.Plural(count[replay.ToolEntry], "tool call"), console.Plural(count[replay.EventEntry], "event"))
 	if len(all) == 0 {
 		_, err := fmt.Fprintf(w, "no difference: %s\n", summary)
 		return err
 	}
-	return &cli.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
-		cli.Plural(len(all), "place"), summary)}
+	return &console.ExitError{Code: 1, Err: fmt.Errorf("the replay differs from the recording in %s (%s)",
+		console.Plural(len(all), "place"), summary)}
 }

@@ -47,7 +47,7 @@ func (h *hidden) of(c assemble.Config) {
 			found = append(found, teleport.Secret{Name: name, Value: value})
 		}
 	}
-	entries, _ := assemble.MCPServers(c) // what is wrong with them is said when the session opens
+	entries, _ := assemble.MCPServers(c) // errors are reported when the session opens
 	for _, e := range entries {
 		for name, value := range e.Server.Env {
 			if teleport.IsSecret(name) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/replay/recording"
+	"github.com/drover-dev/drover/internal/replay"
 )
 
 // No secret of a session is in its recording, wherever it was printed, and the recording is played without them.
@@ -66,7 +66,7 @@ func TestRecordedSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := recording.Read(strings.NewReader(string(data)))
+	f, err := replay.Read(strings.NewReader(string(data)))
 	if err != nil {
 		t.Fatal(err)
 	}

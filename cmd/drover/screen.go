@@ -16,8 +16,10 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/tui"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/daypart"
@@ -27,7 +29,12 @@ import (
 )
 
 // Screen shows the terminal UI.
-func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+func (b screens) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
+	if s.Lines {
+		left, err := tui.Lines{In: os.Stdin, Out: os.Stdout, Typed: isTerminal(os.Stdin), Now: time.Now,
+			Connect: connection(s.Connect), OnInterrupt: onInterrupt}.Run(ctx)
+		return cli.Left(left), err
+	}
 	stops, continued, resized := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
@@ -45,7 +52,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			return out, err
 		},
 		Switch: func(ctx context.Context, id task.ID) (tui.Connection, error) {
-			return connection(func(ctx context.Context) (cli.Session, error) { return s.Switch(ctx, id) })(ctx)
+			return connection(func(ctx context.Context) (console.Session, error) { return s.Switch(ctx, id) })(ctx)
 		},
 		History: b.prompts(), Record: b.keepPrompt, Files: b.projectFiles, Todos: b.todos,
 		Image: b.image, Clipboard: b.clipboard, Sees: choose.Sees,
@@ -57,7 +64,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 			},
 			Follow: s.Follow,
 			Reach: func(ctx context.Context, id task.ID) (tui.Connection, error) {
-				return connection(func(ctx context.Context) (cli.Session, error) { return s.Reach(ctx, id) })(ctx)
+				return connection(func(ctx context.Context) (console.Session, error) { return s.Reach(ctx, id) })(ctx)
 			},
 			MarkSeen: s.Seen,
 		},
@@ -65,7 +72,7 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	if s.SetUp {
 		o.SetUp = b.setUp()
 	}
-	if !signal.Ignored(syscall.SIGTSTP) { // else nobody would continue it
+	if !signal.Ignored(syscall.SIGTSTP) { // otherwise nothing would continue it
 		signal.Notify(stops, syscall.SIGTSTP)
 		defer signal.Stop(stops)
 		o.Suspend = standStill
@@ -74,19 +81,19 @@ func (b *backend) Screen(ctx context.Context, s cli.Screen) (cli.Left, error) {
 	if err != nil {
 		return cli.Left{}, err
 	}
-	loud, _ := daypart.Parse(set.Notify.Quiet) // what is wrong with it is said where sessions are opened
+	loud, _ := daypart.Parse(set.Notify.Quiet) // errors are reported when sessions are opened
 	o.Loud = loud.Rest()
 	if set.Notify.Desktop && set.Terminal.Notify == "osc" {
-		set.Terminal.Notify = "bell" // the desktop is told once
+		set.Terminal.Notify = "bell" // the desktop is notified once
 	}
 	o.Notify, o.Mouse, o.Keys = set.Terminal.Notify, set.Terminal.Mouse, set.Terminal.Keys
-	o.HintAfter = set.Terminal.Hint()
+	o.HintAfter = set.Terminal.HintAfter
 	left, err := tui.Run(ctx, o)
 	return cli.Left(left), err
 }
 
 // connection connects the terminal UI to the session that find finds.
-func connection(find func(context.Context) (cli.Session, error)) func(context.Context) (tui.Connection, error) {
+func connection(find func(context.Context) (console.Session, error)) func(context.Context) (tui.Connection, error) {
 	return func(ctx context.Context) (tui.Connection, error) {
 		s, err := find(ctx)
 		if err != nil {
@@ -96,28 +103,23 @@ func connection(find func(context.Context) (cli.Session, error)) func(context.Co
 		if err != nil {
 			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
 		}
-		info, err := api.Info(ctx)
-		if err != nil {
-			release()
-			return tui.Connection{}, err
-		}
-		return tui.Connection{API: api, Info: info, Release: release}, nil
+		return tui.Connection{API: api, Info: s.Info(), Release: release}, nil
 	}
 }
 
 // Bounds of the history of prompts of a project.
 const (
 	mostPrompts     = 1000
-	mostPromptBytes = 64 << 10 // of one that is kept
+	mostPromptBytes = 64 << 10 // of a prompt that is kept
 	mostHistory     = 8 << 20  // bytes of the file that are read
 )
 
-func (b *backend) promptsFile() string {
+func (b screens) promptsFile() string {
 	return filepath.Join(b.root.Project(b.cwd).Dir(), "prompts.jsonl")
 }
 
-// prompts are those of before, oldest first. What cannot be read is passed over.
-func (b *backend) prompts() []string {
+// prompts returns the earlier prompts, oldest first, without unreadable ones.
+func (b screens) prompts() []string {
 	data, err := b.root.ReadFile(b.promptsFile(), mostHistory)
 	if err != nil {
 		return nil
@@ -132,8 +134,8 @@ func (b *backend) prompts() []string {
 	return list[max(0, len(list)-mostPrompts):]
 }
 
-// keepPrompt adds a prompt to the history. A long file is cut to what is read of it.
-func (b *backend) keepPrompt(text string) error {
+// keepPrompt adds a prompt to the history. It cuts a long file to the part that is read.
+func (b screens) keepPrompt(text string) error {
 	if len(text) > mostPromptBytes {
 		return nil
 	}
@@ -167,7 +169,7 @@ const (
 
 // projectFiles lists the files of the folder: those that git knows or would, else those
 // that are there.
-func (b *backend) projectFiles(ctx context.Context) ([]string, error) {
+func (b screens) projectFiles(ctx context.Context) ([]string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z")
@@ -220,7 +222,7 @@ func splitNUL(data []byte, atEOF bool) (int, []byte, error) {
 }
 
 // todos reads the to-dos of a session.
-func (b *backend) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
+func (b *folder) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
 	name, err := todo.ListName(home.Lookup(b.env), string(id))
 	if err != nil || name == "" {
 		return nil, err
@@ -243,9 +245,9 @@ func (b *backend) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
 // mostDiffBytes bounds what is read of the changes of a folder.
 const mostDiffBytes = 8 << 20
 
-// diff is what has changed in a folder since the last commit: the diff of files that git
+// diff returns the changes of a folder since the last commit: the diff of files that git
 // knows, and the names of those that it does not.
-func (b *backend) diff(ctx context.Context, folder string) (string, error) {
+func (b screens) diff(ctx context.Context, folder string) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	git := func(args ...string) (string, error) {
@@ -259,7 +261,7 @@ func (b *backend) diff(ctx context.Context, folder string) (string, error) {
 		}
 		return out.String(), nil
 	}
-	// The empty tree stands for the last commit where there is none.
+	// Without a commit the empty tree is the base.
 	base := "HEAD"
 	if _, err := git("rev-parse", "--verify", "-q", "HEAD"); err != nil {
 		base = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -264,7 +264,7 @@ func screenSetUp(t *testing.T, p *place, g *glass) {
 	g.types("0", "sk-good")
 	g.shows("0", "Choose a model", "claude-one")
 	g.types("0", "two")
-	g.shows("0", "> fix it", "● It is fixed.", "claude-two")
+	g.shows("0", "> fix it", "● It is fixed.", "Two")
 	g.leaves("0", "left with 0")
 	file := filepath.Join(p.work, "state", "credentials.json")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -466,15 +466,15 @@ func screenApproval(t *testing.T, p *place, g *glass) {
 	g.split("drover attach " + p.session("prompt"))
 	g.shows("1", "> hello", "first words")
 	g.types("0", "touch it")
-	g.shows("0", "main asks for Bash", "command: touch it")
-	g.shows("1", "main asks for Bash", "command: touch it", "enter answers")
+	g.shows("0", "Allow command touch it?", "command: touch it")
+	g.shows("1", "Allow command touch it?", "command: touch it", "enter answers")
 	g.keys("1", "Down")
 	g.shows("1", "❯ 2. Allow always", "adds the rule Bash(touch it)")
 	g.keys("1", "Up")
 	g.shows("1", "❯ 1. Allow once")
 	g.keys("1", "Enter")
-	g.shows("0", "-asks for Bash", "answered elsewhere", "(no output)")
-	g.shows("1", "-asks for Bash", "(no output)")
+	g.shows("0", "-Allow command", "answered elsewhere", "(no output)")
+	g.shows("1", "-Allow command", "(no output)")
 	if !p.there("it") {
 		t.Error("what was allowed did not run")
 	}
@@ -497,7 +497,7 @@ func screenTyped(t *testing.T, p *place, g *glass) {
 		unseen := time.Now() // since then it was drawn
 		if !within(patience, func() bool {
 			looked := time.Now()
-			if strings.Contains(g.screen("0"), "main asks for Bash") {
+			if strings.Contains(g.screen("0"), "Allow command touch "+file+"?") {
 				return true
 			}
 			unseen = looked
@@ -515,7 +515,7 @@ func screenTyped(t *testing.T, p *place, g *glass) {
 			g.shows("0", "enter answers")
 			g.keys("0", "Enter")
 		}
-		g.shows("0", "-asks for Bash")
+		g.shows("0", "-Allow command")
 		if slow {
 			continue
 		}
@@ -532,14 +532,14 @@ func screenEdit(t *testing.T, p *place, g *glass) {
 	m := p.model(map[string][]step{"main": {calls("Bash", bash("touch it")), says("It ran.")}})
 	g.open("100", "30", "drover attach --new --permission-mode default")
 	g.types("0", "go")
-	g.shows("0", "main asks for Bash", "command: touch it", "tab edits")
+	g.shows("0", "Allow command touch it?", "command: touch it", "tab edits")
 	g.keys("0", "Tab")
 	g.shows("0", "edit command:")
 	g.keys("0", "BSpace", "BSpace", "a", "l", "l")
 	g.keys("0", "Enter")
 	g.shows("0", "changed by you", "command: touch all", "-Allow always")
 	g.keys("0", "Enter")
-	g.shows("0", "It ran.", "-asks for Bash")
+	g.shows("0", "It ran.", "-Allow command")
 	if p.there("it") || !p.there("all") {
 		t.Error("what ran is not what was allowed")
 	}
@@ -557,7 +557,7 @@ func screenPlan(t *testing.T, p *place, g *glass) {
 	}})
 	g.open("100", "30", "drover attach --new --permission-mode plan")
 	g.types("0", "go")
-	g.shows("0", "main proposes a plan", "The first plan", "1. Approve", "enter answers")
+	g.shows("0", "Approve this plan?", "The first plan", "1. Approve", "enter answers")
 	g.keys("0", "3")
 	g.types("0", "mind the tests")
 	g.shows("0", "The second plan", "write it", "2. Approve, and accept edits", "enter answers")
@@ -582,7 +582,7 @@ func screenKilled(t *testing.T, p *place, g *glass) {
 	g.types("0", "go")
 	g.shows("0", "Bash runs")
 	g.types("0", "what waits")
-	g.shows("0", "waits: what waits")
+	g.shows("0", "queued: what waits")
 	id := p.session("prompt")
 	g.tmux("split-window", "-t", "0", "sleep 600")
 	g.tmux("kill-pane", "-t", "0.0") // a window that is closed
@@ -648,17 +648,17 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	}
 	g.open("160", "40", "drover attach --new --permission-mode default")
 	g.types("0", "touch it")
-	g.shows("0", "main asks for Bash", "command: touch it")
+	g.shows("0", "Allow command touch it?", "command: touch it")
 	p.good("run", "-d", "--tty", "--", "sh", "-c", "printf 'Name? '; read name; echo hello $name >name")
 	p.good("run", "-d", "--name", "broken", "--", "false")
 	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
-	g.shows("1", "things need you in other sessions", "elsewhere · alt+i")
+	g.shows("1", "things need you in other sessions", "in other sessions · alt+i")
 	g.keys("1", "M-i")
 	g.shows("1", "? asks", "‖ stalled", "Name?", "✗ failed", "broken")
 	g.keys("1", "Enter")
-	g.shows("1", "main asks for Bash", "❯ 1. Allow once")
+	g.shows("1", "Allow command touch it?", "❯ 1. Allow once")
 	g.keys("1", "Enter")
-	g.shows("0", "-asks for Bash", "answered elsewhere")
+	g.shows("0", "-Allow command", "answered elsewhere")
 	g.shows("1", "-? asks", "▸ ‖ stalled")
 	g.keys("1", "Enter")
 	g.shows("1", "enter sends it to the task")
@@ -668,7 +668,7 @@ func screenInbox(t *testing.T, p *place, g *glass) {
 	g.shows("1", "Inbox · nothing needs you")
 	p.soon(func() bool { return p.there("name") }) // the task got the answer that was typed
 	g.keys("1", "Escape")
-	g.shows("1", "Drover runs commands and agents", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-in other sessions")
 	g.leaves("0", "left with 0")
 	g.leaves("1", "left with 0")
 }
@@ -722,13 +722,13 @@ func screenHint(t *testing.T, p *place, g *glass) {
 	}
 	g.open("160", "40", "drover attach --new --permission-mode default")
 	g.tmux("split-window", "-h", "-t", "0", "cd "+other+"; drover"+stays)
-	g.shows("1", "Drover runs commands and agents", "-elsewhere")
+	g.shows("1", "Drover runs commands and agents", "-in other sessions")
 	g.types("0", "touch it")
-	g.shows("0", "main asks for Bash", "command: touch it")
-	g.shows("1", "1 thing needs you in other sessions", "✉ 1 elsewhere")
+	g.shows("0", "Allow command touch it?", "command: touch it")
+	g.shows("1", "1 thing needs you in other sessions", "✉ 1 in other sessions")
 	g.keys("0", "Enter")
-	g.shows("0", "-asks for Bash", "-esc interrupts")
-	g.shows("1", "-elsewhere")
+	g.shows("0", "-Allow command", "-esc interrupts")
+	g.shows("1", "-in other sessions")
 	g.leaves("0", "left with 0")
 	p.leaves(patience, "drover host")
 	g.leaves("1", "left with 0")

@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		RequireUniqueNames: true,
-		Setup:              func(env *testscript.Env) error { return setup(env, bin) },
+		Setup:              func(env *testscript.Env) error { return setUpScript(env, bin) },
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
@@ -128,7 +128,7 @@ func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ACPAGENT", at)
 }
 
-func setup(env *testscript.Env, bin string) error {
+func setUpScript(env *testscript.Env, bin string) error {
 	sockets, err := os.MkdirTemp("/tmp", "dr") // the path of a socket must be short
 	if err != nil {
 		return err

@@ -10,50 +10,34 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
-	"github.com/drover-dev/drover/internal/frontend/cli"
-	"github.com/drover-dev/drover/internal/frontend/sdkcontrol"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 )
 
-// wholeLines makes each Write whole beside those of others.
-type wholeLines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *wholeLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
-}
-
-// driver is the program that drives a session by the Agent SDK; nil: nobody does.
+// driver is the program that drives a session by the Agent SDK; nil: none.
 type driver struct {
-	conn   *sdkcontrol.Conn
-	in     *sdkcontrol.Initialize
-	lines  *wholeLines
+	conn   *agentsdk.Conn
+	in     *agentsdk.Initialize
 	asks   bool // it decides about permissions
 	silent bool // it is asked nothing
 }
 
 // driven waits for what the program on stdin says of the session, and changes the prompt
 // and the configuration so.
-func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble.Config) (*driver,
+func (b prompts) driven(ctx context.Context, p *prompt.Prompt, cfg func() assemble.Config) (*driver,
 	assemble.Config, error) {
 	if p.Input != string(agentsdk.StreamJSON) {
 		return nil, cfg(), nil
 	}
-	d := &driver{lines: &wholeLines{w: os.Stdout}, asks: p.Decider != "" && !p.AsksNobody(), silent: p.AsksNobody()}
-	d.conn = sdkcontrol.New(sdkcontrol.Config{In: os.Stdin, Out: d.lines, Warn: b.stderr})
+	d := &driver{conn: agentsdk.Connect(os.Stdin, os.Stdout, b.stderr), asks: p.Decider != "" && !p.AsksNobody(),
+		silent: p.AsksNobody()}
 	in, err := d.conn.Initialize(ctx)
 	if err != nil {
 		return nil, assemble.Config{}, err
@@ -67,11 +51,11 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 		b.note("initialize: " + name + " has no effect")
 	}
 	if p.AskTimeout == 0 && d.asks {
-		p.AskTimeout = sdkcontrol.AskWait
+		p.AskTimeout = agentsdk.AskWait
 	}
 	c := cfg()
 	if !d.silent {
-		c.FormWait = sdkcontrol.AskWait
+		c.FormWait = agentsdk.AskWait
 	}
 	c.Title = cmp.Or(in.Title, c.Title)
 	c.Skills = in.Skills
@@ -86,7 +70,7 @@ func (b *backend) driven(ctx context.Context, p *cli.Prompt, cfg func() assemble
 }
 
 // given is the prompt with what the program says beside its flags.
-func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
+func given(p *prompt.Prompt, in *agentsdk.Initialize) error {
 	if text := string(in.JSONSchema); text != "" && text != "null" {
 		p.Schema = text
 	}
@@ -99,8 +83,8 @@ func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 	for _, one := range in.Plugins {
 		dir, err := filepath.Abs(one.Path)
 		if one.Type != "local" || err != nil {
-			return &control.Error{Code: control.Invalid, Fix: "give a folder, with the type local",
-				Message: fmt.Sprintf("initialize: plugins: %.80q of type %.40q cannot be read", one.Path, one.Type)}
+			return console.Usage(fmt.Sprintf("initialize: plugins: %.80q of type %.40q cannot be read", one.Path, one.Type),
+				"give a folder, with the type local")
 		}
 		p.Plugins = append(p.Plugins, dir)
 	}
@@ -109,7 +93,7 @@ func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 	if len(in.Agents) > 0 && string(in.Agents) != "null" {
 		p.Agents = string(in.Agents)
 		if _, _, err := catalog.ParseJSON("agents", in.Agents); err != nil {
-			return &control.Error{Code: control.Invalid, Message: "initialize: " + err.Error(), Fix: "see docs/agents.md"}
+			return console.Usage("initialize: "+err.Error(), "see docs/agents.md")
 		}
 	}
 	if len(in.MCPServers) > 0 {
@@ -124,10 +108,10 @@ func given(p *cli.Prompt, in *sdkcontrol.Initialize) error {
 
 // drive does what the program asks for until it closes stdin. asking is begun beside it
 // and ends with ctx: the program decides about permissions there.
-func (b *backend) drive(
+func (b prompts) drive(
 	ctx context.Context,
 	d *driver,
-	p *cli.Prompt,
+	p *prompt.Prompt,
 	set settings.Settings,
 	s *assemble.Session,
 	m *session.Main,
@@ -139,120 +123,40 @@ func (b *backend) drive(
 		return err
 	}
 	mode := cmp.Or(p.Mode, set.Permissions.DefaultMode)
-	offer := sdkcontrol.Offer{Version: b.version, PID: os.Getpid(), Mode: mode}
+	offer := agentsdk.Offer{Version: b.version, PID: os.Getpid(), Mode: mode}
 	known := s.Catalog()
 	for _, name := range known.Names() {
 		if def, err := known.Find(name); err == nil {
-			offer.Agents = append(offer.Agents, sdkcontrol.Agent{Name: name, Description: def.Description, Model: def.Model})
+			offer.Agents = append(offer.Agents, agentsdk.Agent{Name: name, Description: def.Description, Model: def.Model})
 		}
 	}
 	if all, err := s.Commands(ctx); err == nil {
 		for _, one := range all.Commands {
 			if one.ShadowedBy == "" && !one.NotForPeople {
-				offer.Commands = append(offer.Commands, sdkcontrol.Command{Name: one.Name, Description: one.Description,
+				offer.Commands = append(offer.Commands, agentsdk.Command{Name: one.Name, Description: one.Description,
 					Argument: one.ArgumentHint})
 			}
 		}
 	}
-	offer.Models = append(offer.Models, sdkcontrol.Model{Value: m.Model(), Name: m.Model(),
+	offer.Models = append(offer.Models, agentsdk.Model{Value: m.Model(), Name: m.Model(),
 		Description: "the model of this session"})
 	d.conn.Answered(d.in, offer)
-	var prompted atomic.Bool
-	modes := &modeLines{s: s, out: out}
-	driven := sdkcontrol.Session{
-		API: s, ID: info.Session, Version: b.version, Decides: d.asks,
-		Prompt: func(ctx context.Context, req control.PromptRequest, uuid string) error {
-			prompted.Store(true)
-			out.Queued(uuid)
-			return s.Prompt(ctx, req)
-		},
-		Waiting:   out.Waiting,
-		Configure: modes.configure,
-		Told:      out.Flush, Line: out.Line,
-		Servers: func() (all []sdkcontrol.Server) {
-			for _, one := range append(mcpServers(m), d.servers()...) {
-				all = append(all, sdkcontrol.Server(one))
-			}
-			return all
-		},
-		Context: func() (used, window int64) { return m.Totals().Context, m.ModelSettings().Window },
-		Cost:    func() float64 { usd, _ := s.Cost(); return usd },
-	}
-	asking.Go(func() { modes.follow(ctx) })
-	if !d.silent {
-		asking.Go(func() { d.conn.Questions(ctx, driven) })
-	}
-	err = d.conn.Serve(ctx, driven)
-	if err == nil && !prompted.Load() {
-		b.note("no prompt came before stdin was closed, so nothing was asked")
-	}
-	return err
-}
-
-// modeLines tells the program which permission mode the main agent has. The answer to its own
-// request tells it too, so it gets a line of its own only for other changes.
-type modeLines struct {
-	s   *assemble.Session
-	out *agentsdk.Stream
-
-	changing sync.Mutex // held while a change is made and printed
-	known    string     // guarded by changing: the mode that the program knows; empty: nothing was read
-}
-
-// configure changes the settings of the main agent for the program.
-func (l *modeLines) configure(ctx context.Context, req control.ConfigureRequest) (control.Settings, error) {
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	now, err := l.s.Configure(ctx, req)
-	if err == nil {
-		l.out.UseModel(now.Model, now.Mode)
-		l.known = now.Mode
-	}
-	return now, err
-}
-
-// follow prints changes that others make, such as an approved plan, until ctx ends.
-func (l *modeLines) follow(ctx context.Context) {
-	now, err := l.print(ctx)
-	for err == nil {
-		if now, err = l.s.State(ctx, control.StateRequest{After: now.Version, Wait: time.Minute}); err == nil {
-			now, err = l.print(ctx)
-		}
-	}
-	_, _ = l.print(context.WithoutCancel(ctx)) // a change just before the end
-}
-
-// print prints the mode if it is another one than the program knows.
-func (l *modeLines) print(ctx context.Context) (control.State, error) {
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	now, err := l.s.State(ctx, control.StateRequest{})
-	if err != nil || now.Settings == nil || now.Settings.Mode == l.known {
-		return now, err
-	}
-	if l.known != "" {
-		l.out.UseModel(now.Settings.Model, now.Settings.Mode)
-		l.out.Line(map[string]any{"type": "system", "subtype": "status", "status": nil,
-			"permissionMode": now.Settings.Mode})
-	}
-	l.known = now.Settings.Mode
-	return now, nil
+	driven := agentsdk.Driven{API: s, ID: info.Session, Decides: d.asks, Stream: out}
+	asking.Go(func() { d.conn.Attend(ctx, driven, d.silent) })
+	return d.conn.Serve(ctx, driven)
 }
 
 // readsState reports whether the program wants to be told when the main agent works.
-func (b *backend) readsState() bool {
+func (b prompts) readsState() bool {
 	return home.Lookup(b.env)("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1"
 }
 
 // servers are the MCP servers in the program.
-func (d *driver) servers() (all []agentsdk.MCPServer) {
+func (d *driver) servers() []agentsdk.MCPServer {
 	if d == nil {
 		return nil
 	}
-	for _, name := range d.in.Servers {
-		all = append(all, agentsdk.MCPServer{Name: name, Status: "connected"})
-	}
-	return all
+	return d.conn.Servers()
 }
 
 // refuse tells the program why the session does not begin.
@@ -267,5 +171,5 @@ func (d *driver) out() io.Writer {
 	if d == nil {
 		return os.Stdout
 	}
-	return d.lines
+	return d.conn
 }

@@ -70,8 +70,8 @@ func TestDriver(t *testing.T) {
 			if res.code != 0 {
 				t.Errorf("exit code %d", res.code)
 			}
-			for _, said := range []string{"no JSON object", `"unheard" was passed over`, "answers no open request: nobody",
-				"a prompt was not taken: read its message", "a prompt was not taken: read its content", "a prompt was not taken: it is empty"} {
+			for _, said := range []string{"not a JSON object", `"unheard" was skipped`, "answers no open request: nobody",
+				"a prompt was not accepted: read its message", "a prompt was not accepted: read its content", "a prompt was not accepted: it is empty"} {
 				if !strings.Contains(res.stderr, said) {
 					t.Errorf("stderr does not say %q:\n%s", said, res.stderr)
 				}
@@ -91,12 +91,12 @@ func TestDriver(t *testing.T) {
 			write(t, in, `"}}`+"\n", sayGo)
 			r.until(`"result"`, "hello")
 			in.Close()
-			if res := r.wait(); res.code != 0 || !strings.Contains(res.stderr, "a line of stdin has more than 64 MiB and was passed over") {
+			if res := r.wait(); res.code != 0 || !strings.Contains(res.stderr, "a line of stdin has more than 64 MiB and was skipped") {
 				t.Errorf("exit code %d: %s", res.code, res.stderr)
 			}
 		},
 		"at once":           closes("", "", "no prompt came"),
-		"in a line":         closes(`{"type":"control_requ`, "", "no JSON object"),
+		"in a line":         closes(`{"type":"control_requ`, "", "not a JSON object"),
 		"after initialize":  closes(start, "", "no prompt came"),
 		"after the prompt":  closes(start+sayGo, `"result":"done`, ""),
 		"without a newline": closes(strings.TrimSpace(sayGo), `"result":"done`, ""),
@@ -347,7 +347,7 @@ func TestDriver(t *testing.T) {
 			r.until(`"request_id":"req_3_ef"`, `"subtype":"success"`)
 			r.until(`"request_id":"req_4_gh"`, `"calc"`, "connected")
 			in.Close()
-			if res := r.wait(); res.code != 0 || strings.Contains(res.stderr, "no effect") || strings.Contains(res.stderr, "passed over") {
+			if res := r.wait(); res.code != 0 || strings.Contains(res.stderr, "no effect") || strings.Contains(res.stderr, "skipped") {
 				t.Errorf("exit code %d: %s", res.code, res.stderr)
 			}
 			if said := m.Requests()[2].LastText(); !strings.Contains(said, "3") {
@@ -381,7 +381,7 @@ func TestDriver(t *testing.T) {
 			if res.code != 0 {
 				t.Errorf("exit code %d: %s", res.code, res.stderr)
 			}
-			if !strings.Contains(res.stdout(), `{"permissionMode":"acceptEdits","session_id":`) {
+			if !strings.Contains(res.stdout(), `"status":null,"permissionMode":"acceptEdits"`) {
 				t.Errorf("the mode is not told: %s", res.stdout())
 			}
 			if !p.there("made") {

@@ -16,7 +16,7 @@ import (
 )
 
 // setUp is what the set-up page of the terminal UI does.
-func (b *backend) setUp() *tui.SetUp {
+func (b screens) setUp() *tui.SetUp {
 	file := b.root.CredentialsFile()
 	if rest, ok := strings.CutPrefix(file, home.Lookup(b.env)("HOME")+"/"); ok {
 		file = "~/" + rest
@@ -45,7 +45,7 @@ func (b *backend) setUp() *tui.SetUp {
 }
 
 // saveAccess keeps how models are reached.
-func (b *backend) saveAccess(a tui.Access) error {
+func (b screens) saveAccess(a tui.Access) error {
 	data, err := json.MarshalIndent(settings.Saved(a), "", "\t")
 	if err == nil {
 		err = b.root.Ensure()
@@ -61,10 +61,12 @@ func (b *backend) saveAccess(a tui.Access) error {
 		return err
 	}
 	if set.Saved.Variables(home.Lookup(b.env), set.Providers) == nil {
-		return fmt.Errorf("saved, but variables or settings say otherwise of %s (remove what they say, or correct it there)", a.Provider)
+		return fmt.Errorf("saved, but variables or settings say otherwise of %s (remove what they say, or correct it there)",
+			a.Provider)
 	}
 	if want := cmp.Or(a.Model, provider.Default); cmp.Or(set.Model, provider.Default) != want {
-		return fmt.Errorf("saved, but your settings name the model %.60q (remove `model` there, or set it to %.60q)", set.Model, want)
+		return fmt.Errorf("saved, but your settings name the model %.60q (remove `model` there, or set it to %.60q)",
+			set.Model, want)
 	}
 	return nil
 }

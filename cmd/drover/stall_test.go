@@ -70,7 +70,7 @@ func TestStall(t *testing.T) {
 		},
 		"batch": func(t *testing.T, p *place) {
 			for file, want := range map[string]string{"waiting.txt": "waiting", "progress.txt": "progress"} {
-				cases, err := os.ReadFile(filepath.Join("..", "..", "internal", "session", "stall", "testdata", file))
+				cases, err := os.ReadFile(filepath.Join("..", "..", "internal", "engine", "stall", "testdata", file))
 				if err != nil {
 					t.Fatal(err)
 				}

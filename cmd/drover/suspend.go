@@ -13,8 +13,8 @@ import (
 // suspends makes Ctrl-Z hold the commands of a session before this process stands
 // still, and lets them go on with it, until done is called: they have groups of their
 // own, which the terminal does not know.
-func (b *backend) suspends(s *assemble.Session) (done func()) {
-	if signal.Ignored(syscall.SIGTSTP) { // nobody would continue it
+func (b *folder) suspends(s *assemble.Session) (done func()) {
+	if signal.Ignored(syscall.SIGTSTP) { // nothing would continue it
 		return func() {}
 	}
 	keys, over := make(chan os.Signal, 1), make(chan struct{})
@@ -34,10 +34,10 @@ func (b *backend) suspends(s *assemble.Session) (done func()) {
 	}
 }
 
-func (b *backend) suspend(s *assemble.Session) {
+func (b *folder) suspend(s *assemble.Session) {
 	ctx := context.Background()
 	goOn, err := s.Suspend(ctx)
-	if err != nil { // what cannot be held goes on
+	if err != nil { // a command that cannot be suspended continues
 		b.note(err.Error())
 	}
 	standStill()

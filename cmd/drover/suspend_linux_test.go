@@ -70,7 +70,7 @@ func TestSuspend(t *testing.T) {
 	began("other", `printf "rea%s\\n" dy; exec sleep 4881`)
 	s.types(ctrlZ)
 	s.until("Stopped")
-	if out := p.good("stop", "other").stdout(); !strings.Contains(out, "stopped by user") {
+	if out := p.good("stop", "other").stdout(); !strings.Contains(out, "stopped by the user") {
 		t.Errorf("the receipt: %s", out)
 	}
 	s.types("wait; exit 0\n")

@@ -160,7 +160,7 @@ func teammates() cases {
 			if n := read(s, "", "/task-notification"); n != 0 {
 				t.Errorf("%d notifications of teammates", n)
 			}
-			holds(t, "ps", p.good("ps", "-a").stdout(), "ada@crew", "bob@crew", "in_process_teammate")
+			holds(t, "ps", p.good("ps", "-a").stdout(), "ada@crew", "bob@crew", "teammate ")
 			holds(t, "the messages", p.good("logs", "--messages", ids["ada"]).stdout(), "hello ada, from bob", "[SendMessage", "ada hands back")
 			if got := p.good("logs", "--messages", "--tail=1", "ada@crew").stdout(); has(got, "hello") || !has(got, "ada hands back") {
 				t.Errorf("the last message: %s", got)

@@ -108,7 +108,7 @@ func TestTeleport(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			there.fails(2, []string{"teleport", "import", "with.tgz"}, "there is no folder "+here.dir, "--into")
+			there.fails(2, []string{"teleport", "import", "with.tgz"}, "folder "+here.dir+" does not exist", "--into")
 			there.fails(2, []string{"teleport", "import", "with.tgz", "--into", "nowhere"}, "nowhere")
 			if r := there.run("teleport", "import", "without.tgz"); r.code != 0 || !strings.Contains(r.stderr, there.dir) {
 				t.Errorf("exit code %d: %s", r.code, r.stderr)
@@ -150,8 +150,8 @@ func TestTeleport(t *testing.T) {
 			close(free)
 			r.wait()
 			p.good("teleport", "export", id, "-o", "a.tgz")
-			p.fails(2, []string{"teleport", "export", id, "-o", "a.tgz"}, "a.tgz exists")
-			p.fails(3, []string{"teleport", "export", "s99999999"}, "no session s99999999")
+			p.fails(1, []string{"teleport", "export", id, "-o", "a.tgz"}, "a.tgz: the file exists")
+			p.fails(3, []string{"teleport", "export", "s99999999"}, "no session \"s99999999\"")
 			p.fails(2, []string{"teleport", "export"}, "exactly one SESSION is required")
 			p.fails(2, []string{"teleport", "import", "none.tgz"}, "none.tgz")
 			p.file("bad.tgz", "this is no archive")

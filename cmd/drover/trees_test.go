@@ -143,7 +143,7 @@ func treeSpend(t *testing.T, p *place) {
 	if err := json.Unmarshal([]byte(p.good("inspect", string(top.ID)).stdout()), &o); err != nil || o.Subtree.Tasks != 2 || o.Subtree.CostUSD == nil || *o.Subtree.CostUSD < 0.1199 {
 		t.Errorf("its tree %+v, %v", o, err)
 	}
-	holds(t, "ps --tree", p.good("ps", "-a", "--tree").stdout(), "$0.0600 (tree $0.12)")
+	holds(t, "ps --tree", p.good("ps", "-a", "--tree").stdout(), "$0.06 (tree $0.12)")
 }
 
 // What an agent leaves is its parent's, which is told of it and of its end.

@@ -10,11 +10,10 @@ import (
 )
 
 // copier is the program that holds the terminals of commands.
-func (b *backend) copier() []string { return []string{b.exe, "keeper", "--tty"} }
+func (b *folder) copier() []string { return []string{b.exe, "keeper", "--tty"} }
 
-// lookAt puts a person's terminal, if there is one, before that of a command: its
-// keys are handed through as they are until restore is called, and its size is
-// that of the command's.
+// lookAt connects the terminal of the user, if stdin is one, with the terminal of a command: until
+// restore is called, keys pass unchanged, and the command has the size of the user's terminal.
 func lookAt(c *shell.Client) (restore func(), err error) {
 	out, ok := c.Tee.Stdout.(*os.File)
 	if c.Stdin == nil || !ok || !isTerminal(c.Stdin) || !isTerminal(out) {
@@ -32,7 +31,7 @@ func lookAt(c *shell.Client) (restore func(), err error) {
 		defer close(done)
 		for range changed {
 			select {
-			case <-sizes: // what nobody has looked at is old now
+			case <-sizes: // an unread size is outdated
 			default:
 			}
 			sizes <- tty.SizeOf(out)

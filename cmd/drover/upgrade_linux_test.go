@@ -91,7 +91,10 @@ func TestUpgrade(t *testing.T) {
 				t.Error("the first has printed nothing")
 			}
 			holds(t, "the receipt", face.good("stop", first).stdout(), first, "killed")
-			if r := face.typing("/tasks\n/stop\n", "attach", second); r.code != 143 || !strings.Contains(r.stdout(), "sleep 622") {
+			watch := face.start("attach", second)
+			watch.until("second")
+			holds(t, "the second receipt", face.good("stop", second).stdout(), second, "killed")
+			if r := watch.wait(); r.code != 143 {
 				t.Errorf("exit code %d, %q, %q", r.code, r.stdout(), r.stderr)
 			}
 			host.model(map[string][]step{"main": {says("one"), says("two")}})

@@ -28,34 +28,23 @@ import (
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 )
 
 // agents is what the agents of the session are made of, by settings and files.
-func (s *Session) agents(c Config, model string, env []string) (session.Agents, error) {
+func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	set, get := c.Settings, home.Lookup(c.Env)
-	a := session.Agents{
-		Models:     s.models,
-		Model:      model,
-		Instead:    c.Instead,
-		Rules:      Rules(c),
-		Env:        env,
-		On:         c.On,
-		OnHook:     c.OnHook,
-		Tell:       c.Tell,
-		AskWait:    c.AskWait,
-		FormWait:   c.FormWait,
-		Tools:      c.Tools,
-		Summaries:  set.Agents.SummaryEvery(),
-		StallAfter: set.Agents.Stall(),
-		Share:      set.Context.Share,
-		Web:        webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.TTL()}),
-	}
-	a.Foreign = set.Permissions.Foreign
-	if c.Tape != nil {
-		a.Wrap, a.Work, a.Told, a.Mail, a.Tape = c.Tape.Loop, c.Tape.Work, c.Tape.Told, c.Tape.Mail, c.Tape
+	a := agents.Config{
+		Program: c.Program,
+		Models:  s.models,
+		Rules:   Rules(c),
+		Foreign: set.Foreign,
+		Workers: hasHub(c),
+		Seam:    c.Seam,
+		Web:     webtool.NewFetcher(webtool.Config{MaxBytes: set.Web.MaxBytes, TTL: set.Web.CacheTTL}),
 	}
 	a.RuleSources = ruleSources(c)
 	a.Client = func(env []string) []string {
@@ -68,7 +57,8 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	}
 
 	a.Env = withoutTokens(withProject(env, set.Env), set.Remote)
-	a.Remote = elsewhere(c, tell)
+	a.RemoteEnv = c.Env
+	checkServices(set.Remote, tell)
 	own := make(map[string]usage.Price, len(set.Models.Prices))
 	for name, p := range set.Models.Prices {
 		own[name] = usage.Price(p)
@@ -88,20 +78,11 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 	if err != nil {
 		return a, err
 	}
-	a.Accounts, a.Budget = s.accounts, usage.Budget{
-		USD:    set.Agents.BudgetUSD,
-		Tokens: set.Agents.BudgetTokens,
-		Output: set.Agents.BudgetOutput,
-	}
-	a.Sees = choose.Sees
-	a.BudgetWall = set.Agents.WallBudget()
+	a.Accounts = s.accounts
 	if set.Context.AutoCompact != "off" {
 		a.Window = table.Window
 	}
-	a.Policy = names(set)
-	a.Policy.Rate = table.Rate
-
-	a.Policy.Own = slices.Sorted(maps.Keys(c.Own)) // the program has chosen them
+	a.Policy = choose.Policy{Models: set.Models, Rate: table.Rate, Own: slices.Sorted(maps.Keys(c.Own))}
 
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {
@@ -121,10 +102,11 @@ func (s *Session) agents(c Config, model string, env []string) (session.Agents, 
 		return a, err
 	}
 	if set.Todos.Enabled {
-		a.Todos = todo.At(c.Root.Todos(list), set.Durability == "power")
+		a.Todos = todo.At(c.Root.Todos(list), set.Power())
 	}
 	if a.Worktrees = worktree.Open(c.Root.Worktrees()); c.Played {
-		a.Worktrees, a.Catalog = nil, played(a.Catalog)
+		// Its worktrees are those of the recording: none is made here.
+		a.Worktrees, a.Catalog = worktree.Open(filepath.Join(s.Place.Dir(), "worktrees")), played(a.Catalog)
 	}
 	a.KeepRule = func(ctx context.Context, rule string) error { return keepRule(ctx, c, rule, tell) }
 	if a.MCP, err = s.servers(c, tell); err != nil {
@@ -146,7 +128,7 @@ func played(c func() subagent.Catalog) func() subagent.Catalog {
 
 // found is what the user and the folder have for agents: definitions, skills,
 // instructions, memory, hooks.
-func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) {
+func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	set, get := c.Settings, c.Skip.Env(home.Lookup(c.Env))
 	plugins, wrongPlugins := catalog.Plugins(get, set.Plugins)
 	plugins, missing := catalog.Switched(plugins, set.PluginSwitches)
@@ -154,20 +136,17 @@ func (s *Session) found(a *session.Agents, c Config, tell func(string, ...any)) 
 		tell("the project wants the plugin %q, which is not installed", name)
 	}
 	shared := func(p definitions.Place) bool { return c.Skip.Project && p.Level == definitions.Project }
-	files := catalog.New(
-		catalog.Config{
-			Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins),
-				shared),
-			Also:  []string{c.Root.TrustFile()},
-			Given: c.Agents,
-			Path:  home.Lookup(c.Env)("PATH"),
-			Told:  wrongPlugins,
-			Trusted: func(folder string) bool {
-				st, err := trust.At(c.Root.TrustFile()).Check(folder)
-				return err == nil && st.Trusted
-			},
+	files := catalog.New(catalog.Config{
+		Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins), shared),
+		Also:   []string{c.Root.TrustFile()},
+		Given:  c.Agents,
+		Path:   home.Lookup(c.Env)("PATH"),
+		Told:   wrongPlugins,
+		Trusted: func(folder string) bool {
+			st, err := trust.At(c.Root.TrustFile()).Check(folder)
+			return err == nil && st.Trusted
 		},
-	)
+	})
 	for _, p := range wrongPlugins {
 		tell("%s", p)
 	}
@@ -247,7 +226,7 @@ func keepRule(ctx context.Context, c Config, rule string, tell func(string, ...a
 	return err
 }
 
-// hooks are those of all files and plugins; of folders that are not trusted none will run.
+// hooks reads the hooks of all files and plugins; hooks of folders that are not trusted do not run.
 func hooks(set settings.Settings, plugins []string, tell func(string, ...any)) *hook.Set {
 	if set.DisableHook {
 		return nil
@@ -274,15 +253,13 @@ func hooks(set settings.Settings, plugins []string, tell func(string, ...any)) *
 }
 
 // ruleSources says where the rules of [Rules] are from.
-func ruleSources(c Config) session.RuleSources {
-	out := session.RuleSources{}
-	for _, s := range c.Settings.Permissions.Sources {
+func ruleSources(c Config) agents.RuleSources {
+	out := agents.RuleSources{}
+	for _, s := range c.Settings.RuleSources {
 		out.Add("allow", s.Name, s.Allow...)
 		out.Add("ask", s.Name, s.Ask...)
 		out.Add("deny", s.Name, s.Deny...)
 	}
-	out.Add("allow", "--allowed-tools", c.Allow...)
-	out.Add("deny", "--disallowed-tools", c.Deny...)
 	out.Add("allow", "built in", own()...)
 	return out
 }

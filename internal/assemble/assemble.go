@@ -1,5 +1,5 @@
 // Package assemble puts an open session together from a folder, settings and
-// what a command line asks for: its place, its keeper, its socket, its rules.
+// the options of a command line: its place, its keeper, its socket, its rules.
 //
 // It owns nothing but the order of opening and closing, which is the same for
 // every program that holds a session.
@@ -19,7 +19,6 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
@@ -27,11 +26,13 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/task"
 )
@@ -53,7 +54,7 @@ type Config struct {
 	// is the parent of this process if there is one, otherwise without.
 	Keeper []string
 	// Starter starts this program as the process in the namespaces of a session, see
-	// [sandbox.RunStarter]. nil: there are none.
+	// [sandbox.RunStarter]. nil: none.
 	Starter []string
 
 	// Copier is a program that holds the terminals of commands, so that they outlive
@@ -61,24 +62,19 @@ type Config struct {
 	// holds them, and a command with one cannot be kept.
 	Copier []string
 
-	Model   string                 // instead of the settings' one
-	Instead []string               // models that answer when one is overloaded or cannot be reached, in this order
-	Own     map[string]agent.Model // models of the program itself, by name
-	Mode    policy.Mode            // instead of the settings' one
-	Allow   []string               // further rules
-	Deny    []string
-	Dirs    []string // further folders that tools may use; absolute
+	agents.Program
+	Model string                 // instead of the settings' one
+	Own   map[string]agent.Model // models of the program itself, by name
 
-	Agents []byte // definitions of agents before those of all files, as JSON; see [catalog.ParseJSON]
+	Agents []byte // definitions of agents that come before all files, as JSON; see [catalog.ParseJSON]
 
-	Tools []agent.Tool // of the program itself, for all agents
-	// Callbacks are hooks of the program itself, which run behind those of files.
+	// Callbacks are hooks of the program itself, which run after the hooks of files.
 	Callbacks []hook.Callback
-	MCP       []string // files of MCP servers, or JSON, before those of the folder and the user
+	MCP       []string // files of MCP servers, or JSON, that come before the files of the folder and the user
 
 	// Isolated says that nothing is read of what the user and the folder have for
 	// agents (definitions, skills, instructions, hooks, MCP servers, memory), and that no
-	// socket is opened: nobody outside this process can reach the session.
+	// socket is opened: only this process can reach the session.
 	Isolated bool
 
 	// Skip says which files of the user and the folder are passed over. Settings are read
@@ -95,20 +91,10 @@ type Config struct {
 	// it is idle.
 	Brief bool
 
-	// AskWait is how long questions of agents wait for somebody to answer; 0:
-	// nobody can.
-	AskWait time.Duration
-	// FormWait is the same for forms of MCP servers, where it is longer.
-	FormWait time.Duration
-	On       func(from task.ID, e agent.Event)
-	OnHook   func(from task.ID, r hook.Ran)  // of hooks that begin and end, by several goroutines; nil: nobody is told
-	Tell     func(from task.ID, text string) // see [session.Agents]
-
-	// Observer follows the session; nil: nobody does.
+	// Observer follows the session; nil: none.
 	Observer Observer
 
-	// Tape stands between the session and all that is outside of it; nil: nothing does.
-	Tape Tape
+	Seam environment.Seam // see [session.Agents]
 	// Played says that the session plays a recording to its end: it starts no process and uses no network. It
 	// has no hooks, MCP servers, worktrees and lists of other servers, also where definitions of agents name some.
 	Played bool
@@ -118,33 +104,16 @@ type Config struct {
 	TrustNoted bool
 }
 
-// Tape records what comes into a session from outside, or plays it. Its methods may be called by
-// several goroutines.
-type Tape interface {
-	// Model returns the model that is used instead of the one with the name.
-	Model(name string, m agent.Model) agent.Model
-	// Loop changes what the loop of an agent is made of.
-	Loop(id task.ID, c *agent.Config)
-	// Work returns the driver of a new task instead of d, and its ID; empty: a new one.
-	Work(d task.Driver, spec task.Spec) (task.Driver, task.ID)
-	// Told is called with every message of a task to its owner.
-	Told(m task.Message)
-	// Mail stands around each message of an agent: post writes it.
-	Mail(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
-
-	environment.Tape
-}
-
 // Observer follows a session without a part in it. None of its methods fails or holds the session up, but
 // for a moment at the end.
 type Observer interface {
-	// Agent is told of every event of an agent, by several goroutines, also before Open.
+	// Agent is called with every event of an agent, by several goroutines, also before Open.
 	Agent(from task.ID, e agent.Event)
-	// Open is told that the session is open.
+	// Open is called when the session is open.
 	Open(s *Session)
-	// Ended is told the number of the newest event of the log, before the log is closed.
+	// Ended is called with the number of the newest event of the log, before the log is closed.
 	Ended(last task.Seq)
-	// Close is told that the session is closed. It is called only after Open.
+	// Close is called when the session is closed, if Open was called.
 	Close()
 }
 
@@ -155,7 +124,7 @@ type Session struct {
 	Keeper *keeper.Link // nil without a keeper
 
 	observer Observer  // nil: none
-	observed sync.Once // it was told of the end
+	observed sync.Once // its Close was called
 
 	models   *provider.Finder
 	accounts *usage.Accounts
@@ -181,12 +150,9 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{Own: c.Own}}
-	if c.Tape != nil {
-		s.models.Wrap = c.Tape.Model
-	}
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings)
 	if c.Role == session.RolePrompt {
-		// A prompt that nobody can answer leaves no session behind.
+		// A prompt without a reachable model leaves no session.
 		if err := s.reachable(c, home.Lookup(env)); err != nil {
 			return nil, err
 		}
@@ -200,7 +166,6 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if err := s.keep(c); err != nil {
 		return nil, err
 	}
-	set := c.Settings
 	cfg := session.Config{
 		Place: s.Place,
 		Info: control.Info{
@@ -212,43 +177,17 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			Socket:   socket,
 			Detached: c.Detached,
 		},
-		Limits: session.Limits{
-			Depth:            set.Limits.Depth,
-			LiveAgents:       set.Limits.Live,
-			PerRoot:          set.Limits.PerRoot,
-			PerSession:       set.Limits.PerSession,
-			SpawnRate:        set.Limits.SpawnRate,
-			MessageHops:      set.Limits.MessageHops,
-			OutputBytes:      set.Tasks.OutputLimitBytes,
-			OutputChars:      set.Tasks.OutputLength,
-			NestedBackground: set.Agents.NestedBackground,
-			NoBackground:     set.Tasks.DisableBackground,
-			LiveMonitors:     set.Limits.Monitors,
-			NoMonitors:       !set.Monitors.Enabled,
-			StallAfter:       set.Tasks.Stall(),
-			MultiTurn:        set.Agents.MultiTurn,
-			IdleTimeout:      set.Agents.IdleLimit(),
-			WaitForTasks:     set.Agents.TaskWait(),
-			TeammateGrace:    set.Agents.Grace(),
-			UserQuota:        set.Tasks.UserQuotaBytes,
-			MinFree:          set.Tasks.MinFreeBytes,
-			Processes:        set.Tasks.MaxProcesses,
-			QuoteFrom:        set.Limits.QuoteFrom,
-			WakeWindow:       set.Limits.WakeWindow,
-			WakeBudget:       set.Limits.WakeBudget,
-			Retention:        ended.Retention{Age: set.Tasks.Retention.Limit(), Bytes: set.Tasks.Retention.Bytes},
-		},
-		Power:   set.Durability == "power",
+		Options: c.options(model),
 		Keeper:  s.Keeper,
 		Copier:  c.Copier,
 		Sandbox: Sandbox(c),
-		Hub:     hubOf(c), Workers: hasHub(c), Lease: set.Workers.LeaseTime(),
+		Hub:     hubOf(c),
 	}
 	if o := c.Observer; o != nil {
 		c.On, cfg.Ended = both(c.On, o.Agent), o.Ended
 	}
 	if err = s.Place.Ensure(); err == nil {
-		cfg.Agents, err = s.agents(c, model, env)
+		cfg.Agents, err = s.agents(c, env)
 	}
 	if err == nil {
 		s.Session, err = session.Open(ctx, cfg)
@@ -266,6 +205,16 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		s.observer.Open(s)
 	}
 	return s, nil
+}
+
+// options returns the options of the settings for a session with a model. A session that ends with its work
+// begins nothing in idle time.
+func (c Config) options(model string) options.Options {
+	opt := c.Settings.Options
+	if opt.Model = model; c.Brief || c.Role == session.RoleRun {
+		opt.Memory.Dream = "off"
+	}
+	return opt
 }
 
 // both tells two of events of agents; the first may be nil.
@@ -298,7 +247,7 @@ func (s *Session) ModelLimits(model string) (window, output int64) {
 	return window, modelinfo.MostOutput(model)
 }
 
-// letGo closes what is not the session's.
+// letGo closes the parts that the session does not close.
 func (s *Session) letGo() error {
 	var errs []error
 	if s.unfetch != nil {
@@ -348,7 +297,7 @@ func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error 
 	return host.Serve(ctx, s, s.listen, idle)
 }
 
-// Close ends everything in order. Whoever waits for a task is told of its end
+// Close ends everything in order. A client that waits for a task learns of its end
 // before the socket goes.
 func (s *Session) Close() error {
 	err := s.Session.Close()
@@ -369,24 +318,21 @@ func (s *Session) Close() error {
 	return errors.Join(err, s.letGo())
 }
 
-// Rules are those of the settings and of the command line. What an agent can do
-// by its tools to its own tasks needs no rule.
+// Rules joins the rules of the settings and of the command line. Tools by which an agent
+// works on its own tasks need no rule.
 func Rules(c Config) policy.Rules {
 	p := c.Settings.Permissions
 	r := policy.Rules{
 		Mode:         policy.Mode(p.DefaultMode),
-		Allow:        slices.Concat(p.Allow, c.Allow, own()),
+		Allow:        slices.Concat(p.Allow, own()),
 		Ask:          p.Ask,
-		Deny:         slices.Concat(p.Deny, c.Deny),
-		Dirs:         slices.Concat(p.Dirs, c.Dirs),
+		Deny:         slices.Clone(p.Deny),
+		Dirs:         slices.Clone(c.Settings.Dirs),
 		Home:         home.Lookup(c.Env)("HOME"),
 		Path:         home.Lookup(c.Env)("PATH"),
 		ReadOnlyAuto: true,
 		Filtered:     true,
 		Memory:       policy.NewMemory(),
-	}
-	if c.Mode != "" {
-		r.Mode = c.Mode
 	}
 	return r
 }
@@ -394,7 +340,7 @@ func Rules(c Config) policy.Rules {
 // reachable says why the model of the main agent cannot be asked.
 func (s *Session) reachable(c Config, env func(string) string) error {
 	var missing error
-	p := names(c.Settings)
+	p := choose.Policy{Models: c.Settings.Models}
 	p.Reachable = func(name string) error {
 		_, missing = s.models.Find(name, env, c.Folder)
 		return missing
@@ -408,12 +354,6 @@ func (s *Session) reachable(c Config, env func(string) string) error {
 	}
 	_, err = s.models.Find(choice.Name, env, c.Folder)
 	return err
-}
-
-// names is what the settings say of the names of models.
-func names(set settings.Settings) choose.Policy {
-	return choose.Policy{Aliases: set.Models.Aliases, Available: set.Models.Available, Multipliers: set.Models.Multipliers,
-		GuardOff: set.Models.CostGuard == "off", Explore: set.Models.Explore, Complementary: set.Models.Complementary}
 }
 
 // own are the tools by which an agent works on its own tasks and lists: they need
@@ -430,7 +370,7 @@ func own() []string {
 func Environ(env []string, set settings.Settings) []string { return withProviders(env, set) }
 
 // withProviders lets settings say where a provider is, as the usual variables
-// would; the variables win. A key that stands in a variable with a name of the
+// would; the variables win. A key in a variable with a name of the
 // user's goes to the usual one, which no command is given. What the set-up page has kept
 // counts where neither says anything.
 func withProviders(env []string, all settings.Settings) []string {
@@ -442,7 +382,7 @@ func withProviders(env []string, all settings.Settings) []string {
 			env = append(slices.Clip(env), name+"="+value)
 		}
 	}
-	for prefix, one := range map[string]settings.Provider{"ANTHROPIC": p.Anthropic, "OPENAI": p.OpenAI} {
+	for prefix, one := range map[string]options.Provider{"ANTHROPIC": p.Anthropic, "OPENAI": p.OpenAI} {
 		set(prefix+"_BASE_URL", one.BaseURL)
 		set("DROVER_"+prefix+"_API", one.API)
 		if one.APIKeyEnv != "" {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -29,7 +30,9 @@ func config(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return Config{Root: home.At(filepath.Join(dir, "h")), Folder: t.TempDir(), Role: session.RoleBackground, Version: "test",
+	set := settings.Settings{Options: options.Default()}
+	set.Sandbox.Mode = "off"
+	return Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: t.TempDir(), Role: session.RoleBackground, Version: "test",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}
 }
 
@@ -139,7 +142,9 @@ func TestRules(t *testing.T) {
 	var set settings.Settings
 	set.Permissions.DefaultMode = "plan"
 	set.Permissions.Allow, set.Permissions.Deny = []string{"Read"}, []string{"Bash(rm *)"}
-	c := Config{Settings: set, Allow: []string{"Bash(ls *)"}, Deny: []string{"Write"}, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
+	set.Add(settings.Source{Name: "--allowed-tools", Allow: []string{"Bash(ls *)"}})
+	set.Add(settings.Source{Name: "--disallowed-tools", Deny: []string{"Write"}})
+	c := Config{Settings: set, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
 	r := Rules(c)
 	if r.Mode != policy.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
 		t.Errorf("rules %+v", r)
@@ -149,20 +154,20 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s is not in %q", rule, r.Allow)
 		}
 	}
-	c.Mode = policy.DontAsk
+	c.Settings.Permissions.DefaultMode = "dontAsk"
 	if r := Rules(c); r.Mode != policy.DontAsk {
-		t.Errorf("mode %s: the command line must win", r.Mode)
+		t.Errorf("mode %s", r.Mode)
 	}
 }
 
 func TestProviders(t *testing.T) {
-	var p settings.Providers
+	var p options.Providers
 	p.Anthropic.BaseURL, p.Anthropic.APIKeyEnv = "http://settings", "MY_KEY"
-	get := home.Lookup(withProviders([]string{"MY_KEY=k"}, settings.Settings{Providers: p}))
+	get := home.Lookup(withProviders([]string{"MY_KEY=k"}, settings.Settings{Options: options.Options{Providers: p}}))
 	if get("ANTHROPIC_BASE_URL") != "http://settings" || get("ANTHROPIC_API_KEY") != "k" {
 		t.Errorf("base %q, key %q", get("ANTHROPIC_BASE_URL"), get("ANTHROPIC_API_KEY"))
 	}
-	if get := home.Lookup(withProviders([]string{"ANTHROPIC_BASE_URL=http://env"}, settings.Settings{Providers: p})); get("ANTHROPIC_BASE_URL") != "http://env" || get("ANTHROPIC_API_KEY") != "" {
+	if get := home.Lookup(withProviders([]string{"ANTHROPIC_BASE_URL=http://env"}, settings.Settings{Options: options.Options{Providers: p}})); get("ANTHROPIC_BASE_URL") != "http://env" || get("ANTHROPIC_API_KEY") != "" {
 		t.Errorf("base %q, key %q", get("ANTHROPIC_BASE_URL"), get("ANTHROPIC_API_KEY"))
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/settings"
 )
 
 // maxJoin limits the file of a join line, in bytes.
@@ -18,7 +17,7 @@ const maxJoin = 4 << 10
 func HubDir(root home.Root) string { return filepath.Join(root.Dir(), "hub") }
 
 // Hub is how a session or a command line of this user reaches its hub.
-func Hub(root home.Root, set settings.Workers, name string) (link.Options, error) {
+func Hub(root home.Root, set options.Workers, name string) (link.Options, error) {
 	o := link.Options{Role: link.RoleSession, Name: name}
 	switch {
 	case link.IsCluster(set.Hub):
@@ -32,7 +31,7 @@ func Hub(root home.Root, set settings.Workers, name string) (link.Options, error
 			return o, err
 		}
 	default:
-		join, err := hub.Own(root, HubDir(root))
+		join, err := link.Own(root, HubDir(root))
 		if err != nil {
 			return o, err
 		}
@@ -46,7 +45,7 @@ func hasHub(c Config) bool {
 	if c.Settings.Workers.Hub != "" {
 		return true
 	}
-	_, err := hub.Own(c.Root, HubDir(c.Root))
+	_, err := link.Own(c.Root, HubDir(c.Root))
 	return err == nil
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
-// MCPServers reads which MCP servers a folder and its user have, with what is
-// given beside.
+// MCPServers reads which MCP servers a folder and its user have, in addition to the
+// given ones.
 func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 	get := home.Lookup(c.Env)
 	files := mcpconfig.Files(get, c.Folder)
@@ -30,19 +30,17 @@ func MCPServers(c Config) ([]mcpconfig.Entry, error) {
 		files = append(files, mcpconfig.PluginFiles(slices.DeleteFunc(plugins(c),
 			func(dir string) bool { return slices.Contains(c.QuietPlugins, dir) }))...)
 	}
-	return mcpconfig.Read(
-		mcpconfig.Input{
-			Given:  c.MCP,
-			Cwd:    c.Folder,
-			Files:  files,
-			Env:    get,
-			Called: mcptool.ServerName,
-			Trusted: func() bool {
-				st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
-				return err == nil && st.Trusted
-			},
+	return mcpconfig.Read(mcpconfig.Input{
+		Given:  c.MCP,
+		Cwd:    c.Folder,
+		Files:  files,
+		Env:    get,
+		Called: mcptool.ServerName,
+		Trusted: func() bool {
+			st, err := trust.At(c.Root.TrustFile()).Check(c.Folder)
+			return err == nil && st.Trusted
 		},
-	)
+	})
 }
 
 // plugins are the folders of the user's plugins that are switched on.
@@ -63,12 +61,12 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		tell("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	m := &servers.Config{
-		StartWait: c.Settings.MCP.Wait(),
+		StartWait: c.Settings.MCP.StartWait,
 		Tasks:     c.Settings.MCP.Tasks,
 		Pins:      mcpconfig.PinsAt(mcpconfig.PinsFile(c.Root.Dir())),
 	}
 	if m.FirstWait = m.StartWait; c.Brief {
-		m.FirstWait = c.Settings.MCP.First()
+		m.FirstWait = c.Settings.MCP.FirstWait
 		if ms, err := strconv.Atoi(home.Lookup(c.Env)("MCP_TIMEOUT")); err == nil && ms > 0 {
 			m.FirstWait = time.Duration(ms) * time.Millisecond
 		}
@@ -88,9 +86,9 @@ func (s *Session) servers(c Config, tell func(string, ...any)) (*servers.Config,
 		tell("MCP servers of this folder wait for trust: %s (see `drover trust`)", strings.Join(waiting, ", "))
 	}
 	cfg := mcpclient.Config{Version: c.Version, Session: string(c.Session), Env: servers.Env(c.Env), Cwd: c.Folder,
-		Roots: slices.Concat([]string{c.Folder}, c.Settings.Permissions.Dirs, c.Dirs), Samples: true,
+		Roots: slices.Concat([]string{c.Folder}, c.Settings.Dirs), Samples: true,
 		Token: mcpauth.At(c.Root.Dir()).Token,
-		Idle:  c.Settings.MCP.Idle(), Call: c.Settings.MCP.Call(), FrameBytes: c.Settings.MCP.FrameBytes,
+		Idle:  c.Settings.MCP.IdleTimeout, Call: c.Settings.MCP.CallTimeout, FrameBytes: c.Settings.MCP.FrameBytes,
 		Tell: func(server, text string) { tell("%s", fmt.Sprintf("MCP server %s: %s", server, text)) }}
 	if s.Keeper != nil {
 		cfg.Ready = s.Keeper.Ready

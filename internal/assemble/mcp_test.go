@@ -38,7 +38,7 @@ func TestServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	c.Role, c.Model, c.Settings.MCP.StartWait = session.RolePrompt, "script:"+script, "1ms"
+	c.Role, c.Model, c.Settings.MCP.StartWait = session.RolePrompt, "script:"+script, time.Millisecond
 	c.MCP = []string{`{"mcpServers": {"deaf": {"command": "bash", "args": ["-c", "trap '' TERM; echo $$ > ` + pid + `; exec sleep 300"]}}}`}
 	s, err := Open(t.Context(), c)
 	if err != nil {

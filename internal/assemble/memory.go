@@ -5,12 +5,12 @@ import (
 
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/memory"
-	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 )
 
-// remember gives agents what is remembered of the project: it is read once, so that
-// what stands before the conversation has the same bytes over the whole session.
-func remember(a *session.Agents, c Config, project home.Project, tell func(string, ...any)) {
+// remember gives agents the memory of the project: it is read once, so that
+// the text before the conversation has the same bytes over the whole session.
+func remember(a *agents.Config, c Config, project home.Project, tell func(string, ...any)) {
 	set := c.Settings.Memory
 	if !set.On() {
 		return
@@ -26,13 +26,5 @@ func remember(a *session.Agents, c Config, project home.Project, tell func(strin
 	if dir := store.Dir(); !strings.ContainsAny(dir, `\*?[]{}(),`) { // else agents are asked about it
 		a.Rules.Allow = append(a.Rules.Allow, "Read("+dir+"/**)")
 	}
-	a.Memory = session.Memory{
-		Store:    store,
-		Model:    set.Model,
-		Auto:     set.Auto() && !c.Brief && c.Role != session.RoleRun,
-		Idle:     set.Idle(),
-		Rule:     memory.Rule{Every: set.Period(), Sessions: set.Sessions},
-		AtEnd:    set.ShutdownRun,
-		MinTurns: set.ShutdownTurns,
-	}
+	a.Memory = store
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 )
 
 // A session dreams by itself only where that is set, and where it may live longer
@@ -33,10 +34,11 @@ func TestMemoryAuto(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var a session.Agents
-			remember(&a, Config{Settings: set, Role: c.role, Brief: c.last}, home.At(t.TempDir()).Project(t.TempDir()), t.Logf)
-			if a.Memory.Auto != c.auto || (a.Memory.Store == nil) != (name == "disabled") {
-				t.Errorf("memory %+v", a.Memory)
+			var a agents.Config
+			cfg := Config{Settings: set, Role: c.role, Brief: c.last}
+			remember(&a, cfg, home.At(t.TempDir()).Project(t.TempDir()), t.Logf)
+			if auto := cfg.options("").Memory.Auto(); auto != c.auto || (a.Memory == nil) != (name == "disabled") {
+				t.Errorf("by itself %v, store %v", auto, a.Memory)
 			}
 		})
 	}
@@ -49,7 +51,7 @@ func TestMemoryTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	project := home.At(t.TempDir()).Project(t.TempDir())
-	a := session.Agents{Notes: "the notes"}
+	a := agents.Config{Notes: "the notes"}
 	remember(&a, Config{Settings: set}, project, t.Logf)
 	if a.Notes != "the notes" {
 		t.Errorf("nothing is remembered, and agents are told %q", a.Notes)

@@ -18,9 +18,9 @@ func AgentServer(c Config) catalog.Server {
 	return server
 }
 
-// remoteAgents gives the catalog what a server has: what it had the last time at
-// once, so that no session waits for it, and what it has now as soon as it says
-// so. Without an earlier answer the session waits for the first one.
+// remoteAgents gives the catalog the definitions of a server: its last answer at
+// once, so that no session waits for it, and its present answer when it
+// comes. Without an earlier answer the session waits for the first one.
 func (s *Session) remoteAgents(files *catalog.Files, c Config, tell func(string, ...any)) {
 	server := AgentServer(c)
 	if server.URL == "" {

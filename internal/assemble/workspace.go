@@ -17,7 +17,7 @@ func WorkspaceTools(ws fleetwire.Workspace, dir, top string) []agent.Tool {
 	for _, c := range ws.Copies {
 		rules.Copies = append(rules.Copies, policy.Copy(c))
 	}
-	gate, _ := policy.New(rules) // the session has told its user what is wrong with a rule, which holds all the same
+	gate, _ := policy.New(rules) // the session has reported a bad rule, which still denies
 	onFiles := files.New(confine.Area{Root: dir, Dirs: []string{top}, MayOpen: gate.MayOpen})
 	return append(onFiles, search.New(confine.Area{Root: dir, Dirs: []string{top}, MayRead: gate.MayRead})...)
 }

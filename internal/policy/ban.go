@@ -1,219 +1,35 @@
 package policy
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"mvdan.cc/sh/v3/syntax"
+	"github.com/bmatcuk/doublestar/v4"
 )
 
-// target is one redirection.
-type target struct {
-	op   syntax.RedirOperator
-	word word
-}
-
-// seen is everything in a line, wherever it stands.
-type seen struct {
-	commands [][]word
-	targets  []target
-	bodies   []string // of here-documents
-}
-
-// look collects what a ban may speak of, in places too where it would not run.
-func look(file *syntax.File) seen {
-	var s seen
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.CallExpr:
-			var words []word
-			for _, w := range n.Args {
-				words = append(words, evaluate(w)...)
-			}
-			if len(words) > 0 {
-				s.commands = append(s.commands, words)
-			}
-		case *syntax.Redirect:
-			if n.Hdoc != nil {
-				s.bodies = append(s.bodies, evaluate(n.Hdoc)[0].text)
-			}
-			if n.Op == syntax.WordHdoc {
-				s.bodies = append(s.bodies, evaluate(n.Word)[0].text)
-			} else if n.Hdoc == nil && n.Word != nil {
-				for _, w := range evaluate(n.Word) {
-					s.targets = append(s.targets, target{n.Op, w})
-				}
-			}
-		}
-		return true
-	})
-	return s
-}
-
-// line is a shell line, parsed once for everybody who looks at it.
-type line struct {
-	text string
-	file *syntax.File // nil: it does not parse, or is too long
-	seen seen
-
-	// doubt says why bash may read the line in another way than it was parsed.
-	doubt string
-
-	survey *survey // made when it is first asked for
-}
-
-func readLine(text string) line {
-	l := line{text: text, survey: &survey{}}
-	if len(text) > maxParsed {
-		return l
-	}
-	file, err := parse(text)
-	if err == nil {
-		l.file, l.seen, l.doubt = file, look(file), hereDocs(text, file)
-	}
-	return l
-}
-
-// shellMatch looks for a ban that speaks of anything in the line.
+// shellMatch looks for a ban that speaks of what is plainly in the line, wherever it stands.
 func (g *Gate) shellMatch(rules []rule, l line) (string, bool) {
-	if !slices.ContainsFunc(rules, func(r rule) bool { return len(r.words)+len(r.globs) > 0 }) {
-		return "", false
-	}
+	text := strings.TrimSpace(l.text)
 	for _, r := range rules {
-		if r.literal != "" && r.covers("Bash") && r.literal == strings.TrimSpace(l.text) {
+		if r.literal != "" && r.covers("Bash") && r.literal == text {
 			return r.text, true
 		}
-	}
-	m := matcher{g: g, rules: rules, budget: 20_000}
-	if hit, ok := m.line(l, 0); ok || !strings.Contains(l.text, "\\\n") {
-		return hit, ok
-	}
-	// bash joins lines in places where the parser does not, and the other way
-	// round in comments.
-	for _, instead := range []string{"", "\n"} {
-		if hit, ok := m.line(readLine(strings.ReplaceAll(l.text, "\\\n", instead)), 0); ok {
-			return hit, ok
+		if len(r.words) > 0 && slices.ContainsFunc(l.commands, func(c command) bool { return c.begins(r, false) }) {
+			return r.text, true
 		}
-	}
-	return "", false
-}
-
-type matcher struct {
-	g      *Gate
-	rules  []rule
-	budget int // words still to be looked at one by one
-}
-
-func (m *matcher) nested(text string, depth int) (string, bool) {
-	if depth > maxNested || m.budget <= 0 {
-		return m.line(line{text: text}, depth)
-	}
-	return m.line(readLine(text), depth)
-}
-
-func (m *matcher) line(l line, depth int) (string, bool) {
-	if l.file == nil {
-		words := crude(l.text)
-		if hit, ok := m.words(words, true); ok {
-			return hit, ok
-		}
-		return m.paths(words, []string{m.g.shellDir()}, true)
-	}
-	if l.doubt != "" {
-		if hit, ok := m.doubtful(l, depth); ok {
-			return hit, ok
-		}
-	}
-	s := l.seen
-	dirs := m.g.dirs(s.commands)
-	shell := slices.ContainsFunc(s.commands, func(c []word) bool { return feeds(filepath.Base(c[0].text)) })
-	for _, c := range s.commands {
-		m.budget -= len(c)
-		harmless := m.g.inert(c[0].text) || ownWords(c)
-		if hit, ok := m.words(c, shell || !harmless); ok {
-			return hit, ok
-		}
-		if hit, ok := m.paths(c[1:], dirs, !m.g.inert(c[0].text)); ok {
-			return hit, ok
-		}
-		for _, w := range c[1:] {
-			if (shell || !harmless) && strings.ContainsAny(w.text, " \t\n;|&()`$!") {
-				if hit, ok := m.nested(strings.TrimPrefix(w.text, "!"), depth+1); ok {
-					return hit, ok
-				}
-			}
-		}
-	}
-	if shell {
-		for _, body := range s.bodies {
-			if hit, ok := m.nested(body, depth+1); ok {
-				return hit, ok
-			}
-		}
-	}
-	for _, t := range s.targets {
-		if hit, ok := m.paths([]word{t.word}, dirs, changes(t.op)); ok {
-			return hit, ok
-		}
-	}
-	return "", false
-}
-
-// doubtful looks at a line of which nobody knows what is data in it: everything may
-// be a command, and each of its lines the first one.
-func (m *matcher) doubtful(l line, depth int) (string, bool) {
-	if hit, ok := m.line(line{text: l.text}, depth); ok {
-		return hit, ok
-	}
-	_, rest, more := strings.Cut(l.text, "\n")
-	for range maxDoubtful {
-		if !more {
-			break
-		}
-		after := readLine(rest)
-		after.doubt = ""
-		if hit, ok := m.line(after, depth); ok {
-			return hit, ok
-		}
-		_, rest, more = strings.Cut(rest, "\n")
-	}
-	return "", false
-}
-
-// maxDoubtful bounds how many lines are looked at as first ones. Behind them every
-// word counts all the same.
-const maxDoubtful = 64
-
-// words looks for the command of a ban at the beginning, or anywhere, because a
-// program of which nothing is known may run what its words say.
-func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
-	if own := gitCommand(len(ws), func(i int) string { return ws[i].text }); own > 1 {
-		if hit, ok := m.words(append([]word{ws[0]}, ws[own:]...), anywhere); ok {
-			return hit, ok
-		}
-	}
-	var tokens []token
-	for _, r := range m.rules {
-		if len(r.words) == 0 {
+		if len(r.globs) == 0 {
 			continue
 		}
-		if slices.Contains(r.words, "*") {
-			if tokens == nil {
-				for _, w := range ws {
-					tokens = append(tokens, token{text: plainText(w.text)})
-				}
-			}
-			if unify(r.words, tokens, r.prefix, false, anywhere) {
+		reads := kindOf(r.tool) != editTool
+		for _, c := range l.commands {
+			if len(c.words) > 0 && (reads || changes(c)) && g.speaksOfAny(r, c.words[1:], l.dirs) {
 				return r.text, true
 			}
-			continue
 		}
-		for i := range ws {
-			if i > 0 && !anywhere {
-				break
-			}
-			if follows(r.words, ws[i:], r.prefix) {
+		for _, t := range l.targets {
+			if !t.body() && (reads || t.writes()) && g.speaksOfAny(r, []word{t.word}, l.dirs) {
 				return r.text, true
 			}
 		}
@@ -221,36 +37,116 @@ func (m *matcher) words(ws []word, anywhere bool) (string, bool) {
 	return "", false
 }
 
-// follows reports whether the words begin as the rule says, in which no word is *.
-// A program is also known by its path. A ban on an exact line holds for a longer
-// one only if it says so.
-func follows(rule []string, ws []word, prefix bool) bool {
-	if len(ws) < len(rule) || !prefix && len(ws) != len(rule) ||
-		!like(rule[0], ws[0].text) && !like(rule[0], filepath.Base(ws[0].text)) {
+// begins reports whether a command is one that the rule names, at its beginning, or at any word if the program may run
+// what its words say. Loosely, words that the line does not show are what the rule has, and options may stand between.
+func (c command) begins(r rule, loose bool) bool {
+	if len(c.words) == 0 {
 		return false
 	}
-	for i, want := range rule[1:] {
-		if !like(want, ws[i+1].text) {
-			return false
-		}
+	ws := c.words
+	anywhere := !talks(c) && (!loose || launches(c.name()))
+	first := func(w word) bool { return r.words[0] == "*" || fits(r.words[0], w, true, loose) || loose && w.split }
+	if !first(ws[0]) && !(anywhere && slices.ContainsFunc(ws[1:], first)) {
+		return false
 	}
-	return true
+	if own := gitCommand(ws); own > 1 && follows(r, append([]word{ws[0]}, ws[own:]...), anywhere, loose) {
+		return true
+	}
+	if own := gitCommand(ws); own > 1 && loose && !slices.ContainsFunc(ws[1:own], func(w word) bool { return w.split }) {
+		return false
+	}
+	return follows(r, ws, anywhere, loose)
 }
 
-// like matches text with a pattern in which * stands for any text, in time
-// that grows with their product.
-func like(pattern, text string) bool { return match(pattern, text, '*', 0) }
+// follows compares words with those of a rule, in which the word * stands for any words. The time grows with the
+// product of the lengths.
+func follows(r rule, ws []word, anywhere, loose bool) bool {
+	n := len(r.words)
+	found, next := make([]bool, n+1), make([]bool, n+1) // at i: its first i words
+	option := make([]bool, n+1)                         // at i: and then an option, whose value may come next
+	found[0] = true
+	stars := func() {
+		for i, want := range r.words {
+			found[i+1] = found[i+1] || found[i] && want == "*"
+		}
+	}
+	stars()
+	for at, w := range ws {
+		if r.prefix && found[n] {
+			return true
+		}
+		clear(next)
+		value := slices.Clone(option)
+		clear(option)
+		for i := range n + 1 {
+			if next[i] = next[i] || value[i]; !found[i] || i == n {
+				continue
+			}
+			switch {
+			case r.words[i] == "*":
+				next[i] = true
+			case fits(r.words[i], w, i == 0 && (at == 0 || anywhere), loose):
+				next[i+1] = true
+			}
+			if loose && i > 0 && strings.HasPrefix(w.text, "-") && len(w.text) > 1 && w.text != "--" {
+				next[i], option[i] = true, !strings.Contains(w.text, "=")
+			}
+			if loose && w.split && (i > 0 || w.pattern == anyText || fits(r.words[i],
+				word{pattern: before(w.pattern) + anyText, open: true}, true, true)) {
+				for k := i; k <= n; k++ { // it may be no word, or several
+					next[k] = true
+				}
+			}
+		}
+		next[0] = next[0] || anywhere
+		found, next = next, found
+		stars()
+	}
+	return found[n]
+}
 
-// match compares text with a pattern in which one byte stands for any text and
-// another for any one byte.
-func match(pattern, text string, many, one byte) bool {
+func before(pattern string) string {
+	text, _, _ := strings.Cut(pattern, anyText)
+	return text
+}
+
+// fits compares one word with one of a rule. A program is also known by its path.
+func fits(want string, w word, program, loose bool) bool {
+	if !w.marked() || !loose {
+		return !w.open && (like(want, w.text) || program && like(want, filepath.Base(w.text)))
+	}
+	return may(want, w.pattern) || program && may(want, w.pattern[strings.LastIndexByte(w.pattern, '/')+1:])
+}
+
+// may reports whether a text with marks could be one that a pattern with * matches, by its beginning and its end.
+func may(want, pattern string) bool {
+	head, tail := before(pattern), pattern[strings.LastIndex(pattern, anyText)+1:]
+	if !strings.Contains(pattern, anyText) {
+		return like(want, pattern)
+	}
+	first, last := want, want
+	if i := strings.IndexByte(want, '*'); i >= 0 {
+		first, last = want[:i], want[strings.LastIndexByte(want, '*')+1:]
+	} else if len(head)+len(tail) > len(want) {
+		return false
+	}
+	ends := func(a, b string) bool { return strings.HasSuffix(a, b) || strings.HasSuffix(b, a) }
+	starts := func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+	if len(first) == len(want) {
+		return strings.HasPrefix(want, head) && strings.HasSuffix(want, tail)
+	}
+	return starts(first, head) && ends(last, tail)
+}
+
+// like matches text with a pattern in which * stands for any text, in time that grows with their product.
+func like(pattern, text string) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {
 		switch {
-		case p < len(pattern) && pattern[p] == many:
+		case p < len(pattern) && pattern[p] == '*':
 			star, mark = p, t
 			p++
-		case p < len(pattern) && (pattern[p] == text[t] || one != 0 && pattern[p] == one):
+		case p < len(pattern) && pattern[p] == text[t]:
 			p++
 			t++
 		case star >= 0:
@@ -260,37 +156,27 @@ func match(pattern, text string, many, one byte) bool {
 			return false
 		}
 	}
-	return strings.Trim(pattern[p:], string(rune(many))) == ""
+	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// paths looks for a file that a ban on reading, or on writing, speaks of.
-func (m *matcher) paths(ws []word, dirs []string, write bool) (string, bool) {
-	if !slices.ContainsFunc(
-		m.rules,
-		func(r rule) bool { return len(r.globs) > 0 && (write || kindOf(r.tool) != editTool) },
-	) {
-		return "", false
-	}
+// speaksOfAny reports whether a ban speaks of a file that one of the words names.
+func (g *Gate) speaksOfAny(r rule, ws []word, dirs []string) bool {
 	for _, w := range ws {
-		if strings.HasPrefix(w.text, "--exclude=") || strings.HasPrefix(w.text, "--exclude-dir=") {
-			continue // it is left out
+		if w.open && !w.odd || strings.HasPrefix(w.text, "--exclude=") || strings.HasPrefix(w.text, "--exclude-dir=") {
+			continue // it is left out, or not known
 		}
 		for _, form := range spellings(w.text) {
 			for _, dir := range dirs {
-				forms := m.g.forms(form, dir)
-				for _, r := range m.rules {
-					if len(r.globs) > 0 && (write || kindOf(r.tool) != editTool) && matchForms(r, forms) {
-						return r.text, true
-					}
+				if matchForms(r, g.forms(form, dir)) {
+					return true
 				}
 			}
 		}
 	}
-	return "", false
+	return false
 }
 
-// spellings are the parts of a word that may be a path: of if=x, @x, -ox, and
-// of a revision with a path.
+// spellings are the parts of a word that may be a path: of if=x, @x, -ox, and of a revision with a path.
 func spellings(text string) []string {
 	if text == "" {
 		return nil
@@ -301,116 +187,241 @@ func spellings(text string) []string {
 			out = append(out, rest)
 		}
 	}
-	if i := strings.LastIndexByte(text, ':'); i >= 0 && i+1 < len(text) && i != strings.IndexByte(text, ':') {
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && i+1 < len(text) {
 		out = append(out, text[i+1:]) // of :0:x and :(top)x:y
 	}
 	if rest, ok := strings.CutPrefix(text, "~+/"); ok {
 		out = append(out, "./"+rest)
 	}
-	if rest, ok := strings.CutPrefix(text, "@"); ok && rest != "" {
-		out = append(out, rest)
+	if i := strings.IndexByte(text, '@'); i >= 0 && i+1 < len(text) && i < 3 {
+		out = append(out, text[i+1:])
 	}
-	if strings.HasPrefix(text, "-") && len(text) > 2 {
+	if text[0] == '-' && len(text) > 2 {
 		out = append(out, text[2:])
+		if i := strings.IndexAny(text, "./~"); i > 2 {
+			out = append(out, text[i:])
+		}
 	}
 	return out
 }
 
-// changes reports whether a redirection can change a file.
-func changes(op syntax.RedirOperator) bool { return op != syntax.RdrIn && op != syntax.DplIn }
-
-// dirs are directories in which a command of the line may run, as far as its
-// words say.
-func (g *Gate) dirs(commands [][]word) []string {
-	all := []string{g.shellDir()}
-	for _, c := range commands {
-		if name := c[0].text; name != "cd" && name != "pushd" || len(c) < 2 || len(all) > 8 {
+// doubt looks for a ban that the words of a line could spell, though they do not plainly: a word that is known only
+// when the line runs, a folder with a banned file that is read as a whole, text for a shell that the line does not
+// show. What a program does that the line starts is no doubt.
+func (g *Gate) doubt(rules []rule, l line) (rule, why string) {
+	for _, r := range rules {
+		if len(r.words)+len(r.globs) == 0 {
 			continue
 		}
-		for _, dir := range all[:len(all):len(all)] {
-			if real, err := resolve(g.expand(c[len(c)-1].text, dir)); err == nil && !slices.Contains(all, real) {
-				all = append(all, real)
+		if l.unread != "" {
+			return r.text, l.unread
+		}
+		if len(r.words) > 0 {
+			if l.fed != "" {
+				return r.text, l.fed
+			}
+			for _, c := range l.commands {
+				if c.begins(r, true) || launched(c, r) {
+					return r.text, "a command may be one that it names"
+				}
+			}
+			continue
+		}
+		for _, c := range l.commands {
+			if g.mayUse(r, c, l) {
+				return r.text, c.name() + " may use a file that it names"
+			}
+		}
+		for _, t := range l.targets {
+			if !t.body() && (kindOf(r.tool) == editTool) == t.writes() && (t.word.marked() || l.lost) &&
+				t.word.text != "/dev/null" {
+				return r.text, "a redirection may open a file that it names"
 			}
 		}
 	}
-	return all
+	return "", ""
 }
 
-// inert reports programs that never run another program, and write no file,
-// whatever their words are.
-func (g *Gate) inert(name string) bool {
-	p := g.memory.known().program(name)
-	if p == nil {
-		return name == "cd"
-	}
-	switch p.operands {
-	case "wrap", "rule", "one":
+// launched reports whether a program that runs others gets words that the line does not show: those of xargs and of
+// find begin where its own end.
+func launched(c command, r rule) bool {
+	if len(c.words) < 2 {
 		return false
 	}
-	switch name {
-	case "rg", "ag", "fd", "fdfind", "bat", "batcat", "man", "less", "more", "diff3", "nm", "awk", "gawk",
-		"mawk", "nawk", "help":
-		return false
-	}
-	for _, o := range p.options {
-		if o.risk == writes {
+	inner := slices.Clone(c.words[1:])
+	more := word{pattern: anyText, open: true, split: true}
+	switch c.name() {
+	case "xargs", "parallel":
+		replaced := false
+		for i, w := range inner {
+			if w.text == "-i" || strings.HasPrefix(w.text, "-I") {
+				replaced = true
+			}
+			if strings.Contains(w.text, "{}") {
+				inner[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
+			}
+		}
+		for len(inner) > 0 && (strings.HasPrefix(inner[0].text, "-") || strings.Trim(inner[0].text, "0123456789") == "" &&
+			!inner[0].open) {
+			inner = inner[1:]
+		}
+		if !replaced {
+			inner = append(inner, more)
+		}
+		if len(inner) > 1 && inner[0].open && inner[0].pattern == anyText && replaced {
+			inner = inner[1:] // the value of -I
+		}
+	case "find", "fd", "fdfind":
+		at := slices.IndexFunc(inner, func(w word) bool {
+			return slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, w.text)
+		})
+		if at < 0 {
 			return false
 		}
+		inner = inner[at+1:]
+		for i, w := range inner {
+			if strings.Contains(w.text, "{}") {
+				inner[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
+			}
+		}
+	default:
+		return false
 	}
-	return true
+	if len(inner) == 0 {
+		return false
+	}
+	one := command{words: inner, nested: true}
+	return one.begins(r, true) || launches(one.name()) && len(inner) > 1 && inner[len(inner)-1].open && c.name() == "xargs"
 }
 
-// gitCommand is where the command of git stands behind the options of git itself,
-// and 0 if it is not git.
-func gitCommand(n int, at func(int) string) int {
-	if n == 0 || filepath.Base(at(0)) != "git" {
-		return 0
+// mayUse reports whether a command may use a file that a ban names, though its words do not say so.
+func (g *Gate) mayUse(r rule, c command, l line) bool {
+	if len(c.words) == 0 || silent(c) {
+		return false
 	}
-	for i := 1; i < n; i++ {
-		switch w := at(i); {
-		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path",
-			"--config-env", "--super-prefix"}, w):
-			i++
-		case !strings.HasPrefix(w, "-"):
-			return i
+	if kindOf(r.tool) == editTool && !changes(c) {
+		return false
+	}
+	_, reads := readerOf(c.name())
+	known := reads || writer(c.name(), c.words[1:]) || launches(c.name()) || reachesDeep(c)
+	if kindOf(r.tool) != editTool && slices.Contains([]string{"tee", "touch", "rm", "rmdir", "unlink", "chmod", "chown",
+		"truncate"}, c.name()) {
+		return false // they show nothing
+	}
+	if l.lost || slices.ContainsFunc(c.words[1:], func(w word) bool {
+		return w.glob || w.open && (known ||
+			w.pattern != anyText)
+	}) {
+		return true
+	}
+	if !reachesDeep(c) || kindOf(r.tool) == editTool {
+		return false
+	}
+	some := false
+	for _, w := range c.words[1:] {
+		for _, dir := range l.dirs {
+			real, err := resolve(g.expand(w.text, dir))
+			if strings.HasPrefix(w.text, "-") || err != nil || !isFolder(real) {
+				continue
+			}
+			if some = true; holds(r, real) {
+				return true
+			}
 		}
 	}
-	return 0
+	return !some && searches(c.name()) && slices.ContainsFunc(l.dirs, func(dir string) bool { return holds(r, dir) }) ||
+		c.name() == "xargs"
 }
 
-// ownWords reports commands of programs whose words are their own: those of git
-// rm are not the program rm.
-func ownWords(c []word) bool {
-	has := func(names ...string) bool {
-		return slices.ContainsFunc(c[1:], func(w word) bool {
-			name, _, _ := strings.Cut(w.text, "=")
-			return slices.Contains(names, name)
+// changes reports commands that may change the files in their words.
+func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
+
+// silent reports commands that open none of the files that their words may name, beside those of [talks] that do.
+func silent(c command) bool {
+	switch c.name() {
+	case "echo", "printf", "true", "false", ":", "test", "[", "cd", "sleep", "seq", "kill", "pwd", "make", "mkdir",
+		"export", "exit",
+		"pushd", "popd", "set", "wait", "date", "basename", "dirname", "ls", "which", "type", "ps":
+		return true
+	case "git":
+		return !slices.ContainsFunc(c.words, func(w word) bool { return w.text == "--no-index" })
+	case "find":
+		return talks(c)
+	}
+	if _, reads := readerOf(c.name()); reads {
+		return false
+	}
+	return talks(c)
+}
+
+// reachesDeep reports commands that read whole folders.
+func reachesDeep(c command) bool {
+	has := func(letters string, long ...string) bool {
+		return slices.ContainsFunc(c.words[1:], func(w word) bool {
+			return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.ContainsAny(w.text, letters) ||
+				slices.Contains(long, w.text)
 		})
 	}
-	switch filepath.Base(c[0].text) {
-	case "git":
-		return !has(
-			"bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c",
-			"--exec-path", "--config-env", "-x", "--exec", "--upload-pack", "--receive-pack",
-		)
-	case "npm", "pnpm", "yarn", "bun":
-		return !has("exec", "x", "dlx", "-c", "--call")
-	case "go":
-		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
-	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl",
-		"helm", "terraform":
+	switch c.name() {
+	case "grep", "egrep", "fgrep":
+		return has("rR", "--recursive", "--dereference-recursive")
+	case "find", "fd", "fdfind":
+		return !talks(c)
+	case "rg", "ag", "ack", "tar", "bsdtar", "zip", "cp", "mv", "ln", "rsync", "scp", "diff", "sdiff", "xargs", "7z":
 		return true
 	}
 	return false
 }
 
-// feeds reports programs that take commands from their words or their input:
-// then every text in the line may be a command.
-func feeds(name string) bool {
-	switch name {
-	case "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "eval", "source", ".", "xargs", "parallel",
-		"ssh", "at", "batch", "trap":
-		return true
+// searches reports programs that read the folder that they run in.
+func searches(name string) bool {
+	return slices.Contains([]string{"grep", "egrep", "fgrep", "rg", "ag", "ack", "find", "fd", "fdfind"}, name)
+}
+
+// holds reports whether a ban on reading speaks of something that could lie in the folder, or is it.
+func holds(r rule, dir string) bool {
+	if kindOf(r.tool) == editTool || r.spares(strings.ToLower(dir)) {
+		return false
+	}
+	for _, glob := range r.globs {
+		fixed := glob
+		if i := strings.IndexAny(glob, `*?[{\`); i >= 0 {
+			fixed = glob[:strings.LastIndexByte(glob[:i], '/')+1]
+		}
+		fixed = strings.TrimSuffix(fixed, "/")
+		if dir == "/" || fixed == dir || strings.HasPrefix(fixed, dir+"/") ||
+			fixed != glob && (fixed == "" || strings.HasPrefix(dir, fixed+"/")) {
+			return true
+		}
 	}
 	return false
+}
+
+// mayHold reports whether a rule speaks of something that could lie in the folder, or is it.
+func (g *Gate) mayHold(dir string) bool {
+	of := func(r rule) bool { return holds(r, dir) }
+	return slices.ContainsFunc(g.deny, of) || slices.ContainsFunc(g.ask, of)
+}
+
+// matchForms reports whether a ban speaks of a file, in all of its forms. A ban on a folder holds for what is in it.
+func matchForms(r rule, forms []string) bool {
+	for _, glob := range r.lower {
+		for _, form := range forms {
+			if !strings.HasPrefix(form, glob.fixed) || r.spares(form) {
+				continue
+			}
+			if ok, err := doublestar.Match(glob.text, form); ok || err != nil {
+				return true
+			}
+			if ok, _ := doublestar.Match(glob.text+"/**", form); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

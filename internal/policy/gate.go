@@ -65,10 +65,7 @@ type Rules struct {
 
 	ReadOnlyAuto bool // shell lines that only read need no rule
 
-	// Sandboxed reports whether commands run in a sandbox that bounds all they do: then they
-	// need no rule that allows them, and what is above such rules holds as ever. It is asked at
-	// the moment of a call. nil: they do not.
-	Sandboxed func() bool
+	Bounds Bounds // of commands; see [Gate.Within]
 
 	Tools []agent.Tool // for aliases, and for what is read-only
 
@@ -76,6 +73,14 @@ type Rules struct {
 	// Headless, every question is a denial.
 	Answer   func(context.Context, task.Question) (task.Reply, error)
 	Headless bool
+}
+
+// Bounds are what a sandbox does with the commands of an agent. They are known before a
+// call is decided: deciding asks no sandbox and starts nothing. The zero value bounds nothing.
+type Bounds struct {
+	// Whole says that a sandbox bounds all that a command does, and that the user lets such
+	// commands run without a rule. Deny rules, ask rules and protected files hold as ever.
+	Whole bool
 }
 
 // Copy is a folder with a copy of another, both absolute. What a ban says of a
@@ -132,10 +137,8 @@ type Gate struct {
 	devices          []uint64 // file systems of the roots
 	tools            map[string]toolInfo
 	memory           *Memory
-	bans             bool   // some files may not be read
-	paths            bool   // or not be written
-	ownPath          bool   // programs are looked for in places relative to the working directory
-	pathKey, rootKey string // of what is remembered
+	bans             bool // some files may not be read
+	paths            bool // or not be written
 }
 
 type toolInfo struct {
@@ -180,12 +183,6 @@ func New(r Rules) (*Gate, []error) {
 			}
 		}
 	}
-	g.ownPath = slices.ContainsFunc(
-		filepath.SplitList(g.rules.Path),
-		func(dir string) bool { return !filepath.IsAbs(dir) },
-	)
-	g.rootKey = strings.Join(g.roots, "\x00") + "\x00\x00" + r.Home + "\x00\x00"
-	g.pathKey = g.rules.Path + "\x00\x00" + g.rootKey
 	for _, t := range r.Tools {
 		info := toolInfo{name: t.Spec().Name}
 		if ro, ok := t.(agent.ReadOnly); ok {
@@ -302,8 +299,9 @@ func changedNote(c agent.Call, input json.RawMessage) string {
 	if hidden := len(text) - maxChangedNote; hidden > 0 {
 		text = strings.ToValidUTF8(text[:maxChangedNote], "") + fmt.Sprintf("… [%d bytes more]", hidden)
 	}
-	return excerpt.Element("system-reminder", fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
-		"run with this input instead of yours: %s", c.Name, text))
+	return excerpt.Element("system-reminder",
+		fmt.Sprintf("The user has changed your call of %s before allowing it. It was "+
+			"run with this input instead of yours: %s", c.Name, text))
 }
 
 // Grant is what the rules say of a call that somebody else, such as a hook, has
@@ -369,7 +367,7 @@ func (g *Gate) request(c agent.Call) request {
 		if strings.Contains(r.text, "\x00") {
 			r.bad = "the command holds a NUL byte"
 		}
-		r.line, r.tty = readLine(r.text), typed(in)
+		r.line, r.tty = g.readLine(r.text), typed(in)
 		r.outside = flagged(in, "outside")
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
@@ -480,6 +478,22 @@ func (g *Gate) DecideForeign(c agent.Call) Verdict {
 // deniedBy is the reason of a denial by a rule.
 func deniedBy(rule string) string {
 	return "denied by the rule " + rule + "; only removing that rule allows it"
+}
+
+// Within returns the gate for commands that are bounded so.
+func (g *Gate) Within(b Bounds) *Gate {
+	now := *g
+	now.rules.Bounds = b
+	return &now
+}
+
+// Starts reports whether a call starts a command, so that bounds matter to its decision.
+func (g *Gate) Starts(c agent.Call) bool {
+	name := c.Name
+	if info, ok := g.tools[strings.ToLower(name)]; ok {
+		name = info.name
+	}
+	return kindOf(name) == shellTool || name == watching
 }
 
 // Judge is [Gate.Decide] of a call of a tool with an input.
@@ -621,19 +635,16 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 	}
 	switch kind {
 	case editTool:
-		if path, rule := g.guards(r.path, []string{g.rules.Cwd}); path != "" && g.rules.Mode != Plan {
+		w := literal(r.path)
+		if path, rule := g.guards(w, line{text: r.path, dirs: []string{g.rules.Cwd}}); path != "" && g.rules.Mode != Plan {
 			return protected(path, rule)
 		}
 	case shellTool:
-		if r.line.survey.commands == nil {
-			*r.line.survey = g.survey(r.line)
-		}
-		s := *r.line.survey
 		for _, list := range []struct {
 			rules []rule
 			verb  string
 		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
-			if hit, why := g.doubt(list.rules, s); hit != "" {
+			if hit, why := g.doubt(list.rules, r.line); hit != "" {
 				return Verdict{
 					Decision: Ask,
 					Reason:   "it may be what the rule " + hit + " " + list.verb + ": " + why,
@@ -642,7 +653,7 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 				}, true
 			}
 		}
-		if path, rule := g.protected(s); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
+		if path, rule := g.protected(r.line); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
 			return protected(path, rule)
 		}
 	}
@@ -699,7 +710,7 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 // boxed reports whether the sandbox bounds a command so that no rule must allow it.
 func (g *Gate) boxed(r request) bool {
 	m := g.rules.Mode
-	return (m == Default || m == AcceptEdits) && !r.outside && g.rules.Sandboxed != nil && g.rules.Sandboxed()
+	return (m == Default || m == AcceptEdits) && !r.outside && g.rules.Bounds.Whole
 }
 
 // bare reports whether a rule allows every command.

@@ -1,265 +1,275 @@
 package policy
 
 import (
+	"bytes"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// gitCall is a command line of git, split.
-type gitCall struct {
-	sub  string
-	rest []word
-	dirs []string // where it runs, after -C
-	why  string   // what speaks against the options of git itself
-	info bool     // it only prints a version
+// bounds of what is read of a repository. With more it is not understood.
+const (
+	maxConfig = 256 << 10
+	maxIndex  = 64 << 20
+)
+
+// gitCommand is where the command of git stands behind the options of git itself, and 0 if it is not git.
+func gitCommand(ws []word) int {
+	if len(ws) == 0 || filepath.Base(ws[0].text) != "git" {
+		return 0
+	}
+	for i := 1; i < len(ws); i++ {
+		switch w := ws[i]; {
+		case slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"},
+			w.text):
+			i++
+		case !strings.HasPrefix(w.text, "-") && !w.split:
+			return i
+		}
+	}
+	return 0
 }
 
-// gitSplit splits the options of git itself from the command.
-func (j *judge) gitSplit(args []word, s scope) gitCall {
-	c := gitCall{dirs: s.dirs}
-	for i := 0; i < len(args); i++ {
-		a := args[i]
+// gitPlace says why git could run a program that a repository, and not the user, has chosen.
+func (g *Gate) gitPlace(ws []word, dirs []string) string {
+	at := gitCommand(ws)
+	own := ws[1:max(at, 1)]
+	if at == 0 {
+		own = ws[1:]
+	}
+	for i := 0; i < len(own); i++ {
+		w := own[i]
 		switch {
-		case !a.known || !a.plain || a.glob:
-			c.why = "a word of git that is known only when it runs"
-			return c
-		case slices.Contains([]string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--glob-pathspecs",
-			"--noglob-pathspecs", "--icase-pathspecs", "--no-replace-objects", "--no-lazy-fetch", "--no-advice"}, a.text):
-		case a.text == "-C" && i+1 < len(args):
+		case !w.plain():
+			return "a word of git that is known only when it runs"
+		case slices.Contains([]string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--version"}, w.text):
+		case w.text == "-C" && i+1 < len(own) && own[i+1].plain() && strange(own[i+1].text) == "":
 			i++
-			c.dirs = j.gitEnter(args[i], c.dirs)
-			if c.dirs == nil {
-				c.why = "git would run in a folder outside the working directories"
-				return c
-			}
-		case a.text == "-c" && i+1 < len(args):
-			i++
-			key, value, _ := strings.Cut(args[i].text, "=")
-			if !args[i].known || args[i].glob || !j.g.memory.gitSettable(strings.ToLower(key), value) {
-				c.why = "git with a setting that is not known to be harmless"
-				return c
-			}
-		case a.text == "--version" || a.text == "-v":
-			c.info = true
-			return c
-		case strings.HasPrefix(a.text, "-"):
-			c.why = "an option of git that is not known to be harmless: " + a.text
-			return c
-		default:
-			c.sub, c.rest = a.text, args[i+1:]
-			return c
-		}
-	}
-	c.info = len(args) == 0
-	if !c.info {
-		c.why = "git without a command"
-	}
-	return c
-}
-
-// gitSettable reports settings that a line may make for one command.
-func (m *Memory) gitSettable(key, value string) bool {
-	section, _, _ := strings.Cut(key, ".")
-	switch {
-	case key == "core.pager":
-		return value == "cat" || value == ""
-	case key == "core.fsmonitor":
-		return value == "false"
-	case key == "core.editor", section == "alias", section == "pager", section == "sequence", section == "commit":
-		return false
-	}
-	return m.gitHarmless(key, value)
-}
-
-func (j *judge) gitEnter(w word, dirs []string) []string {
-	if !w.known || !w.plain || w.glob || strange(w.text) != "" {
-		return nil
-	}
-	var out []string
-	for _, dir := range dirs {
-		real, err := resolve(j.g.expand(w.text, dir))
-		if err != nil || !j.g.inside(real) {
-			return nil
-		}
-		out = append(out, real)
-	}
-	return out
-}
-
-// gitPlaces says why git could run a program that a repository, and not the
-// user, has chosen.
-func (j *judge) gitPlaces(ws []word, s scope) string {
-	c := j.gitSplit(ws[1:], s)
-	if c.why != "" {
-		return c.why
-	}
-	if c.info {
-		return ""
-	}
-	top := ""
-	for i, dir := range c.dirs {
-		r := j.g.scan(dir)
-		if r.why != "" {
-			return r.why
-		}
-		if i > 0 && r.top != top {
-			return "git after cd would read the configuration of another repository"
-		}
-		top = r.top
-		// Which commands git itself has, and no alias hides, depends on its version.
-		if slices.ContainsFunc(
-			r.aliases,
-			func(a string) bool { return strings.EqualFold(a, c.sub) || strings.EqualFold(a, c.sub+".command") },
-		) {
-			return "the git repository has an alias " + c.sub
-		}
-	}
-	return ""
-}
-
-// gitNormal is the command line without the harmless options of git itself, as
-// rules are written.
-func (j *judge) gitNormal(ws []word, s scope) ([]word, bool) {
-	c := j.gitSplit(ws[1:], s)
-	if c.why != "" || c.info || c.sub == "" || len(c.rest)+2 == len(ws) {
-		return nil, false
-	}
-	return append([]word{ws[0], literal(c.sub)}, c.rest...), true
-}
-
-// gitFacts looks at a command of git.
-func (j *judge) gitFacts(args []word, s scope) facts {
-	c := j.gitSplit(args, s)
-	if c.why != "" {
-		return danger(runs, c.why)
-	}
-	if c.info {
-		return facts{listed: true}
-	}
-	s.dirs = c.dirs
-	p, rest := j.g.memory.git().program(c.sub), c.rest
-	if len(rest) > 0 {
-		if two := j.g.memory.git().program(c.sub + " " + rest[0].text); two != nil {
-			p, rest = two, rest[1:]
-		}
-	}
-	if p == nil || p.operands == "never" {
-		if why := gitDanger(c.sub, c.rest); why != "" {
-			return danger(runs, why)
-		}
-		return facts{}
-	}
-	d := p.parse(rest)
-	f := facts{listed: true, risk: d.risk, why: d.why, unknown: d.unknown}
-	if f.risk != reads || f.unknown != "" {
-		return f
-	}
-	for _, w := range d.values {
-		if w.glob {
-			return danger(runs, "names of files that could be taken for options")
-		}
-		if signed(w.text) || strings.Contains(w.text, "signature") {
-			return danger(runs, "a format that checks signatures")
-		}
-	}
-	if why := gitOperands(p, d); why != "" {
-		return danger(writes, why)
-	}
-	if f.outside = j.gitFiles(p, d, s); f.outside == "" && (d.deep || p.deep && !d.shallow) {
-		f.outside = j.gitContent(d, s)
-	}
-	return f
-}
-
-// signed reports a format that has git check signatures, by another program.
-func signed(format string) bool {
-	return strings.Contains(strings.NewReplacer("%+", "%", "%-", "%", "% ", "%").Replace(format), "%G")
-}
-
-// gitOperands says why operands would not only be read.
-func gitOperands(p *program, d parsed) string {
-	for i, w := range d.operands {
-		if w.glob && (d.late < 0 || i < d.late) && (w.pattern[0] < ' ' || w.pattern[0] == '-' || p.operands != "revs") {
-			return "names of files that could be taken for options"
-		}
-	}
-	n := len(d.operands)
-	switch {
-	case p.operands == "none" && n > 0, p.operands == "one" && n > 1:
-		return "an operand too many"
-	case p.operands == "list" && n > 0 && !d.lists:
-		return "an operand that would be made"
-	case p.operands == "config" && n == 1 && d.operands[0].text == "edit":
-		return "it opens an editor"
-	case p.operands == "config" && !d.lists && n > 1 && d.operands[0].text != "get" && d.operands[0].text != "list":
-		return "a value that would be set"
-	}
-	return ""
-}
-
-// gitFiles says why a file that is named may not be read. A revision with a
-// path is judged by that path.
-func (j *judge) gitFiles(p *program, d parsed, s scope) string {
-	for _, w := range append(slices.Clone(d.operands), d.files...) {
-		texts := []string{w.text}
-		if _, path, ok := strings.Cut(w.text, ":"); ok {
-			texts = append(texts, path)
-		}
-		for _, text := range texts {
-			if text == "" || strings.Contains(text, "://") || strings.HasPrefix(text, "(") {
-				continue
-			}
-			for _, dir := range s.dirs {
-				full := filepath.Clean(j.g.expand(text, dir))
-				real, err := resolve(full)
-				if err != nil ||
-					!j.g.inside(real) && full != "/dev/null" && j.g.approvePath("Read", full, false).Decision != Allow {
-					return "git would read " + text + ", which is outside the working directories"
+			for k, dir := range dirs {
+				real, err := resolve(g.expand(own[i].text, dir))
+				if err != nil || !g.inside(real) {
+					return "git would run in a folder outside the working directories"
 				}
+				dirs = slices.Clone(dirs)
+				dirs[k] = real
 			}
+		case w.text == "-c" && i+1 < len(own) && own[i+1].plain():
+			i++
+			key, value, _ := strings.Cut(strings.ToLower(own[i].text), "=")
+			if section, _, _ := strings.Cut(key, "."); section != "color" && !(key == "core.pager" && (value == "cat" ||
+				value == "")) &&
+				key != "core.quotepath" && !(key == "log.diffmerges" && value == "off") {
+				return "git with a setting that is not known to be harmless"
+			}
+		default:
+			return "an option of git that is not known to be harmless: " + w.text
 		}
-		if why := j.globbed(w, s); why != "" {
+	}
+	first := ""
+	for _, dir := range dirs {
+		top, why := g.scan(dir)
+		if why != "" {
 			return why
 		}
+		if first == "" {
+			first = top
+		}
+		if top != first {
+			return "git after cd would read the configuration of another repository"
+		}
 	}
 	return ""
 }
 
-func (j *judge) globbed(w word, s scope) string {
-	if !w.glob {
-		return ""
+// scan looks for the repository that git would use in a folder, going up as git does. What the configuration of the
+// user says is his own; that of the repository is read. It returns the work tree, and why git could run a program
+// that the repository has chosen.
+func (g *Gate) scan(dir string) (top, why string) {
+	dir, err := resolve(dir)
+	if err != nil {
+		return "", "the git repository cannot be found"
 	}
-	return j.operand("git", w, s)
-}
-
-// gitContent says why content may not be shown: a rule may speak of a file that
-// is not named.
-func (j *judge) gitContent(d parsed, s scope) string {
-	if !j.g.bansReading() {
-		return ""
-	}
-	if d.late < 0 || d.late == len(d.operands) {
-		return "git would show a file of which a rule may speak; name the files after --"
-	}
-	for _, w := range d.operands[d.late:] {
-		if strings.HasPrefix(w.text, ":") || strings.ContainsAny(w.text, "*?[\\") {
-			return "git would show files by a pattern, and a rule may speak of one"
+	there := func(path ...string) bool { _, err := os.Lstat(filepath.Join(path...)); return err == nil }
+	for ; !there(dir, ".git"); dir = filepath.Dir(dir) {
+		if there(dir, "HEAD") && there(dir, "objects") {
+			return "", "the directory is itself a git repository"
+		}
+		if dir == "/" {
+			return "", ""
 		}
 	}
-	return j.below(d.operands[d.late:], s)
+	git := filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		if git, why = g.linked(git); why != "" {
+			return "", why
+		}
+	case err != nil || !info.IsDir():
+		return "", "the git repository is elsewhere"
+	}
+	common := git
+	if text, err := os.ReadFile(filepath.Join(git, "commondir")); err == nil {
+		if common = strings.TrimSpace(string(text)); !filepath.IsAbs(common) {
+			common = filepath.Join(git, common)
+		}
+	}
+	for _, file := range []string{filepath.Join(common, "config"), filepath.Join(common, "config.worktree"),
+		filepath.Join(git, "config.worktree")} {
+		if why := gitConfigured(file); why != "" {
+			return "", why
+		}
+	}
+	if there(common, "hooks", "post-index-change") { // the only hook of a command that reads
+		return "", "the git repository has a hook that runs when git reads"
+	}
+	// git asks each repository in the work tree for its state, by its own configuration.
+	index, ok := slurp(filepath.Join(git, "index"), maxIndex)
+	if !ok || bytes.Contains(index, []byte("\x00\x00\xe0\x00")) || bytes.Contains(index, []byte("link\x00\x00\x00")) {
+		return "", "the git repository holds others, or an index that is not understood"
+	}
+	return dir, ""
 }
 
-// gitDanger says what speaks against the options of a command of git that does
-// more than read, when a rule names that command.
-func gitDanger(sub string, rest []word) string {
+// linked follows a .git file. Outside the roots it must be a work tree that the repository knows: only its owner can
+// have made that.
+func (g *Gate) linked(dot string) (git, why string) {
+	text, ok := slurp(dot, maxConfig)
+	dir, named := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
+	if !ok || !named {
+		return "", "the git repository is elsewhere"
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(dot), dir)
+	}
+	real, err := resolve(dir)
+	if err != nil {
+		return "", "the git repository cannot be found"
+	}
+	if g.inside(real) {
+		return real, ""
+	}
+	text, _ = slurp(filepath.Join(real, "gitdir"), maxConfig)
+	if there, err := resolve(strings.TrimSpace(string(text))); err != nil || there != dot {
+		return "", "the git repository is outside the working directories, and does not know this work tree"
+	}
+	return real, ""
+}
+
+// slurp reads a regular file. An absent file is empty.
+func slurp(path string, limit int64) ([]byte, bool) {
+	info, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return nil, true
+	}
+	if err != nil || !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return data, err == nil && int64(len(data)) <= limit
+}
+
+// gitConfigured says why a configuration may name a program, another path or something to fetch. It is read as git
+// writes it: quotes, escapes and comments behind a value are not understood.
+func gitConfigured(file string) string {
+	data, ok := slurp(file, maxConfig)
+	if !ok || strings.ContainsAny(string(data), "\r\x00\ufeff") {
+		return "the configuration of the git repository cannot be read"
+	}
+	const odd = "the configuration of the git repository is written in an unusual way"
+	section := ""
+	for line := range strings.SplitSeq(string(data), "\n") {
+		line = strings.ToLower(strings.Trim(line, " \t"))
+		if line == "" || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		if line[0] == '[' {
+			name, sub, named := strings.Cut(strings.TrimSuffix(line[1:], "]"), ` "`)
+			if line[len(line)-1] != ']' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+				named != strings.HasSuffix(sub, `"`) ||
+				strings.ContainsAny(strings.TrimSuffix(sub, `"`), `"\`) {
+				return odd
+			}
+			if section = name; named {
+				section += ".*"
+			}
+			continue
+		}
+		key, value, _ := strings.Cut(line, "=")
+		key, value = strings.TrimRight(key, " \t"), strings.TrimLeft(value, " \t")
+		if section == "" || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.ContainsAny(value,
+			"\"\\#;") {
+			return odd
+		}
+		if !gitHarmless(section, key, value) {
+			return "the git repository sets " + section + "." + key + ", which may name a program"
+		}
+	}
+	return ""
+}
+
+// gitHarmless reports settings by which git, when it reads, runs no program, follows no other path and fetches nothing.
+// A pager runs only for a terminal, which a command of an agent has not.
+func gitHarmless(section, key, value string) bool {
+	if strings.Contains(value, "%") {
+		return false // a format may check signatures
+	}
+	switch section {
+	case "user", "author", "committer", "color", "color.*", "advice", "init", "push", "pull", "rerere", "gc", "branch",
+		"pager",
+		"column", "commit", "fetch", "rebase", "gui", "submodule", "i18n", "tag":
+		return key != "templatedir" && key != "editor" && key != "template"
+	case "branch.*":
+		return key != "mergeoptions"
+	case "remote.*":
+		return slices.Contains([]string{"url", "pushurl", "fetch", "push", "prune", "prunetags", "tagopt", "mirror",
+			"gh-resolved", "skipfetchall"}, key)
+	case "submodule.*":
+		return key == "active" || key == "url" || key == "branch"
+	case "core":
+		switch key {
+		case "bare", "fsmonitor":
+			return value == "false" || value == ""
+		case "repositoryformatversion", "filemode", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks",
+			"autocrlf", "eol",
+			"safecrlf", "quotepath", "abbrev", "pager", "whitespace", "longpaths", "untrackedcache", "commitgraph",
+			"preloadindex", "protectntfs",
+			"protecthfs", "compression", "trustctime":
+			return true
+		}
+	case "diff", "log", "merge", "status":
+		return slices.Contains([]string{"renames", "renamelimit", "algorithm", "colormoved", "mnemonicprefix", "noprefix",
+			"date", "decorate",
+			"follow", "abbrevcommit", "conflictstyle", "ff", "showuntrackedfiles", "short", "branch", "interhunkcontext",
+			"context"}, key)
+	case "extensions":
+		return key == "worktreeconfig" || key == "objectformat"
+	}
+	return false
+}
+
+// gitUnsafe says what speaks against the words of a command of git: options by which it runs another program or writes
+// where they say.
+func gitUnsafe(ws []word) string {
+	if len(ws) == 0 {
+		return ""
+	}
+	sub, rest := ws[0].text, ws[1:]
 	first := ""
 	if len(rest) > 0 {
 		first = rest[0].text
 	}
 	switch sub {
-	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext",
-		"upload-pack", "receive-pack", "credential", "send-email", "imap-send", "web--browse", "help":
+	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext", "upload-pack",
+		"receive-pack", "credential",
+		"send-email", "imap-send", "web--browse", "help":
 		return "git " + sub + " runs other programs"
 	case "submodule":
 		if first == "foreach" {
@@ -270,45 +280,164 @@ func gitDanger(sub string, rest []word) string {
 			return "git bisect " + first + " runs another program"
 		}
 	}
+	unsafe := func(why string) string { return "options of git that could write or run something: " + why }
 	for _, w := range rest {
 		a := w.text
 		if a == "--" {
 			break
 		}
-		if strings.HasPrefix(a, "ext::") || strings.Contains(a, "::") {
+		if w.marked() {
+			return "a word is known only when the command runs"
+		}
+		if strings.Contains(a, "::") {
 			return "a transport that runs a program"
 		}
-		if long, ok := strings.CutPrefix(a, "--"); ok {
-			long, _, _ = strings.Cut(long, "=")
-			for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager",
-				"upload-pack",
-				"receive-pack", "exec", "config",
-				"config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir", "extcmd", "strategy",
-				"edit-description"} {
-				// git takes any beginning of a long option that is unique.
-				if len(long) > 1 && strings.HasPrefix(bad, long) {
-					return a
-				}
-			}
-			continue
+		if format := strings.NewReplacer("%+", "%", "%-", "%", "% ", "%").Replace(a); strings.Contains(format, "%G") ||
+			strings.Contains(a, "signature") {
+			return "a format that checks signatures"
 		}
-		if !strings.HasPrefix(a, "-") {
-			continue
+		long, is := strings.CutPrefix(a, "--")
+		long, value, _ := strings.Cut(long, "=")
+		for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager",
+			"upload-pack", "receive-pack",
+			"exec", "config", "config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir",
+			"extcmd", "strategy",
+			"edit-description", "remerge-diff", "parseopt", "lost-found", "paginate"} {
+			// git takes any beginning of a long option that is unique.
+			if is && len(long) > 1 && strings.HasPrefix(bad, long) {
+				return unsafe(a)
+			}
 		}
-		switch sub {
-		case "clone", "fetch", "pull", "push", "ls-remote":
-			if strings.ContainsAny(a, "uc") && sub != "push" {
-				return a
-			}
-		case "rebase":
-			if strings.ContainsAny(a, "xs") {
-				return a
-			}
-		case "format-patch", "archive", "config":
-			if strings.ContainsAny(a, "of") {
-				return a
-			}
+		if is && strings.HasPrefix("diff-merges", long) && len(long) > 5 && strings.HasPrefix(value, "r") {
+			return unsafe(a)
+		}
+		letters := map[string]string{"grep": "O", "clone": "uc", "fetch": "uc", "pull": "uc", "ls-remote": "u",
+			"rebase": "xs", "format-patch": "o",
+			"archive": "o", "config": "f"}[sub]
+		if !is && strings.HasPrefix(a, "-") && strings.ContainsAny(a, letters) {
+			return unsafe(a)
 		}
 	}
 	return ""
+}
+
+// gitReads says why a command of git may do more than read what may be read.
+func (j *judge) gitReads(ws []word) (why string, firm bool) {
+	if why := j.g.gitPlace(ws, j.line.dirs); why != "" {
+		return why, true
+	}
+	at := gitCommand(ws)
+	if at == 0 {
+		if len(ws) == 1 || ws[len(ws)-1].text == "--version" {
+			return "", false
+		}
+		return "git without a command", true
+	}
+	if why := gitUnsafe(ws[at:]); why != "" {
+		return why, true
+	}
+	sub, rest := ws[at].text, ws[at+1:]
+	first := ""
+	if len(rest) > 0 {
+		first = rest[0].text
+	}
+	options := func(list ...string) bool { // of these kinds alone
+		return !slices.ContainsFunc(rest, func(w word) bool {
+			a, _, _ := strings.Cut(w.text, "=")
+			return !slices.Contains(list, a)
+		})
+	}
+	lists := func(with ...string) bool { // operands are names to list
+		return slices.ContainsFunc(rest, func(w word) bool {
+			a, _, _ := strings.Cut(w.text,
+				"=")
+			return slices.Contains(with, a)
+		})
+	}
+	shows := false // content of files that are not named
+	switch sub {
+	case "status":
+		shows = slices.ContainsFunc(rest, func(w word) bool {
+			return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.Contains(w.text, "v") ||
+				w.text == "--verbose"
+		})
+	case "ls-files", "ls-tree", "describe", "rev-parse", "rev-list", "shortlog", "merge-base", "for-each-ref",
+		"name-rev", "count-objects",
+		"check-ignore", "show-ref", "whatchanged", "cat-file", "blame", "annotate":
+	case "log":
+		shows = slices.ContainsFunc(rest, func(w word) bool {
+			return slices.Contains([]string{"-p", "-u", "-c", "--patch", "--cc", "-W", "-m"}, w.text) ||
+				strings.HasPrefix(w.text, "-L") ||
+				strings.HasPrefix(w.text, "-U") || strings.HasPrefix(w.text, "--unified") || strings.HasPrefix(w.text,
+				"--word-diff") ||
+				strings.HasPrefix(w.text, "--patch") || strings.HasPrefix(w.text, "--color-words")
+		})
+	case "diff", "show", "grep":
+		shows = !lists("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary",
+			"--files-with-matches")
+	case "branch":
+		if !options("-a", "-r", "-v", "-vv", "--all", "--remotes", "--show-current", "--list", "-l", "--sort", "--format",
+			"--color", "--verbose") &&
+			!(lists("--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at") && len(rest) < 3) {
+			return "git branch with words that may change something", true
+		}
+	case "tag":
+		if !options("-l", "--list", "-n", "--sort", "--format") && !(lists("-l", "--list", "--contains", "--merged") &&
+			len(rest) < 3) {
+			return "git tag with words that may change something", true
+		}
+	case "remote":
+		if !options("-v", "--verbose") && first != "get-url" {
+			return "git remote with words that may change or fetch something", true
+		}
+	case "stash", "worktree", "reflog":
+		if first != "list" && !(sub == "reflog" && (first == "" || first == "show" || strings.HasPrefix(first, "-") ||
+			first == "HEAD")) {
+			return "git " + sub + " with words that may change something", true
+		}
+	case "config":
+		if !slices.Contains([]string{"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"}, first) &&
+			(len(rest) != 1 || strings.HasPrefix(first, "-") || !strings.Contains(first, ".")) {
+			return "git config with words that may change something", true
+		}
+	case "symbolic-ref":
+		if !(len(rest) == 1 || len(rest) == 2 && first == "--short") || strings.HasPrefix(rest[len(rest)-1].text, "-") {
+			return "git symbolic-ref with words that may change something", true
+		}
+	case "submodule":
+		if first != "status" {
+			return "no rule allows git submodule " + first, false
+		}
+	default:
+		return "no rule allows git " + sub, false
+	}
+	if shows && j.g.bans {
+		paths := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" })
+		if paths < 0 || paths+1 == len(rest) {
+			return "git would show a file of which a rule may speak; name the files after --", false
+		}
+		for _, w := range rest[paths+1:] {
+			for _, dir := range j.line.dirs {
+				if real, err := resolve(j.g.expand(w.text, dir)); err != nil || j.g.mayHold(real) || w.text == "" ||
+					strings.ContainsAny(w.text, ":*?[") {
+					return "git would show files by a pattern, or a folder in which a rule speaks of one", false
+				}
+			}
+		}
+	}
+	for _, w := range rest {
+		if strings.HasPrefix(w.text, "-") {
+			continue
+		}
+		forms := []string{w.text}
+		if _, path, ok := strings.Cut(w.text, ":"); ok {
+			forms = append(forms, path)
+		}
+		for _, form := range forms {
+			if why := j.readable(form, false); why != "" && form != "" {
+				return "git would read " + form + ": " + why, false
+			}
+		}
+	}
+	return "", false
 }

@@ -45,7 +45,7 @@ func TestGitScan(t *testing.T) {
 		{"plain", "", Allow},
 		{"remote", "[remote \"up\"]\n\turl = git@example.invalid:x\n\tfetch = +refs/heads/*:refs/remotes/up/*\n", Allow},
 		{"looks", "[color]\n ui = auto\n[branch \"main\"]\n remote = up\n merge = refs/heads/main\n", Allow},
-		{"alias", "[alias]\n st = !touch PWNED\n", Allow},
+		{"alias", "[alias]\n st = !touch PWNED\n", Ask},
 		{"alias-over", "[alias]\n Status = !touch PWNED\n", Ask},
 		{"alias-section", "[alias \"status\"]\n command = !touch PWNED\n", Ask},
 		{"include-prefix", "[include]\n path = \"%(prefix)/../work/more\"\n", Ask},
@@ -123,30 +123,4 @@ func TestGitPlaces(t *testing.T) {
 			t.Errorf("%s with a repository inside that names a program: %v", line, got)
 		}
 	}
-}
-
-// No text of a configuration makes the reader panic, and what git itself writes
-// is read as git reads it.
-func FuzzGitSettings(f *testing.F) {
-	f.Add("[core]\n\tbare = false\n[remote \"o\\\"x\"]\n\turl = \"a b\" # c\n")
-	f.Add("[a]b=c\\\nd")
-	f.Fuzz(func(t *testing.T, text string) {
-		settings, ok := gitSettings(text)
-		if !ok || len(text) > 4096 || strings.ContainsRune(text, 0) {
-			return
-		}
-		path := filepath.Join(t.TempDir(), "config")
-		write(t, path, text)
-		out, err := exec.Command("git", "config", "-f", path, "-z", "--list", "--no-includes", "--name-only").Output()
-		if err != nil {
-			return // git refuses it
-		}
-		var keys []string
-		for _, s := range settings {
-			keys = append(keys, s.key)
-		}
-		if got := strings.TrimSuffix(string(out), "\x00"); got != strings.Join(keys, "\x00") {
-			t.Errorf("%q: git reads %q, we %q", text, got, keys)
-		}
-	})
 }

@@ -35,8 +35,8 @@ func TestHereDocs(t *testing.T) {
 		{"word-behind", "cat <<E 'a\nE\n'\nE\n", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if l := readLine(c.line); l.file == nil || (l.doubt != "") != c.doubt {
-				t.Errorf("%q: parsed %t, doubt %q", c.line, l.file != nil, l.doubt)
+			if l := gate(t, Rules{Cwd: t.TempDir()}).readLine(c.line); (l.unread != "") != c.doubt {
+				t.Errorf("%q: doubt %q", c.line, l.unread)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestOurs(t *testing.T) {
 			t.Errorf("line %d: %q under %s: %s (%s)", row.number, row.line, row.rules, got.Decision, got.Reason)
 		}
 		if row.kind == "Q" && row.rules == "ro" {
-			boxed := gate(t, Rules{Cwd: ws, ReadOnlyAuto: true, Sandboxed: func() bool { return true }})
+			boxed := gate(t, Rules{Cwd: ws, ReadOnlyAuto: true, Bounds: Bounds{Whole: true}})
 			if v := boxed.Decide(bash(row.line)); v.Decision != Allow {
 				t.Errorf("line %d: %q in a sandbox: %s (%s)", row.number, row.line, v.Decision, v.Reason)
 			}

@@ -129,25 +129,6 @@ func (g *Gate) pathMatch(r rule, path, cwd string) bool {
 	return r.all || matchForms(r, g.forms(path, cwd))
 }
 
-// matchForms reports whether a ban speaks of a file. A ban on a folder holds for
-// what is in it.
-func matchForms(r rule, forms []string) bool {
-	for _, glob := range r.lower {
-		for _, form := range forms {
-			if !strings.HasPrefix(form, glob.fixed) || r.spares(form) {
-				continue
-			}
-			if ok, err := doublestar.Match(glob.text, form); ok || err != nil {
-				return true
-			}
-			if ok, _ := doublestar.Match(glob.text+"/**", form); ok {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // MayRead reports whether no ban speaks of the file, for tools that list or
 // search: they leave out what may not be read. Rules that ask count as bans, since
 // a list cannot ask for each of its lines.
@@ -164,13 +145,6 @@ func (g *Gate) MayRead(path string) bool {
 		}
 	}
 	return true
-}
-
-// ruled reports whether a ban speaks of a file, of reading or of writing it.
-func (g *Gate) ruled(path, dir string) bool {
-	forms := g.forms(path, dir)
-	speaks := func(r rule) bool { return len(r.globs) > 0 && matchForms(r, forms) }
-	return slices.ContainsFunc(g.deny, speaks) || slices.ContainsFunc(g.ask, speaks)
 }
 
 // MayOpen reports whether no ban speaks of a file that is open: neither of the
@@ -273,7 +247,7 @@ func (g *Gate) approvePath(tool, path string, edit bool) Verdict {
 		}
 	}
 	switch {
-	case tool == "Grep" && g.bansReading() && g.mayHold(real) && !g.rules.Filtered:
+	case tool == "Grep" && g.bans && g.mayHold(real) && !g.rules.Filtered:
 		// What the search passes over is not known here.
 		return ask("a search may read files that are denied")
 	case !inside && !edit && systemFile(real):
@@ -304,8 +278,10 @@ func (g *Gate) special(real string, edit bool, v Verdict) Verdict {
 		return Verdict{Decision: Deny, Reason: "it is not a regular file"}
 	case v.Decision == Allow && edit && kind == syscall.S_IFREG && st.Mode&0o222 == 0:
 		return Verdict{Decision: Ask, Reason: "the file may not be written, by its mode"}
-	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices, uint64(st.Dev)): //nolint:unconvert // not on every system
-		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories", UserOnly: true}
+	case v.Decision == Allow && v.Rule == "" && !slices.Contains(g.devices,
+		uint64(st.Dev)): //nolint:unconvert // not on every system
+		return Verdict{Decision: Ask, Reason: "the file is on another file system than the working directories",
+			UserOnly: true}
 	}
 	return v
 }

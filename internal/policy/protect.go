@@ -7,36 +7,129 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// protected looks for a write to a protected file by the words of a line: one
-// that other programs run or obey. Only a rule that names the file allows it. What
-// a program does that the line starts, such as make or tar, is not looked at.
-func (g *Gate) protected(s survey) (path, candidate string) {
-	for _, t := range s.targets {
-		if t.write {
-			if path, rule := g.guards(t.path, s.dirs); path != "" {
-				return path, rule
+// protected looks for a write to a protected file by the words of a line: a file that other programs run or obey. Only a
+// rule that names the file allows it. What a program does that the line starts, such as make, is not looked at.
+func (g *Gate) protected(l line) (path, candidate string) {
+	g.written(l, func(w word, removes bool) bool {
+		if found, rule := g.guards(w, l); found != "" && !(removes && environment(found)) {
+			path, candidate = found, rule
+		}
+		return path == ""
+	})
+	return path, candidate
+}
+
+// Writes returns the protected files that a line writes by its own words. A call of Bash that was allowed was allowed
+// to
+// write them: by a rule that names them, by somebody who was asked, or by the mode.
+func (g *Gate) Writes(command string) (paths []string) {
+	l := g.readLine(command)
+	g.written(l, func(w word, _ bool) bool {
+		for _, dir := range l.dirs {
+			full := filepath.Clean(g.expand(w.text, dir))
+			real, err := resolve(full)
+			if err != nil {
+				real = full
+			}
+			if !w.marked() && persistent(g.below(real)) && !slices.Contains(paths, real) {
+				paths = append(paths, real)
+			}
+		}
+		return true
+	})
+	return paths
+}
+
+// written calls use with each word that may be a file that the line writes, until it returns false.
+func (g *Gate) written(l line, use func(w word, removes bool) bool) {
+	for _, t := range l.targets {
+		if t.writes() && t.op != syntax.DplOut && !use(t.word, false) {
+			return
+		}
+	}
+	for _, c := range l.commands {
+		if c.crude {
+			continue
+		}
+		for i := range c.words {
+			if i > 0 && talks(c) && !finds(c) {
+				break
+			}
+			name := filepath.Base(c.words[i].text)
+			if c.words[i].open || !writer(name, c.words[i+1:]) {
+				continue
+			}
+			words := c.words[i+1:]
+			if finds(c) {
+				words = c.words[1:]
+			}
+			if name == "git" {
+				words = gitWrites(c.words[i:])
+			}
+			for _, w := range words {
+				if w.marked() || w.odd {
+					if !use(w, removes(name)) {
+						return
+					}
+					continue
+				}
+				for _, form := range spellings(w.text) {
+					if !use(literal(form), removes(name)) {
+						return
+					}
+				}
 			}
 		}
 	}
-	for _, c := range s.commands {
-		for _, file := range written(c) {
-			if path, rule := g.guards(file, s.dirs); path != "" && !(removes(c[0]) && environment(path)) {
-				return path, rule
-			}
-		}
+}
+
+// finds reports a find that runs programs, or removes, below the folders that it names.
+func finds(c command) bool {
+	return c.name() == "find" && slices.ContainsFunc(c.words, func(w word) bool {
+		return strings.HasPrefix(w.text, "-exec") || strings.HasPrefix(w.text, "-ok") || w.text == "-delete" ||
+			strings.HasPrefix(w.text, "-fprint")
+	})
+}
+
+// writer reports programs that write, by their purpose, files in their words.
+func writer(name string, args []word) bool {
+	has := func(letter string, long ...string) bool {
+		return slices.ContainsFunc(args, func(w word) bool {
+			a, _, _ := strings.Cut(w.text, "=")
+			return slices.Contains(long, a) || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a,
+				letter)
+		})
 	}
-	return "", ""
+	switch name {
+	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod",
+		"chmod", "chown",
+		"chgrp", "chattr", "setfacl", "cp", "install", "rsync", "scp", "ln", "mv", "dd", "git":
+		return true
+	case "sed", "perl", "ruby", "yq":
+		return has("i", "--in-place", "--inplace")
+	case "gawk", "awk":
+		return slices.ContainsFunc(args, func(w word) bool { return w.text == "inplace" })
+	case "curl", "sort", "shuf", "tree", "strace", "ltrace":
+		return has("o", "--output", "--dump-header", "--cookie-jar", "--output-dir") || has("D") || has("c")
+	case "wget":
+		return has("O", "--output-document", "--output-file", "--directory-prefix") || has("P") || has("o")
+	case "unzip":
+		return has("d")
+	case "tar", "bsdtar":
+		return has("C", "--directory")
+	case "find":
+		return finds(command{words: append([]word{literal("find")}, args...)})
+	}
+	return false
 }
 
 // removes reports programs that only remove files.
-func removes(name string) bool {
-	return slices.Contains([]string{"rm", "rmdir", "unlink"}, filepath.Base(name))
-}
+func removes(name string) bool { return slices.Contains([]string{"rm", "rmdir", "unlink"}, name) }
 
-// environment reports paths of virtual environments, which are removed in order
-// to make them anew.
+// environment reports paths of virtual environments, which are removed in order to make them anew.
 func environment(path string) bool {
 	parts := strings.Split(path, "/")
 	return slices.ContainsFunc(parts, func(p string) bool { return p == "venv" || p == ".venv" }) &&
@@ -45,44 +138,41 @@ func environment(path string) bool {
 		})
 }
 
-// guards returns a spelling if it is that of a protected file, in one of the
-// folders, and the rule that would allow to write it.
-func (g *Gate) guards(text string, dirs []string) (path, rule string) {
-	text = strings.ReplaceAll(text, "\x05", "\x04")
-	if text == "" || text == "/dev/null" || len(text) > maxOpen {
+// guards returns the path of a word that is that of a protected file, in one of the folders of the line, and the rule
+// that would allow to write it. A word that is known only when the line runs is one if it has text of a protected name,
+// or if the line has.
+func (g *Gate) guards(w word, l line) (path, rule string) {
+	if w.text == "/dev/null" || w.text == "" && !w.open {
 		return "", ""
 	}
-	for _, dir := range dirs {
-		full := plainPath(join2(dir, text))
-		if !marked(full) {
+	if !w.marked() {
+		for _, dir := range l.dirs {
+			full := filepath.Clean(g.expand(w.text, dir))
 			real, err := resolve(full)
 			if err != nil {
 				real = full
 			}
 			if (persistent(g.below(real)) || persistent(g.below(full))) && !g.named(real) {
-				return shownPath(g.below(real)), g.pathRule("Edit", real)
-			}
-			continue
-		}
-		if !open(full) {
-			// Names of files: those that are there.
-			names, _ := g.names(word{text: text, pattern: text, glob: true}, []string{dir})
-			for _, name := range names {
-				if real, err := resolve(join2(dir, name)); err == nil && persistent(g.below(real)) && !g.named(real) {
-					return name, g.pathRule("Edit", real)
-				}
+				return g.below(real), g.pathRule("Edit", real)
 			}
 		}
-		if persistentSpelling(g.below(full)) {
-			return shownPath(g.below(full)), ""
+		return "", ""
+	}
+	shown := strings.ReplaceAll(w.pattern, anyText, "…")
+	for part := range strings.SplitSeq(strings.ToLower(w.pattern), "/") {
+		head := before(part)
+		if persistent(part) || head != part && len(head) > 1 && head[0] == '.' &&
+			slices.ContainsFunc(guardedNames(), func(name string) bool { return may(name, part) }) {
+			return shown, ""
 		}
 	}
+	text := strings.ToLower(l.text)
+	if w.open && (strings.Contains(text, "--git-dir") || strings.Contains(text, "--git-path") ||
+		slices.ContainsFunc(guardedNames(),
+			func(name string) bool { return name[0] == '.' && strings.Contains(text, name) })) {
+		return shown, ""
+	}
 	return "", ""
-}
-
-// shownPath is a spelling as it is shown.
-func shownPath(path string) string {
-	return strings.NewReplacer("\x01", "*", "\x02", "?", "\x03", "[", "\x04", "…").Replace(path)
 }
 
 // named reports whether an allow rule names the file itself.
@@ -100,156 +190,29 @@ func (g *Gate) named(real string) bool {
 	return false
 }
 
-// persistentSpelling reports a spelling with some text of a protected name: the
-// parts of the path that are known, and those that are known but for one place.
-func persistentSpelling(path string) bool {
-	if persistent(path) {
-		return true
-	}
-	for _, part := range strings.Split(strings.ToLower(path), "/") {
-		if !marked(part) {
-			continue
-		}
-		fixed := strings.Map(func(c rune) rune {
-			if c <= wordBreak {
-				return -1
-			}
-			return c
-		}, part)
-		if len(strings.Trim(fixed, ".")) < 2 || !strings.HasPrefix(fixed, ".") {
-			continue
-		}
-		if slices.ContainsFunc(guardedNames(), func(name string) bool { return meet(name, part) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// written are the files that a command writes by its own words, in programs whose
-// purpose that is.
-func written(c []string) []string {
-	name, args := filepath.Base(c[0]), c[1:]
-	if marked(name) {
+// gitWrites is the file that git config changes.
+func gitWrites(ws []word) []word {
+	at := gitCommand(ws)
+	if at == 0 || ws[at].text != "config" {
 		return nil
 	}
-	operands, options := split(args)
-	value := func(names ...string) []string {
-		var out []string
-		for i, a := range args {
-			for _, n := range names {
-				switch {
-				case a == n && i+1 < len(args):
-					out = append(out, args[i+1])
-				case strings.HasPrefix(n, "--") && strings.HasPrefix(a, n+"="):
-					out = append(out, a[len(n)+1:])
-				case !strings.HasPrefix(n, "--") && len(a) > 2 && a[0] == '-' && a[1] != '-':
-					if k := strings.IndexByte(a, n[1]); k > 0 && k+1 < len(a) {
-						out = append(out, a[k+1:])
-					} else if k > 0 && i+1 < len(args) {
-						out = append(out, args[i+1])
-					}
-				}
-			}
-		}
-		return out
-	}
-	switch name {
-	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod":
-		return operands
-	case "chmod", "chown", "chgrp", "chattr", "setfacl":
-		if len(operands) > 0 &&
-			!slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "--reference") }) {
-			return operands[1:]
-		}
-		return operands
-	case "cp", "install", "rsync", "scp", "ln", "mv":
-		dest := value("-t", "--target-directory")
-		if len(dest) == 0 && len(operands) > 0 {
-			dest, operands = operands[len(operands)-1:], operands[:len(operands)-1]
-		}
-		out := slices.Clone(dest)
-		for _, d := range dest {
-			for _, src := range operands {
-				if base := src[strings.LastIndexByte(strings.TrimRight(src, "/"), '/')+1:]; base != "" && !open(base) &&
-					strings.Trim(base, "./") != "" {
-					out = append(out, d+"/"+base)
-				}
-			}
-		}
-		if name == "mv" || name == "ln" {
-			out = append(out, operands...)
-		}
-		if name == "ln" && len(operands) == 0 && len(dest) == 1 {
-			out = append(out, filepath.Base(dest[0]))
-		}
-		return out
-	case "sed", "perl", "ruby", "yq":
-		if slices.ContainsFunc(options, func(o string) bool {
-			return strings.HasPrefix(o, "--in-p") || o == "--inplace" || o[1] != '-' && strings.ContainsRune(o, 'i')
-		}) {
-			return operands
-		}
-	case "gawk", "awk":
-		if slices.Contains(args, "inplace") {
-			return operands
-		}
-	case "dd":
-		for _, w := range args {
-			if file, ok := strings.CutPrefix(w, "of="); ok {
-				return []string{file}
-			}
-		}
-	case "curl":
-		return value("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar", "--output-dir")
-	case "wget":
-		return value("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix")
-	case "sort", "shuf", "tree", "strace", "ltrace":
-		return value("-o", "--output")
-	case "unzip":
-		return value("-d")
-	case "tar", "bsdtar":
-		return value("-C", "--directory")
-	case "git":
-		return gitWrites(args)
-	}
-	return nil
-}
-
-// gitWrites is the file that git config changes.
-func gitWrites(args []string) []string {
+	file, reading, writing, operands := literal(".git/config"), false, false, 0
+	args := ws[at+1:]
 	for i := 0; i < len(args); i++ {
-		switch a := args[i]; {
-		case a == "-C" || a == "-c" || a == "--git-dir" || a == "--work-tree" || a == "--namespace":
-			i++
-		case strings.HasPrefix(a, "-"):
-		case a == "config":
-			return gitConfig(args[i+1:])
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
-func gitConfig(args []string) []string {
-	file, reading, writing := ".git/config", false, false
-	var operands []string
-	for i := 0; i < len(args); i++ {
-		a := args[i]
+		a, value, joined := strings.Cut(args[i].text, "=")
 		switch {
 		case a == "-f" || a == "--file":
-			if i++; i < len(args) {
-				file = args[i]
+			if !joined && i+1 < len(args) {
+				i++
+				value = args[i].text
 			}
-		case strings.HasPrefix(a, "--file="):
-			file = a[len("--file="):]
+			file = literal(value)
 		case a == "--global":
-			file = "~/.gitconfig"
+			file = literal("~/.gitconfig")
 		case a == "--system":
-			file = "/etc/gitconfig"
+			file = literal("/etc/gitconfig")
 		case a == "--worktree":
-			file = ".git/config.worktree"
+			file = literal(".git/config.worktree")
 		case a == "--type" || a == "--default" || a == "--blob" || a == "--comment":
 			i++
 		case strings.HasPrefix(a, "--get"), a == "--list", a == "-l":
@@ -259,58 +222,17 @@ func gitConfig(args []string) []string {
 			writing = true
 		case strings.HasPrefix(a, "-"):
 		default:
-			operands = append(operands, a)
+			if operands++; operands == 1 {
+				reading = reading || a == "get" || a == "list"
+				writing = writing || slices.Contains([]string{"set", "unset", "edit", "rename-section", "remove-section"}, a)
+			}
+			operands += map[bool]int{true: 1}[args[i].split]
 		}
 	}
-	if len(operands) > 0 {
-		switch operands[0] {
-		case "set", "unset", "edit", "rename-section", "remove-section":
-			writing = true
-		case "get", "list":
-			reading = true
-		}
-	}
-	if writing || !reading && len(operands) > 1 ||
-		slices.ContainsFunc(operands, func(w string) bool { return strings.ContainsRune(w, openWords) }) {
-		return []string{file}
+	if writing || !reading && operands > 1 {
+		return []word{file}
 	}
 	return nil
-}
-
-// Writes returns the protected files that a line writes by its own words. A call of Bash that was
-// allowed was allowed to write them: by a rule that names them, by somebody who was asked, or by the
-// mode.
-func (g *Gate) Writes(command string) (paths []string) {
-	s := g.survey(readLine(command))
-	add := func(text string) {
-		if text == "" || len(text) > maxOpen {
-			return
-		}
-		for _, dir := range s.dirs {
-			full := plainPath(join2(dir, text))
-			if marked(full) {
-				continue
-			}
-			real, err := resolve(full)
-			if err != nil {
-				real = full
-			}
-			if persistent(g.below(real)) && !slices.Contains(paths, real) {
-				paths = append(paths, real)
-			}
-		}
-	}
-	for _, t := range s.targets {
-		if t.write {
-			add(t.path)
-		}
-	}
-	for _, c := range s.commands {
-		for _, file := range written(c) {
-			add(file)
-		}
-	}
-	return paths
 }
 
 // Protected returns the protected files and folders that are in a folder itself, without those

@@ -25,7 +25,6 @@ type rule struct {
 
 	globs []string  // of paths: absolute; lexical and, where they differ, resolved
 	lower []pattern // the same, in small letters, for bans
-	bans  []ban     // of paths, as spellings
 	named []string  // of paths without wildcards: where they lead
 	spare []string  // in small letters: folders of which a ban such as ../** does not speak
 	exact string    // a domain or an agent type
@@ -134,7 +133,7 @@ func (g *Gate) parseArgument(r *rule, arg string, allow bool) error {
 			base = g.rules.Base
 		}
 		globs, err := g.absolute(base, arg)
-		r.globs, r.lower, r.bans = globs, lower(globs), banned(globs, base)
+		r.globs, r.lower = globs, lower(globs)
 		if !allow && othersOnly(arg) {
 			r.spare = folderForms(base, g.rules.Cwd)
 		}

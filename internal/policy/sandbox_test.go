@@ -20,7 +20,7 @@ func TestSandboxed(t *testing.T) {
 		}
 	}
 	gate := func(mode Mode, deny ...string) *Gate {
-		g, errs := New(Rules{Mode: mode, Cwd: dir, Home: "/home/user", Deny: deny, ReadOnlyAuto: true, Sandboxed: func() bool { return true }})
+		g, errs := New(Rules{Mode: mode, Cwd: dir, Home: "/home/user", Deny: deny, ReadOnlyAuto: true, Bounds: Bounds{Whole: true}})
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}

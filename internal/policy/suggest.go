@@ -93,7 +93,7 @@ func commandRule(ws []word) string {
 	}
 	var b strings.Builder
 	for i, w := range ws[:n+1] {
-		if !named(w) || strings.ContainsAny(w.text, " \t\n*?`$;|&<>()'\"\\") {
+		if !w.plain() || w.text == "" || strings.ContainsAny(w.text, " \t\n*?`$;|&<>()'\"\\") {
 			return ""
 		}
 		if i > 0 {

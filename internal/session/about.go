@@ -10,13 +10,9 @@ import (
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/policy/hook"
-	"github.com/drover-dev/drover/internal/session/agents"
 )
 
-// RuleSources says where permission rules are from.
-type RuleSources = agents.RuleSources
-
-// Bounds of what is told of the environment of an agent.
+// Bounds of the description of an agent's environment.
 const (
 	mostInstructions = 64 << 10 // bytes
 	mostListed       = 500      // of each list
@@ -48,7 +44,7 @@ func (s *Session) Environment(context.Context) (control.Environment, error) {
 	} else {
 		e.Rules = a.RuleSources.Listed(a.Rules)
 	}
-	current := a.Policy.Full(a.Model)
+	current := a.Policy.Full(s.cfg.Options.Model)
 	if m != nil {
 		current = m.ModelSettings().Name
 	}
@@ -76,7 +72,7 @@ func (s *Session) Environment(context.Context) (control.Environment, error) {
 				Description: excerpt.Line(d.Description, aboutChars), Model: d.Model, Source: d.Source})
 		}
 	}
-	if store := a.Memory.Store; store != nil {
+	if store := a.Memory; store != nil {
 		files, _, err := store.Files()
 		if err != nil {
 			return e, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -21,7 +22,7 @@ func TestEnvironment(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.AskWait = patience
 		c.Agents.Rules = policy.Rules{Mode: policy.Default, Deny: []string{"Read(./.env)"}, Allow: []string{"Glob"}}
-		c.Agents.RuleSources = RuleSources{}
+		c.Agents.RuleSources = agents.RuleSources{}
 		c.Agents.RuleSources.Add("deny", "/p/.drover/settings.json", "Read(./.env)")
 		c.Agents.RuleSources.Add("allow", "--allowed-tools", "Glob")
 		c.Agents.RuleSources.Add("allow", "another", "Glob")

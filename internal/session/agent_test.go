@@ -68,7 +68,7 @@ func (c *converser) settle(ceiling time.Duration) (task.Receipt, error) {
 // owed is how many notifications the log still holds for an owner.
 func (r *testSession) owed(owner task.ID) int {
 	r.t.Helper()
-	notifications, err := r.log.Owed(r.ctx, owner)
+	notifications, err := r.log.Unacknowledged(r.ctx, owner)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestNested(t *testing.T) {
     - text: "outer got {{last}}"
   explore:
     - text: inner answer
-`, func(cfg *Config) { cfg.Limits.Depth = 2 }))
+`, func(cfg *Config) { cfg.Options.Limits.Depth = 2 }))
 	c.say("go")
 	turn := c.next()
 	if turn.Err != nil || !strings.Contains(turn.Result.Text, "outer got") || !strings.Contains(turn.Result.Text, "inner answer") {

@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/session/requests"
 )
 
 var _ control.API = (*Session)(nil)
@@ -17,22 +16,6 @@ func (s *Session) Info(context.Context) (control.Info, error) {
 	info.Problem, _ = s.space.Problem()
 	return info, nil
 }
-
-// Approvals returns the open questions.
-func (s *Session) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
-	return s.approvals.Open(ctx, req)
-}
-
-// Decide answers a question.
-func (s *Session) Decide(ctx context.Context, req control.DecideRequest) error {
-	if err := s.approvals.Decide(ctx, req); err != nil {
-		return requests.Refusal(err)
-	}
-	return nil
-}
-
-// HoldLease holds a lease while ctx lives, and then stops the tasks that were started under it.
-func (s *Session) HoldLease(ctx context.Context, name string) error { return s.leases.Keep(ctx, name) }
 
 // State returns the state of the whole session.
 func (s *Session) State(ctx context.Context, req control.StateRequest) (control.State, error) {

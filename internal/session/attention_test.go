@@ -34,7 +34,7 @@ func (r *testSession) attends(kinds ...attention.Kind) control.Attention {
 // Who waits for the list is woken when something comes or goes: a question until it is
 // answered, a command that waits until it is stopped, a failure until the user has seen it.
 func TestAttention(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.StallAfter = 100 * time.Millisecond })
+	r := open(t, "", func(c *Config) { c.Options.Tasks.StallAfter = 100 * time.Millisecond })
 	r.attends()
 	got := make(asker, 1)
 	if _, err := r.sup.Start(r.ctx, got, task.Spec{Backgrounded: true}); err != nil {

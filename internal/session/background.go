@@ -10,7 +10,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/requests"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,8 +23,8 @@ func (s *Session) Promote(ctx context.Context, ref string) (task.Record, error) 
 	if r, err := s.tree.Find(ref); m == nil || ref != string(own) && (err != nil || r.ID != own) {
 		return s.Tasks.Promote(ctx, ref)
 	}
-	if s.cfg.Limits.NoBackground {
-		return task.Record{}, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+	if s.cfg.Options.Tasks.DisableBackground {
+		return task.Record{}, control.Refuse(control.Unavailable, "background work is turned off", "")
 	}
 	return m.background(ctx)
 }
@@ -77,7 +76,7 @@ func (m *Main) handOver(ctx context.Context, k, next *agents.Environment) (task.
 		ID: id, Agent: next.Config, Mail: s.mail.Reader(box, nil, nil), On: follow.On, Begun: k.ActAs,
 		Start: func(ctx context.Context, prompt string, d task.Driver) (task.Record, error) {
 			spec := task.Spec{ID: id, AgentType: task.MainSession, Model: m.model, Owner: own, Backgrounded: true,
-				Description: work.FirstLine(prompt, 60), Prompt: prompt, Cwd: k.Me.Cwd}
+				Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: k.Me.Cwd}
 			if spec.Description == "" {
 				spec.Description = "answers what was reported"
 			}
@@ -92,7 +91,7 @@ func (m *Main) handOver(ctx context.Context, k, next *agents.Environment) (task.
 		},
 		Fork: func() (*agent.Transcript, error) {
 			meta := agent.Meta{ParentTask: string(own), Version: s.cfg.Info.Version, Cwd: k.Me.Cwd, IsSidechain: true,
-				AgentName: agents.MainName, AgentID: string(id), SessionID: string(own), Sync: s.cfg.Power}
+				AgentName: agents.MainName, AgentID: string(id), SessionID: string(own), Sync: s.cfg.Options.Power()}
 			if err := agent.ForkTranscript(s.cfg.Place.Transcript(), path, meta); err != nil {
 				return nil, err
 			}

@@ -61,6 +61,7 @@ func TestMoveTurn(t *testing.T) {
 	if turn := c.next(); turn.Err != nil || !strings.Contains(turn.Result.Text, "two and two?") {
 		t.Errorf("the next prompt: %+v", turn)
 	}
+	r.begun(task.LocalAgent) // the turn goes on, and its task begins, independently of the conversation
 	if now, err := r.Get(r.ctx, string(rec.ID)); err != nil || now.Status != task.Running {
 		t.Errorf("meanwhile it is %+v, %v", now, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
-	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -24,7 +23,7 @@ func TestMailWhileQueued(t *testing.T) {
     - {text: done}
   explore:
     - {text: "read {{last}}"}
-`, func(c *Config) { c.Limits.LiveAgents = 1 })
+`, func(c *Config) { c.Options.Limits.Live = 1 })
 	start := func(kind string) task.ID {
 		got, err := r.Start(r.ctx, []control.StartRequest{{Agent: &control.AgentRequest{Type: kind, Prompt: "x"}, Env: r.cfg.Agents.Env, Cwd: r.folder}})
 		if err != nil || got[0].Error != nil {
@@ -82,8 +81,7 @@ func TestBlockedStart(t *testing.T) {
 	}
 }
 
-// The mode of a definition holds for the main agent too, and whoever starts an
-// agent of it cannot lift it.
+// The mode of a definition holds for the main agent too.
 func TestModeOfDefinition(t *testing.T) {
 	r := open(t, `
   main:
@@ -91,13 +89,6 @@ func TestModeOfDefinition(t *testing.T) {
 `, func(c *Config) {
 		c.Agents.Catalog = fixed(subagent.Definition{Name: "planner", Prompt: "x", PermissionMode: "plan"})
 	})
-	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: policy.Rules{Mode: policy.AcceptEdits}}
-	for _, asked := range []string{"", "default", "acceptEdits", "dontAsk"} {
-		c, err := r.agents.Resolve(subagent.Input{Type: "planner", Prompt: "x", PermissionMode: asked}, me)
-		if err != nil || c.Rules.Mode != policy.Plan {
-			t.Errorf("asked for %q: %v, %v", asked, c.Rules.Mode, err)
-		}
-	}
 	m, err := r.OpenMain(r.ctx, MainConfig{Agent: "planner"})
 	if err != nil || m.environment().Me.Rules.Mode != policy.Plan {
 		t.Errorf("as the main agent: %v, %v", m.environment().Me.Rules.Mode, err)

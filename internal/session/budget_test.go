@@ -26,7 +26,7 @@ func counted(t *testing.T, tokens int64) func(*Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(c *Config) { c.Agents.Accounts, c.Agents.Budget = p, usage.Budget{Tokens: tokens} }
+	return func(c *Config) { c.Agents.Accounts, c.Options.Agents.BudgetTokens = p, tokens }
 }
 
 func intends(what string) modeltest.Answer {

@@ -30,7 +30,7 @@ func served(t *testing.T, handle modeltest.Handler, change ...func(*Config)) (*t
 	t.Cleanup(server.Close)
 	r := open(t, "", append([]func(*Config){func(c *Config) {
 		c.Agents.Env = append(slices.Clone(c.Agents.Env), "ANTHROPIC_BASE_URL="+server.URL, "ANTHROPIC_API_KEY=x", "ANTHROPIC_AUTH_TOKEN=")
-		c.Agents.Model = "sonnet"
+		c.Options.Model = "sonnet"
 	}}, change...)...)
 	return r, server
 }
@@ -157,7 +157,7 @@ func TestDeepest(t *testing.T) {
 		"general-purpose": {blocks(delegate("deep", "in", "name", "deep")), modeltest.Text("outer")},
 		"deep":            {blocks(delegate("deep", "deeper")), modeltest.Text("inner"), modeltest.Text("again")},
 	}), func(c *Config) {
-		c.Limits.Depth = 2
+		c.Options.Limits.Depth = 2
 		c.Agents.Catalog = fixed(append(subagent.Builtin().All(), subagent.Definition{Name: "deep", Description: "Digs.", Prompt: "You dig."})...)
 	})
 	c := converse(m)
@@ -188,7 +188,7 @@ func TestLaunchOrder(t *testing.T) {
 	hold := make(chan struct{})
 	r, _ := served(t, func(context.Context, *modeltest.Request) modeltest.Answer {
 		return modeltest.Answer{Blocks: []agent.Block{agent.TextBlock("x")}, Wait: hold}
-	}, func(c *Config) { c.Limits.Depth = 1 })
+	}, func(c *Config) { c.Options.Limits.Depth = 1 })
 	defer close(hold)
 	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: "sonnet", Rules: r.cfg.Agents.Rules}
 	top, _, err := r.agents.Launch(r.ctx, subagent.Input{Prompt: "x"}, task.Spec{}, me)
@@ -209,33 +209,6 @@ func TestLaunchOrder(t *testing.T) {
 	}
 	if _, total := r.sup.Live(); total != 1 {
 		t.Errorf("%d tasks", total)
-	}
-}
-
-// The call decides before the definition, and that before the one who asks;
-// inherit means the last, whoever says it.
-func TestChildResolution(t *testing.T) {
-	var known subagent.Catalog
-	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = func() subagent.Catalog { return known } })
-	for _, tt := range []struct {
-		name                     string
-		in, def, parent, want    int
-		inM, defM, parentM, wntM string
-	}{
-		{"call", 1, 2, 3, 1, "opus", "haiku", "sonnet", "claude-opus-5-5"},
-		{"definition", 0, 2, 3, 2, "", "haiku", "sonnet", "claude-haiku-5-5"},
-		{"parent", 0, 0, 3, 3, "", "", "opus", "claude-opus-5-5"},
-		{"default", 0, 0, 0, 0, "", "inherit", "", "claude-sonnet-5-5"},
-		{"inherit", 1, 0, 3, 1, "inherit", "haiku", "opus", "claude-opus-5-5"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			known = subagent.NewCatalog(subagent.Definition{Name: "x", Prompt: "x", MaxTurns: tt.def, Model: tt.defM})
-			c, err := r.agents.Resolve(subagent.Input{Type: "x", Prompt: "x", MaxTurns: tt.in, Model: tt.inM},
-				agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env, Model: tt.parentM, MaxTurns: tt.parent})
-			if err != nil || c.MaxTurns != tt.want || c.Model != tt.wntM {
-				t.Errorf("%d turns, model %q, %v; want %d, %q", c.MaxTurns, c.Model, err, tt.want, tt.wntM)
-			}
-		})
 	}
 }
 
@@ -274,43 +247,6 @@ func fixed(defs ...subagent.Definition) func() subagent.Catalog {
 	return func() subagent.Catalog { return c }
 }
 
-// Agent(x, y) in a list of tools is the tool Agent for x and y only, and a child
-// of such an agent may start no more than it.
-func TestSpawns(t *testing.T) {
-	catalog := fixed(
-		subagent.Definition{Name: "lead", Prompt: "x", Tools: []string{"Read", "Agent(Helper, other)"}},
-		subagent.Definition{Name: "helper", Prompt: "x", Tools: []string{"Agent(other,stranger)", "Read"}},
-		subagent.Definition{Name: "other", Prompt: "x"}, subagent.Definition{Name: "stranger", Prompt: "x"})
-	r, _ := served(t, modeltest.Turns(nil), func(c *Config) { c.Agents.Catalog = catalog })
-	me := agents.Caller{Cwd: r.folder, Env: r.cfg.Agents.Env}
-	start := func(who agents.Caller, kind string) (agents.Caller, error) {
-		c, err := r.agents.Resolve(subagent.Input{Type: kind, Prompt: "x"}, who)
-		if err != nil {
-			return agents.Caller{}, err
-		}
-		return c.Caller, nil
-	}
-	lead, err := start(me, "lead")
-	if err != nil || !slices.Equal(lead.Tools, []string{"Read", "Agent"}) {
-		t.Fatalf("%q, %v", lead.Tools, err)
-	}
-	var unknown *subagent.UnknownTypeError
-	if _, err := start(lead, "stranger"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"helper", "other"}) {
-		t.Errorf("a type that was not listed: %v", err)
-	}
-	helper, err := start(lead, "helper")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := start(helper, "stranger"); !errors.As(err, &unknown) {
-		t.Errorf("a child may start what its parent may not: %v", err)
-	}
-	other, err := start(helper, "other")
-	if err != nil || !slices.Equal(other.Tools, []string{"Agent", "Read"}) || !slices.Equal(other.Spawns, []string{"other"}) {
-		t.Errorf("%q, %q, %v", other.Tools, other.Spawns, err)
-	}
-}
-
 // In the conversation of a subagent happens what happens in that of a main agent that
 // does the same.
 func TestChildEvents(t *testing.T) {
@@ -342,7 +278,7 @@ func TestChildEvents(t *testing.T) {
 func TestNoSuchModel(t *testing.T) {
 	r := open(t, "", func(c *Config) {
 		c.Agents.Env = append(slices.Clone(c.Agents.Env), "ANTHROPIC_API_KEY=x", "ANTHROPIC_BASE_URL=")
-		c.Agents.Model = "sonnet"
+		c.Options.Model = "sonnet"
 	})
 	_, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "explore", Model: "sonet"})
 	want := `model "sonet" is not available (did you mean "sonnet"? available: PROVIDER/NAME, best, default, haiku, opus, script:FILE, sonnet)`

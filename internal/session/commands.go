@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,26 +14,25 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/expansion"
+	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/tool/mcptool"
 )
 
 // commands returns the current commands.
-func (a Agents) commands() command.Catalog {
-	if a.Commands == nil {
-		return command.Find(nil, skill.Catalog{})
+func (s *Session) commands() command.Catalog {
+	if find := s.cfg.Agents.Commands; find != nil {
+		return find()
 	}
-	return a.Commands()
+	return command.Find(nil, skill.Catalog{})
 }
 
 // Commands returns the commands with which a prompt to the main agent may begin.
 func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
-	list := s.cfg.Agents.commands()
+	list := s.commands()
 	out := control.Commands{Commands: []control.Command{}, Problems: []string{}}
 	for _, one := range list.All() {
 		out.Commands = append(out.Commands, control.Command(one.Line()))
@@ -46,7 +46,7 @@ func (s *Session) Commands(ctx context.Context) (control.Commands, error) {
 	if main == nil {
 		return out, nil
 	}
-	prompts, err := main.environment().Prompts(ctx)
+	prompts, err := main.environment().Servers.Prompts(ctx)
 	if err != nil {
 		out.Problems = append(out.Problems, err.Error())
 	}
@@ -65,7 +65,7 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	if !ok {
 		return "", "", false, nil
 	}
-	c, err := h.s.cfg.Agents.commands().Find(name)
+	c, err := h.s.commands().Find(name)
 	if err == nil && c.Sort == command.Program {
 		answer, instead, err = h.program(c.Name, args)
 		return answer, instead, err == nil, err
@@ -77,51 +77,61 @@ func (h mainHooks) Command(ctx context.Context, prompt string) (answer, instead 
 	return "", *text, true, nil
 }
 
-// becomes returns the prompt that a command becomes, as the tape has it; nil: it is no command.
+// becomes returns the prompt that a command becomes; nil: it is no command. The shell lines of a command that was
+// recorded run again as tasks, which are played; what they print is in the recorded prompt.
 func (h mainHooks) becomes(ctx context.Context, name, args string) (*string, error) {
-	tools := h.environment().Config.Tools
-	tape := h.s.cfg.Agents.Tape
-	if tape == nil {
-		return h.look(ctx, name, args, tools)
+	k, looked := h.environment(), false
+	said, err := h.s.cfg.Agents.Seam.Texts(ctx, k.Me.ID, environment.CommandTexts, func() ([]string, error) {
+		looked = true
+		var ran []string
+		text, err := h.look(ctx, name, args, noting(k.Config.Tools, &ran))
+		if text == nil || err != nil {
+			return nil, err
+		}
+		return append([]string{*text}, ran...), nil
+	})
+	if len(said) == 0 || err != nil {
+		return nil, err
 	}
-	return tape.Command(func(c agent.Call) {
-		for _, t := range tools {
+	for _, line := range said[1:] {
+		var c agent.Call
+		if looked || json.Unmarshal([]byte(line), &c) != nil {
+			break
+		}
+		for _, t := range k.Config.Tools {
 			if t.Spec().Name == c.Name {
-				_, _ = t.Call(ctx, c) // what it prints is in the recorded prompt
+				_, _ = t.Call(ctx, c)
 			}
 		}
-	}, func() (*string, []agent.Call, error) {
-		run := []agent.Call{}
-		text, err := h.look(ctx, name, args, noting(tools, &run))
-		return text, run, err
-	})
+	}
+	return &said[0], nil
 }
 
 // look looks for a command and expands it. Shell lines and files are read by the tools.
 func (h mainHooks) look(ctx context.Context, name, args string, tools []agent.Tool) (*string, error) {
 	if strings.HasPrefix(strings.ToLower(name), mcptool.Prefix) {
-		instead, found, err := h.environment().Prompt(ctx, name, command.Words(args))
+		instead, found, err := h.environment().Servers.Prompt(ctx, name, command.Words(args))
 		switch {
 		case err != nil:
-			return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
+			return nil, control.Refuse(control.Invalid, err.Error(), "")
 		case found:
 			return &instead, nil
 		}
 	}
-	c, err := h.s.cfg.Agents.commands().Find(name)
+	c, err := h.s.commands().Find(name)
 	var unknown *command.UnknownError
 	switch {
 	case errors.As(err, &unknown) && isFile("/"+name):
 		return nil, nil
 	case err != nil:
-		return nil, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return nil, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	text, err := h.expand(ctx, c, args, tools)
 	return &text, err
 }
 
 // noting returns the tools with a shell that notes its calls.
-func noting(tools []agent.Tool, calls *[]agent.Call) []agent.Tool {
+func noting(tools []agent.Tool, calls *[]string) []agent.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
 		if t.Spec().Name == "Bash" {
@@ -133,15 +143,17 @@ func noting(tools []agent.Tool, calls *[]agent.Call) []agent.Tool {
 
 type noted struct {
 	agent.Tool
-	calls *[]agent.Call
+	calls *[]string
 }
 
 func (n noted) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
-	*n.calls = append(*n.calls, c)
+	if raw, err := json.Marshal(c); err == nil {
+		*n.calls = append(*n.calls, string(raw))
+	}
 	return n.Tool.Call(ctx, c)
 }
 
-// isFile reports whether a path of one element is that of a file or folder.
+// isFile reports whether a path of one element names a file or folder.
 func isFile(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -169,8 +181,7 @@ func (h mainHooks) autopilot(word string) (answer string, err error) {
 	case word == "":
 		mode = conversation.AutopilotMode
 	case mode == "":
-		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("/autopilot %.40q is not known", word),
-			Fix: "use on or off"}
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("/autopilot %.40q is not known", word), "use on or off")
 	}
 	if _, err := h.environment().Configure(h.Conversation, control.ConfigureRequest{SessionMode: &mode}); err != nil {
 		return "", err
@@ -189,9 +200,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string, t
 	if c.Trusted {
 		k.Granted.Set(fill(c.Allow), nil)
 	}
-	who := expansion.Agent{Gate: k.Config.Gate, Tools: tools, Folder: k.Me.Cwd,
-		Home: home.Lookup(k.Me.Env)("HOME")}
-	included, err := expansion.Include(ctx, who, c, values)
+	included, err := k.Include(ctx, tools, c, values)
 	if err != nil {
 		k.Granted.Set(nil, nil)
 		return "", err
@@ -205,7 +214,7 @@ func (h mainHooks) expand(ctx context.Context, c command.Command, args string, t
 		k.Granted.Set(fill(c.Allow), fill(c.Only))
 	}
 	if report != "" {
-		h.s.report.Say(k.Me.ID, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
+		h.s.tree.Report.Say(k.Me.ID, fmt.Sprintf("the report of /%s is written to %s", c.Name, report))
 	}
 	return h.handedOn(c, text), nil
 }
@@ -224,8 +233,8 @@ func (h mainHooks) values(c command.Command, args string) (v command.Values, rep
 	}
 	if c.Level == definitions.BuiltIn && c.Name == command.ResearchName {
 		if strings.TrimSpace(args) == "" {
-			return v, "", &control.Error{Code: control.Invalid, Message: "/research needs a question",
-				Fix: "write it behind the command: /research QUESTION"}
+			return v, "", control.Refuse(control.Invalid, "/research needs a question",
+				"write it behind the command: /research QUESTION")
 		}
 		if report, err = h.s.cfg.Place.NewReport(args); err != nil {
 			return v, "", err
@@ -255,7 +264,9 @@ func (h mainHooks) filler(v command.Values) func(rules []string) []string {
 // handedOn turns the prompt into one for another agent, if the command names one. It reports
 // settings of the command that cannot be applied.
 func (h mainHooks) handedOn(c command.Command, text string) string {
-	tell := func(format string, args ...any) { h.s.report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...)) }
+	tell := func(format string, args ...any) {
+		h.s.tree.Report.Say(h.environment().Me.ID, fmt.Sprintf(format, args...))
+	}
 	if c.Agent != "" {
 		_, err := h.s.Catalog().Find(c.Agent)
 		able := slices.Contains(h.tools, "Agent")

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/definitions"
 	"github.com/drover-dev/drover/internal/project/skill"
-	"github.com/drover-dev/drover/internal/session/expansion"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -270,7 +270,7 @@ func TestCommandInterrupted(t *testing.T) {
 	line := r.begun(task.LocalBash)
 	c.main.Interrupt()
 	turn := c.next()
-	var refused *expansion.RefusedError
+	var refused *agents.RefusedError
 	if turn.Err == nil || errors.As(turn.Err, &refused) || len(server.Requests()) != 0 {
 		t.Errorf("turn ended with %v", turn.Err)
 	}

@@ -12,11 +12,8 @@ func (s *Session) Configure(_ context.Context, req control.ConfigureRequest) (co
 	m := s.main
 	s.mu.Unlock()
 	if m == nil {
-		return control.Settings{}, &control.Error{
-			Code:    control.Unavailable,
-			Message: "this session has no main agent whose settings could change",
-			Fix:     "start one with `drover -p`",
-		}
+		return control.Settings{}, control.Refuse(control.Unavailable,
+			"this session has no main agent whose settings could change", "start one with `drover -p`")
 	}
 	return m.environment().Configure(m.Conversation, req)
 }

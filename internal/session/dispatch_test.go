@@ -147,7 +147,7 @@ func TestPeak(t *testing.T) {
 		case <-ctx.Done():
 		}
 		return modeltest.Text("done")
-	}, func(c *Config) { c.Limits.LiveAgents = limit })
+	}, func(c *Config) { c.Options.Limits.Live = limit })
 	var reqs []control.StartRequest
 	for range agents {
 		reqs = append(reqs, control.StartRequest{Agent: &control.AgentRequest{Type: "plan", Prompt: "x"}, Cwd: r.folder, Env: r.cfg.Agents.Env})
@@ -202,7 +202,7 @@ func TestNoBackground(t *testing.T) {
 		"main": {blocks(later("Bash", map[string]any{"command": "echo printed"})),
 			blocks(later("Agent", map[string]any{"description": "x", "prompt": "x", "subagent_type": "plan"})), modeltest.Text("done")},
 		"plan": {modeltest.Text("the plan")},
-	}), func(c *Config) { c.Limits.NoBackground = true })
+	}), func(c *Config) { c.Options.Tasks.DisableBackground = true })
 	c := converse(r)
 	c.say("go")
 	if turn := c.next(); turn.Err != nil {
@@ -303,7 +303,7 @@ func TestCommandOfChild(t *testing.T) {
 
 // Output that a model sees is cut, and says where the rest is.
 func TestLongOutput(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.OutputChars = 200 })
+	r := open(t, "", func(c *Config) { c.Options.Tasks.OutputLength = 200 })
 	rec := r.run("seq 1 1000")
 	r.wait(string(rec.ID))
 	rt := r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session})

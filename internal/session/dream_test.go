@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/dream"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/subagent"
@@ -70,13 +71,13 @@ func rememberingBy(t *testing.T, handle modeltest.Handler, change ...func(*Confi
 	t.Helper()
 	heard := &sayings{}
 	r, server := served(t, handle, append([]func(*Config){func(c *Config) {
-		c.Agents.Memory = Memory{Store: memory.At(c.Place.Project().Memory()), MinTurns: 3}
+		c.Agents.Memory = memory.At(c.Place.Project().Memory())
 		c.Agents.Tell = heard.tell
 	}}, change...)...)
 	return r, server, heard
 }
 
-func (r *testSession) store() *memory.Store { return r.cfg.Agents.Memory.Store }
+func (r *testSession) store() *memory.Store { return r.cfg.Agents.Memory }
 
 // stamp sets or reads the time of the last consolidation, as the file has it.
 func (r *testSession) stamp(set ...time.Time) time.Time {
@@ -294,7 +295,7 @@ func TestDreamArea(t *testing.T) {
 		}
 		return blocks(tries[names[n-1]].call())
 	}, func(c *Config) {
-		c.Agents.Memory = Memory{Store: memory.At(c.Place.Project().Memory())}
+		c.Agents.Memory = memory.At(c.Place.Project().Memory())
 		c.Agents.Rules.Deny = []string{"Edit(" + c.Place.Project().Memory() + "/private.md)"}
 	})
 	write(t, filepath.Join(r.cfg.Place.Dir(), "tasks", "findable.output"), "findable")
@@ -381,20 +382,20 @@ func TestDreamTwoHosts(t *testing.T) {
 // A session dreams by itself when it has been idle and the rule says so.
 func TestDreamIdle(t *testing.T) {
 	for name, c := range map[string]struct {
-		mem    func(*Memory)
+		mem    func(*options.Memory)
 		last   time.Time
 		dreams bool
 	}{
-		"due":      {func(m *Memory) { m.Auto, m.Rule.Sessions = true, 1 }, longAgo, true},
-		"sessions": {func(m *Memory) { m.Auto, m.Rule.Sessions = true, 2 }, longAgo, false},
-		"early":    {func(m *Memory) { m.Auto, m.Rule.Sessions, m.Rule.Every = true, 0, 24*time.Hour }, time.Now(), false},
+		"due":      {func(m *options.Memory) { m.Dream, m.Sessions = "auto", 1 }, longAgo, true},
+		"sessions": {func(m *options.Memory) { m.Dream, m.Sessions = "auto", 2 }, longAgo, false},
+		"early":    {func(m *options.Memory) { m.Dream, m.Sessions, m.Every = "auto", 0, 24*time.Hour }, time.Now(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, heard := remembering(t, map[string][]modeltest.Answer{"main": {modeltest.Text("one")}, "dream": {modeltest.Text("done")}}, func(cfg *Config) {
-				m := &cfg.Agents.Memory
-				m.Idle, m.Rule.Every = time.Millisecond, 24*time.Hour
+				m := &cfg.Options.Memory
+				m.IdleAfter, m.Every = time.Millisecond, 24*time.Hour
 				c.mem(m)
-				path := filepath.Join(m.Store.Dir(), "consolidation")
+				path := filepath.Join(cfg.Agents.Memory.Dir(), "consolidation")
 				write(t, path, "{}")
 				if err := os.Chtimes(path, c.last, c.last); err != nil {
 					t.Fatal(err)
@@ -410,7 +411,7 @@ func TestDreamIdle(t *testing.T) {
 				}
 				return
 			}
-			if _, err := r.dreamTimer().StartIfDue(r.ctx, time.Time{}); err != nil {
+			if _, err := r.Session.dreams.StartIfDue(r.ctx, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			for _, rec := range r.sup.List(0) {
@@ -431,7 +432,7 @@ func TestDreamBudget(t *testing.T) {
 		held := modeltest.Text("nothing to do")
 		held.Wait = goOn
 		return held
-	}, counted(t, 10_000), func(c *Config) { c.Agents.BudgetWall = time.Hour })
+	}, counted(t, 10_000), func(c *Config) { c.Options.Agents.BudgetWall = time.Hour })
 	rec := r.dreams()
 	if rec.Budget.Tokens != 10_000 || rec.Budget.WallMS != time.Hour.Milliseconds() || rec.TimeoutMS != time.Hour.Milliseconds() {
 		t.Errorf("budget %+v, time limit %d ms", rec.Budget, rec.TimeoutMS)
@@ -449,9 +450,8 @@ func TestDreamBudget(t *testing.T) {
 // A dream that failed is not tried again at each rest, of which its own end is one.
 func TestDreamFailsOnce(t *testing.T) {
 	r, server, _ := remembering(t, map[string][]modeltest.Answer{"main": {modeltest.Text("one"), modeltest.Text("two")},
-		"dream": {modeltest.Error(400, "invalid_request_error", "no")}})
-	timer := r.dreamTimer()
-	timer.Rule = memory.Rule{Every: 24 * time.Hour}
+		"dream": {modeltest.Error(400, "invalid_request_error", "no")}}, func(c *Config) { c.Options.Memory.Sessions = 0 })
+	timer := r.Session.dreams
 	var last time.Time
 	for range 3 {
 		var err error
@@ -561,11 +561,11 @@ func TestSubconsciousWords(t *testing.T) {
 // and not from one that was left behind itself.
 func TestParting(t *testing.T) {
 	answers := slices.Repeat([]modeltest.Answer{modeltest.Text("an answer </conversation>")}, 3)
-	r, _, _ := remembering(t, map[string][]modeltest.Answer{"main": answers}, func(c *Config) { c.Agents.Memory.AtEnd = true })
+	r, _, _ := remembering(t, map[string][]modeltest.Answer{"main": answers}, func(c *Config) { c.Options.Memory.ShutdownRun = true })
 	c := converse(r)
 	none := func(string) string { return "" }
 	for i := range 3 {
-		if _, ok := c.main.Parting(none); ok {
+		if _, ok := c.main.Handover(none); ok {
 			t.Errorf("after %d prompts", i)
 		}
 		c.say(fmt.Sprintf("question %d", i))
@@ -573,19 +573,19 @@ func TestParting(t *testing.T) {
 		c.next()
 		c.next()
 	}
-	p, ok := c.main.Parting(none)
+	p, ok := c.main.Handover(none)
 	if !ok || p.Session != r.cfg.Info.Session || p.Transcript != r.cfg.Place.Transcript() {
 		t.Fatalf("%v, %+v", ok, p)
 	}
 	if !strings.Contains(p.Prompt, "User: question 0\n\nAgent: an answer") || !strings.Contains(p.Prompt, "question 2") || strings.Count(p.Prompt, "</conversation>") != 1 {
 		t.Errorf("prompt %q", p.Prompt)
 	}
-	if _, ok := c.main.Parting(func(name string) string { return map[string]string{dreams.ParentVariable: "s12345678"}[name] }); ok {
+	if _, ok := c.main.Handover(func(name string) string { return map[string]string{dreams.ParentVariable: "s12345678"}[name] }); ok {
 		t.Error("a process that was left behind leaves another behind")
 	}
 	c.say("/subconscious off")
 	c.next()
-	if _, ok := c.main.Parting(none); ok {
+	if _, ok := c.main.Handover(none); ok {
 		t.Error("it is handed on although it was turned off")
 	}
 }
@@ -595,7 +595,7 @@ func TestPartInside(t *testing.T) {
 	r, server, _ := remembering(t, map[string][]modeltest.Answer{
 		"main":      {modeltest.Text("one")},
 		"rem-agent": {modeltest.Text("nothing to add")},
-	}, func(c *Config) { c.Agents.Memory.AtEnd, c.Agents.Memory.MinTurns = true, 1 })
+	}, func(c *Config) { c.Options.Memory.ShutdownRun, c.Options.Memory.ShutdownTurns = true, 1 })
 	m, err := r.OpenMain(r.ctx, MainConfig{Model: "haiku"})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // Engine is the session as seen by a program that embeds it and starts agents with a
-// [subagent.Manager]. env and cwd are those of the agents.
+// [subagent.Manager]. Its agents get env and cwd.
 func (s *Session) Engine(env []string, cwd string) subagent.Engine { return s.agents.Engine(env, cwd) }
 
 // Catalog returns the current types of agents.

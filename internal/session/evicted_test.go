@@ -18,7 +18,7 @@ import (
 
 // Tasks that have left the memory are listed in pages, found and read as before.
 func TestEvictedTasks(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.HeldTasks, c.Limits.HeldFor = 8, time.Nanosecond })
+	r := open(t, "", func(c *Config) { c.HeldTasks, c.HeldFor = 8, time.Nanosecond })
 	var ids []task.ID
 	var last task.Record
 	for n := range 40 {
@@ -83,7 +83,7 @@ func TestEvictedTasks(t *testing.T) {
 func TestEvictedNames(t *testing.T) {
 	end := time.Now().Add(-time.Hour)
 	r := open(t, "", func(c *Config) {
-		c.Limits.HeldTasks = 8
+		c.HeldTasks = 8
 		if err := c.Place.Ensure(); err != nil {
 			t.Fatal(err)
 		}
@@ -129,14 +129,14 @@ func TestDiskLimits(t *testing.T) {
 		_, err := r.RunCommand(r.ctx, control.StartRequest{Cwd: r.folder, Shell: &control.ShellRequest{Line: "echo something"}}, shell.Client{})
 		return err
 	}
-	full := open(t, "", func(c *Config) { c.Limits.MinFree = 1 << 60 })
+	full := open(t, "", func(c *Config) { c.Options.Tasks.MinFreeBytes = 1 << 60 })
 	if err := command(full); code(err) != control.Unavailable || !strings.Contains(err.Error(), "tasks.minFreeBytes") {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if info, err := full.Info(full.ctx); err != nil || !strings.Contains(info.Problem, "tasks.minFreeBytes") {
 		t.Errorf("info: %q, %v", info.Problem, err)
 	}
-	r := open(t, "", func(c *Config) { c.Limits.UserQuota = 1 << 20 })
+	r := open(t, "", func(c *Config) { c.Options.Tasks.UserQuotaBytes = 1 << 20 })
 	if got := r.space.Take(100); got != 100 {
 		t.Fatalf("%d bytes may be written", got)
 	}

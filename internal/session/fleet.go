@@ -23,13 +23,9 @@ func (s *Session) newFleet() *placement.Fleet {
 			return nil, errors.New("this session has no hub")
 		}
 	}
-	f := placement.New(
-		placement.Config{Session: s.cfg.Info.Session, Open: open, Lease: s.cfg.Lease, Place: s.cfg.Place,
-			Task: s.sup.Get, Refused: s.refused,
-			Say: func(about task.ID, text string) { s.report.Say(about, text) }},
-	)
-	s.kinds.UseFleet(f)
-	return f
+	return placement.New(placement.Config{Session: s.cfg.Info.Session, Open: open, Place: s.cfg.Place,
+		Lease: s.cfg.Options.Workers.Lease, Task: s.sup.Get, Refused: s.refused,
+		Say: func(about task.ID, text string) { s.tree.Report.Say(about, text) }})
 }
 
 // Admit says why nothing can begin in the session now, such as a full disk; nil: everything can.
@@ -38,7 +34,7 @@ func (s *Session) Admit() error { return s.space.Admit() }
 // Bounded reports whether everything is bounded that a command does which a session elsewhere starts here for a model.
 func (s *Session) Bounded() bool { return s.sandboxes.Whole("") }
 
-// refused keeps what a worker told with a claim that does not count any more.
+// refused keeps reports of a worker whose claim does not count any more.
 func (s *Session) refused(e placement.Evidence) {
 	line, err := json.Marshal(e)
 	if err != nil {

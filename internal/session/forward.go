@@ -14,21 +14,22 @@ func (s *Session) Forward(_ context.Context, req control.ForwardRequest) (contro
 	switch {
 	case req == control.ForwardRequest{}:
 	case req.Port < 1 || req.Port > 65535 || req.HostPort < 0 || req.HostPort > 65535:
-		return control.Forwards{}, &control.Error{Code: control.Invalid, Message: "forward a port: ports are 1 to 65535"}
+		return control.Forwards{}, control.Refuse(control.Invalid, "forward a port: ports are 1 to 65535", "")
 	case req.End:
 		if !s.sandboxes.EndForward(req.Port) {
-			return control.Forwards{}, &control.Error{Code: control.NotFound,
-				Message: fmt.Sprintf("port %d of session %s is not forwarded", req.Port, s.cfg.Info.Session)}
+			return control.Forwards{}, control.Refuse(control.NotFound,
+				fmt.Sprintf("port %d of session %s is not forwarded", req.Port, s.cfg.Info.Session), "")
 		}
 	default:
 		err := s.sandboxes.Forward(req.Port, req.HostPort)
 		if errors.Is(err, sandboxes.ErrNoRoom) {
-			return control.Forwards{}, &control.Error{Code: control.Unavailable,
-				Message: fmt.Sprintf("forward port %d of session %s: %v", req.Port, s.cfg.Info.Session, err)}
+			return control.Forwards{}, control.Refuse(control.Unavailable,
+				fmt.Sprintf("forward port %d of session %s: %v", req.Port, s.cfg.Info.Session, err), "")
 		}
 		if err != nil {
-			return control.Forwards{}, &control.Error{Code: control.Conflict, Fix: "choose another port of this machine",
-				Message: fmt.Sprintf("forward port %d of session %s: %v", req.Port, s.cfg.Info.Session, err)}
+			return control.Forwards{}, control.Refuse(control.Conflict,
+				fmt.Sprintf("forward port %d of session %s: %v", req.Port, s.cfg.Info.Session, err),
+				"choose another port of this machine")
 		}
 	}
 	out := control.Forwards{Forwards: []control.Forward{}}

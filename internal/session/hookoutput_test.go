@@ -12,7 +12,7 @@ import (
 // What hooks print beyond the memory is an output: it counts, and ends where the
 // outputs of all sessions are too much.
 func TestHookOutputCounts(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.UserQuota = 1000 })
+	r := open(t, "", func(c *Config) { c.Options.Tasks.UserQuotaBytes = 1000 })
 	f, err := r.agents.HookOutput(2000)
 	if err != nil {
 		t.Fatal(err)

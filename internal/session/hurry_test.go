@@ -10,11 +10,11 @@ func TestHurryAtClose(t *testing.T) {
 	for range 20 {
 		r := open(t, "")
 		var hurrying sync.WaitGroup
-		hurrying.Go(r.Hurry)
+		hurrying.Go(r.HastenHooks)
 		if err := r.Session.Close(); err != nil {
 			t.Error(err)
 		}
 		hurrying.Wait()
-		r.Hurry()
+		r.HastenHooks()
 	}
 }

@@ -296,7 +296,7 @@ func TestIsolatedClose(t *testing.T) {
 	gitIn(t, rec.Worktree.Path, "checkout", "-q", "--", ".")
 	r.reopen()
 	select {
-	case <-r.checkouts.Swept():
+	case <-r.agents.Swept():
 	case <-r.ctx.Done():
 		t.Fatal("nobody looked at it")
 	}

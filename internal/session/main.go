@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -50,8 +50,8 @@ type MainConfig struct {
 
 	Schema *usertools.Schema // each answer is a value of it; nil: answers are text
 
-	// DropUnused says that the session leaves nothing if no prompt has come, as that of a
-	// hosted conversation does.
+	// DropUnused says that the session leaves nothing if no prompt has come, as a hosted
+	// conversation does.
 	DropUnused bool
 
 	// Begin and Done are called at every turn, in order, on the main agent's goroutine.
@@ -90,8 +90,7 @@ func (s *Session) OpenMain(ctx context.Context, cfg MainConfig) (*Main, error) {
 	}
 	m := &Main{s: s, model: k.Config.ModelName, dropUnused: cfg.DropUnused}
 	m.now.Store(k)
-	mem := s.cfg.Agents.Memory
-	m.learnings = dreams.NewLearnings(mem.Store, mem.AtEnd, mem.MinTurns)
+	m.learnings = dreams.NewLearnings(s.cfg.Agents.Memory, s.cfg.Options.Memory)
 	if err := m.open(ctx, cfg); err != nil {
 		k.Close()
 		return nil, err
@@ -131,7 +130,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		m.tools = append(m.tools, tool.Spec().Name)
 	}
 	t, history, err := agent.OpenTranscript(s.cfg.Place.Transcript(), agent.Meta{Version: s.cfg.Info.Version,
-		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Power})
+		Cwd: k.Me.Cwd, AgentName: agents.MainName, SessionID: string(s.cfg.Info.Session), Sync: s.cfg.Options.Power()})
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,7 @@ func (m *Main) open(ctx context.Context, cfg MainConfig) error {
 		Image:   s.image,
 		Session: s.idle, Hooks: mainHooks{m}, Feed: &s.audience.Feed,
 		Mail:      func(withheld func(mailbox.Mail) bool) agent.Mail { return s.mail.Reader(box, withheld, nil) },
-		Wrap:      s.cfg.Agents.Wrap,
+		Wrap:      s.cfg.Agents.Seam.Agent,
 		Autopilot: m.auto, Driven: cfg.Autopilot, Structured: structured, Begin: cfg.Begin, Done: cfg.Done,
 	})
 	if err != nil {
@@ -167,8 +166,8 @@ const (
 	pastEvents   = 500
 )
 
-// past is what viewers see of earlier hosts of a conversation of so many messages. They are told of what follows
-// the newest event.
+// past returns the pieces of earlier hosts for viewers of a conversation of so many messages. Events after newest
+// follow them.
 func (s *Session) past(ctx context.Context, messages int) (past []control.Piece, newest task.Seq, err error) {
 	if newest = s.log.Last(); messages == 0 {
 		return nil, newest, nil
@@ -177,7 +176,7 @@ func (s *Session) past(ctx context.Context, messages int) (past []control.Piece,
 	if err != nil {
 		return nil, newest, err
 	}
-	events, err := s.log.Latest(ctx, conversation.Told(), pastEvents)
+	events, err := s.log.Latest(ctx, conversation.ReportedVerbs(), pastEvents)
 	return conversation.Past(records, events), newest, err
 }
 
@@ -186,7 +185,7 @@ func (s *Session) tellViewers() {
 	for {
 		grown := s.log.Grown()
 		if s.audience.Feed.CatchUp(s.life, s.log) != nil {
-			return // the session ends, or says itself what is wrong with its log
+			return // the session ends, or reports the fault of its log itself
 		}
 		select {
 		case <-grown:
@@ -196,7 +195,7 @@ func (s *Session) tellViewers() {
 	}
 }
 
-// mainDefinition is the definition of the main agent, or that of an agent type in its place.
+// mainDefinition is the definition of the main agent, or of an agent type in its place.
 func mainDefinition(cfg MainConfig, known subagent.Catalog) (subagent.Definition, error) {
 	def := subagent.Definition{Name: agents.MainName, Prompt: mainPrompt}
 	if cfg.Agent != "" {
@@ -253,7 +252,7 @@ func (m *Main) unused() bool {
 }
 
 // Servers are the MCP servers of the main agent, as they stand now.
-func (m *Main) Servers() []servers.Status { return m.environment().Servers() }
+func (m *Main) Servers() []servers.Status { return m.environment().Servers.Status() }
 
 // mainHooks are the hooks of the main agent, and its commands.
 type mainHooks struct{ *Main }
@@ -265,11 +264,12 @@ func (h mainHooks) Start(ctx context.Context) string {
 func (h mainHooks) Prompt(ctx context.Context, prompt string) (string, error) {
 	h.learnings.Prompted()
 	h.s.mail.Worked(h.environment().Me.ID)
-	said := func() (string, error) { return h.environment().Runner.UserPromptSubmit(ctx, prompt) }
-	if tape := h.s.cfg.Agents.Tape; tape != nil {
-		return tape.Text(h.environment().Me.ID, environment.PromptText, said)
-	}
-	return said()
+	k := h.environment()
+	said, err := h.s.cfg.Agents.Seam.Texts(ctx, k.Me.ID, environment.PromptTexts, func() ([]string, error) {
+		text, err := k.Runner.UserPromptSubmit(ctx, prompt)
+		return []string{text}, err
+	})
+	return strings.Join(said, "\n\n"), err
 }
 
 func (h mainHooks) Failed(ctx context.Context, err error, answer string) {
@@ -285,7 +285,7 @@ type mainHost struct{ *Main }
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
-		Description: work.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+		Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)
@@ -309,13 +309,13 @@ func (h mainHost) Attached() (bool, context.Context) { return h.s.audience.Now()
 func (h mainHost) Cost() func() (float64, bool) { return h.s.budgets.Cost(h.s.cfg.Info.Session) }
 
 func (h mainHost) Parting(ctx context.Context) {
-	p, ok := h.Main.Parting(home.Lookup(h.environment().Me.Env))
+	p, ok := h.Main.Handover(home.Lookup(h.environment().Me.Env))
 	if !ok || ctx.Err() != nil {
 		return
 	}
 	// The host exits when nothing is left to do, so nothing has to outlive it.
 	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
-		h.s.report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
+		h.s.tree.Report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
 }
 
@@ -341,11 +341,11 @@ func (s *Session) Entitle(title string) bool {
 	return true
 }
 
-// Parting returns what the conversation passes to the agent that consolidates what was learned,
+// Handover returns the input of the agent that consolidates the learnings of the conversation,
 // if that is enabled. It is called when the conversation has ended.
-func (m *Main) Parting(env func(string) string) (dreams.Parting, bool) {
-	who := dreams.Parting{
+func (m *Main) Handover(env func(string) string) (dreams.Handover, bool) {
+	who := dreams.Handover{
 		Session: m.s.cfg.Info.Session, Transcript: m.s.cfg.Place.Transcript(), Model: m.environment().Me.ModelName(),
 	}
-	return m.learnings.Parting(who, m.Messages(), env)
+	return m.learnings.Handover(who, m.Messages(), env)
 }

@@ -1,70 +1,11 @@
 package session
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/driver/dream"
-	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/project/memory"
-	"github.com/drover-dev/drover/internal/session/agents"
-	"github.com/drover-dev/drover/internal/session/dreams"
-	"github.com/drover-dev/drover/internal/session/environment"
-	"github.com/drover-dev/drover/internal/session/upkeep"
-	"github.com/drover-dev/drover/task"
 )
-
-// Memory configures the memory of a session and its dreams.
-type Memory struct {
-	Store *memory.Store // nil: memory is disabled
-	Model string        // of dreams; empty: a cheap one, or that of the session
-
-	Auto bool          // the session starts dreams when it has been idle
-	Idle time.Duration // for this long
-	Rule memory.Rule   // and this reports that a dream is due
-
-	AtEnd    bool // what was learned is consolidated at the end of a conversation; see [Main.Parting]
-	MinTurns int  // prompts that the conversation must have had for that
-}
-
-// newDreams makes the dreams of the session.
-func (s *Session) newDreams() *dreams.Dreams {
-	a := s.cfg.Agents
-	return dreams.New(
-		dreams.Config{
-			Store:   a.Memory.Store,
-			Tasks:   s.sup,
-			Pool:    agents.Pool,
-			Budgets: s.budgets,
-			Place:   s.cfg.Place,
-			Rules:   a.Rules,
-			Gate:    environment.Gates{Foreign: a.Foreign, Report: s.report}.New,
-			Updated: s.remembered,
-			Wish:    a.Memory.Model,
-			Window:  a.Window,
-			Share:   a.Share,
-			Version: s.cfg.Info.Version,
-			Sync:    s.cfg.Power,
-			Driver: func(c dream.Config, in dream.Input) (task.Driver, json.RawMessage) {
-				w := s.kinds.Dream(c, in)
-				return w.Driver, w.Input
-			},
-			Choose: func(wish, cheap string) (string, error) {
-				choice, err := s.agents.ChooseModel(dreams.Type, wish, cheap)
-				return choice.Name, err
-			},
-			Model: func(name string) (agent.Model, string, error) {
-				choice, err := a.Models.Find(name, home.Lookup(a.Env), cmp.Or(a.Rules.Base, s.cfg.Info.Project))
-				return choice.Model, choice.Name, err
-			},
-		},
-	)
-}
 
 // remembered reports the result of a dream to the user, also in the transcript of the main
 // agent as a line that the agent does not read.
@@ -81,16 +22,5 @@ func (s *Session) remembered(changed []string) {
 			text += fmt.Sprintf(" (the transcript does not hold this: %v)", err)
 		}
 	}
-	s.report.Say(s.cfg.Info.Session, text)
-}
-
-// dreamTimer starts dreams in idle time.
-func (s *Session) dreamTimer() *upkeep.Dreams {
-	m := s.cfg.Agents.Memory
-	return &upkeep.Dreams{Memory: m.Store, Idle: m.Idle, Rule: m.Rule, State: s.State,
-		Worked: s.dreams.Worked,
-		Start: func(ctx context.Context) error {
-			_, err := s.dreams.Start(ctx, dream.Idle, task.Spec{})
-			return err
-		}}
+	s.tree.Say(text)
 }

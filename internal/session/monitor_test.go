@@ -9,7 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/tool/monitortool"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -24,7 +24,7 @@ func TestMonitorStart(t *testing.T) {
 	r := open(t, "")
 	line := control.MonitorRequest{Shell: &control.ShellRequest{Line: "echo one; echo two; pwd"}, Match: "o"}
 	rec := r.wait(string(r.run("", watching(line), named("eye")).ID))[0]
-	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != work.MonitorPool || !rec.Backgrounded {
+	if rec.Kind != task.MonitorMCP || rec.Status != task.Completed || rec.Name != "eye" || rec.Priority != task.Next || rec.Pool != agents.MonitorPool || !rec.Backgrounded {
 		t.Errorf("%+v", rec)
 	}
 	if m := rec.Progress.Monitor; m == nil || m.Lines != 3 || m.Events < 2 || m.Notified != 0 {
@@ -51,7 +51,7 @@ func TestMonitorStart(t *testing.T) {
 // Where monitors are turned off there is no tool, and nobody can start one.
 func TestMonitorsOff(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"monitors": func(c *Config) { c.Limits.NoMonitors = true }, "background": func(c *Config) { c.Limits.NoBackground = true }, "on": func(*Config) {},
+		"monitors": func(c *Config) { c.Options.Monitors.Enabled = false }, "background": func(c *Config) { c.Options.Tasks.DisableBackground = true }, "on": func(*Config) {},
 	} {
 		r := open(t, "  main:\n  - text: ok\n", change)
 		m, err := r.OpenMain(r.ctx, MainConfig{})
@@ -70,7 +70,7 @@ func TestMonitorsOff(t *testing.T) {
 
 // One more than may be live waits for its turn.
 func TestMonitorLimit(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.LiveMonitors = 1 })
+	r := open(t, "", func(c *Config) { c.Options.Limits.Monitors = 1 })
 	first := r.run("", watching(control.MonitorRequest{Shell: &control.ShellRequest{Line: "echo ready; exec sleep 640"}}))
 	r.ready(string(first.ID))
 	second := r.run("", watching(control.MonitorRequest{Shell: &control.ShellRequest{Line: "echo ready"}}))

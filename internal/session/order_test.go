@@ -39,7 +39,7 @@ func TestManyEnds(t *testing.T) {
 		refs = append(refs, string(out.Task.ID))
 	}
 	r.wait(refs...)
-	notifications, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	notifications, err := r.log.Unacknowledged(r.ctx, r.cfg.Info.Session)
 	if err != nil || len(notifications) != 50 || slices.ContainsFunc(notifications, func(n lifecycle.Notification) bool { return n.Priority == task.Next }) {
 		t.Errorf("%d notifications, %v", len(notifications), err)
 	}

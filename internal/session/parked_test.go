@@ -131,7 +131,7 @@ func TestParkedRestart(t *testing.T) {
 		t.Helper()
 		for {
 			grown := r.Grown()
-			if now, _ := r.sup.Get(rec.ID); now.Parked != nil && r.parking.Holds() || now.Status.Terminal() {
+			if now, _ := r.sup.Get(rec.ID); now.Parked != nil && r.agents.Parking.Holds() || now.Status.Terminal() {
 				return now
 			}
 			select {

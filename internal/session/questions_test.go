@@ -133,15 +133,15 @@ func TestAllowAlways(t *testing.T) {
 		}
 	}
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: yes, Always: q.Suggest}
-	if err := r.Decide(r.ctx, req); err == nil || !strings.Contains(err.Error(), "on fire") || len(r.approvals.Rules()) > 0 {
-		t.Errorf("a rule that cannot be written: %v, %q", err, r.approvals.Rules())
+	if err := r.Decide(r.ctx, req); err == nil || !strings.Contains(err.Error(), "on fire") || len(r.agents.AllowedAlways()) > 0 {
+		t.Errorf("a rule that cannot be written: %v, %q", err, r.agents.AllowedAlways())
 	}
 	fails = nil
 	if err := r.Decide(r.ctx, req); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; err != nil || len(r.approvals.Rules()) != 1 || r.approvals.Rules()[0] != "Bash(make:*)" {
-		t.Errorf("%v, %q", err, r.approvals.Rules())
+	if err := <-got; err != nil || len(r.agents.AllowedAlways()) != 1 || r.agents.AllowedAlways()[0] != "Bash(make:*)" {
+		t.Errorf("%v, %q", err, r.agents.AllowedAlways())
 	}
 	if _, open := r.sup.Question(q.ID); open {
 		t.Error("it is open still")

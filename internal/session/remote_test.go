@@ -2,133 +2,46 @@ package session
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/json"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/remoteapi"
-	"github.com/drover-dev/drover/internal/session/services"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/a2atest"
 	"github.com/drover-dev/drover/test/modeltest"
 )
 
 const farToken = "far-token-0123456789"
 
-// far is a service elsewhere. Its sessions are at work until a test ends them.
-type far struct {
-	*httptest.Server
-
-	name string // of the next session; empty: one of its own; set between requests
-
-	mu       sync.Mutex
-	sessions map[string]*farSession // by key
-	changed  chan struct{}          // closed and replaced with each change
-}
-
-type farSession struct {
-	id, prompt string
-	page       remoteapi.Page
-	archived   bool
-}
-
-func newFar(t *testing.T) *far {
+// newFar starts an agent elsewhere. Its tasks are at work until a test ends them.
+func newFar(t *testing.T) *a2atest.Agent {
 	t.Helper()
-	f := &far{sessions: map[string]*farSession{}, changed: make(chan struct{})}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/remote/sessions", f.create)
-	mux.HandleFunc("GET /v1/remote/sessions/{id}/events", f.events)
-	mux.HandleFunc("POST /v1/remote/sessions/{id}/archive", func(w http.ResponseWriter, r *http.Request) {
-		f.change(func(s *farSession) { s.archived = s.archived || s.id == r.PathValue("id") })
-	})
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+farToken {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	}))
+	f := a2atest.New()
+	f.Token = farToken
 	t.Cleanup(f.Close)
 	return f
 }
 
-func (f *far) create(w http.ResponseWriter, r *http.Request) {
-	var q remoteapi.Request
-	_ = json.NewDecoder(r.Body).Decode(&q)
-	key := r.Header.Get("Idempotency-Key")
-	f.mu.Lock()
-	s := f.sessions[key]
-	if s == nil {
-		s = &farSession{id: cmp.Or(f.name, "far-"+strings.ToLower(key)), prompt: q.Prompt, page: remoteapi.Page{Cursor: "1", Status: remoteapi.Running}}
-		f.sessions[key] = s
+// finish ends all tasks with an answer.
+func finish(f *a2atest.Agent, text string) {
+	f.Change(func(t *a2a.Task) { a2atest.End(t, a2a.Completed, text) })
+}
+
+// prompted is what a task elsewhere was begun with.
+func prompted(t a2a.Task) string { return a2a.Text(t.History[0].Parts) }
+
+// uses makes a session know the agent, whose token the host has.
+func uses(f *a2atest.Agent) func(*Config) {
+	return func(c *Config) {
+		c.Options.Remote.Services = map[string]options.RemoteService{"cloud": {URL: f.Card(), TokenEnv: "FAR_TOKEN"}}
+		c.Agents.RemoteEnv = []string{"FAR_TOKEN=" + farToken}
 	}
-	f.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"session_id": s.id})
-}
-
-// events holds a poll back until something changes.
-func (f *far) events(w http.ResponseWriter, r *http.Request) {
-	for {
-		f.mu.Lock()
-		changed := f.changed
-		var page remoteapi.Page
-		for _, s := range f.sessions {
-			if s.id == r.PathValue("id") {
-				page = s.page
-			}
-		}
-		f.mu.Unlock()
-		if page.Status.Done() || r.URL.Query().Get("wait") == "" || r.URL.Query().Get("after") == "" {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(page)
-			return
-		}
-		select {
-		case <-changed:
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-func (f *far) change(do func(*farSession)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range f.sessions {
-		do(s)
-	}
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// finish ends all sessions with an answer.
-func (f *far) finish(text string) {
-	f.change(func(s *farSession) { s.page.Status, s.page.Result = remoteapi.Completed, text })
-}
-
-func (f *far) all() (out []farSession) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range f.sessions {
-		out = append(out, *s)
-	}
-	return out
-}
-
-// used makes a session know the service, whose token the host has.
-func (f *far) used(c *Config) {
-	c.Agents.Remote = services.Config{Services: map[string]services.Service{"cloud": {URL: f.URL, TokenEnv: "FAR_TOKEN"}}, Usual: "cloud", Token: func(name string) string {
-		return map[string]string{"FAR_TOKEN": farToken}[name]
-	}}
 }
 
 func (r *testSession) goFar(req control.RemoteRequest, change ...func(*control.StartRequest)) control.Started {
@@ -155,7 +68,7 @@ func (r *testSession) working(id task.ID) string {
 // after its end, in the next host, and where no host is.
 func TestRemoteBySession(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used)
+	r := open(t, "", uses(f))
 	started := r.goFar(control.RemoteRequest{Prompt: "do it"})
 	if started.Error != nil {
 		t.Fatal(started.Error)
@@ -170,7 +83,7 @@ func TestRemoteBySession(t *testing.T) {
 			t.Errorf("%s is %s, %v", part, got.ID, err)
 		}
 	}
-	f.finish("done there")
+	finish(f, "done there")
 	if got := r.wait(far)[0]; got.Status != task.Completed || got.Notified != true {
 		t.Errorf("ended: %+v", got)
 	}
@@ -195,11 +108,11 @@ func TestRemoteBySession(t *testing.T) {
 // What a service calls its session is no way to get at another task.
 func TestRemoteSessionGoesLast(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used)
+	r := open(t, "", uses(f))
 	other := r.run("true", named("build"))
 	r.wait("build")
 	for _, ref := range []string{"build", string(other.ID), string(other.ID)[:4]} {
-		f.name = ref
+		f.Begin = func(t *a2a.Task) { t.ID = ref }
 		far := r.goFar(control.RemoteRequest{Prompt: "x"})
 		if far.Error != nil {
 			t.Fatal(far.Error)
@@ -209,39 +122,39 @@ func TestRemoteSessionGoesLast(t *testing.T) {
 			t.Errorf("%s: %s, %v", ref, got.ID, err)
 		}
 	}
-	f.finish("done")
+	finish(f, "done")
 }
 
 // The end of a host is none of the work: the next one goes on with the same session.
 func TestRemoteNextHost(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used)
+	r := open(t, "", uses(f))
 	id := r.goFar(control.RemoteRequest{Prompt: "do it"}).Task.ID
 	r.working(id)
 	r.reopen()
 	if now, err := r.Get(r.ctx, string(id)); err != nil || now.Status != task.Running {
 		t.Fatalf("in the next host: %s, %v", now.Status, err)
 	}
-	f.finish("done there")
+	finish(f, "done there")
 	if got := r.wait(string(id))[0]; got.Status != task.Completed {
 		t.Errorf("%s %s", got.Status, got.Error)
 	}
-	if all := f.all(); len(all) != 1 || all[0].archived || all[0].prompt != "do it" {
+	if all := f.Tasks(); len(all) != 1 || all[0].Status.State != a2a.Completed || prompted(all[0]) != "do it" {
 		t.Errorf("sessions %+v", all)
 	}
 }
 
-// A stop archives the session elsewhere before it returns.
+// A stop cancels the task elsewhere before it returns.
 func TestRemoteStop(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used)
+	r := open(t, "", uses(f))
 	id := r.goFar(control.RemoteRequest{Prompt: "do it"}).Task.ID
 	far := r.working(id)
 	receipt, err := r.Stop(r.ctx, control.StopRequest{Refs: []string{far}})
 	if err != nil || len(receipt.Stopped) != 1 || len(receipt.Survivors) != 0 {
 		t.Errorf("receipt %+v, %v", receipt, err)
 	}
-	if all := f.all(); len(all) != 1 || !all[0].archived {
+	if all := f.Tasks(); len(all) != 1 || all[0].Status.State != a2a.Canceled {
 		t.Errorf("sessions %+v", all)
 	}
 }
@@ -249,7 +162,7 @@ func TestRemoteStop(t *testing.T) {
 // The token of a client serves the service, and is in no file of the session.
 func TestRemoteToken(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used, func(c *Config) { c.Agents.Remote.Token = nil })
+	r := open(t, "", uses(f), func(c *Config) { c.Agents.RemoteEnv = nil })
 	if s := r.goFar(control.RemoteRequest{Prompt: "x"}); s.Error == nil || s.Error.Code != control.Invalid || !strings.Contains(s.Error.Message, "FAR_TOKEN") {
 		t.Errorf("without a token: %+v", s)
 	}
@@ -258,7 +171,7 @@ func TestRemoteToken(t *testing.T) {
 		t.Fatal(s.Error)
 	}
 	r.working(s.Task.ID)
-	f.finish("done")
+	finish(f, "done")
 	r.wait(string(s.Task.ID))
 	r.close()
 	files := 0
@@ -280,15 +193,15 @@ func TestRemoteToken(t *testing.T) {
 
 func TestRemoteRefused(t *testing.T) {
 	f := newFar(t)
-	r := open(t, "", f.used, func(c *Config) { c.Agents.Remote.Usual = "" })
+	r := open(t, "", uses(f), func(c *Config) { c.Options.Remote.Default = "none" })
 	for name, c := range map[string]struct {
 		req  control.RemoteRequest
 		keep bool
 		says string
 	}{
-		"none":    {control.RemoteRequest{Prompt: "x"}, false, "no remote service is named"},
+		"none":    {control.RemoteRequest{Prompt: "x"}, false, "not in the settings"},
 		"unknown": {control.RemoteRequest{Prompt: "x", Service: "nowhere"}, false, "not in the settings"},
-		"plain":   {control.RemoteRequest{Prompt: "x", Service: "http://example.com"}, false, "neither https nor on this machine"},
+		"plain":   {control.RemoteRequest{Prompt: "x", Service: "http://example.com/agent-card.json"}, false, "neither https nor on this machine"},
 		"type":    {control.RemoteRequest{Prompt: "x", Service: "cloud", Type: "magic"}, false, "not known"},
 		"prompt":  {control.RemoteRequest{Prompt: " ", Service: "cloud"}, false, "the prompt is empty"},
 		"keep":    {control.RemoteRequest{Prompt: "x", Service: "cloud"}, true, "anyway"},
@@ -298,8 +211,8 @@ func TestRemoteRefused(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	if page, err := r.List(r.ctx, control.ListRequest{All: true}); err != nil || len(page.Tasks) != 0 || len(f.all()) != 0 {
-		t.Errorf("refused requests left %+v, %+v, %v", page.Tasks, f.all(), err)
+	if page, err := r.List(r.ctx, control.ListRequest{All: true}); err != nil || len(page.Tasks) != 0 || len(f.Tasks()) != 0 {
+		t.Errorf("refused requests left %+v, %+v, %v", page.Tasks, f.Tasks(), err)
 	}
 }
 
@@ -309,7 +222,7 @@ func TestRemoteForModel(t *testing.T) {
 	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{"main": {
 		blocks(modeltest.ToolUse("", "Agent", map[string]any{"description": "d", "prompt": "go there", "name": "ada", "isolation": "remote"})),
 		modeltest.Text("it works elsewhere"), modeltest.Text("told"),
-	}}), f.used)
+	}}), uses(f))
 	m := converse(r)
 	m.say("go")
 	if turn := m.next(); turn.Err != nil {
@@ -320,7 +233,7 @@ func TestRemoteForModel(t *testing.T) {
 		t.Fatalf("record %+v, %v", rec, err)
 	}
 	r.working(rec.ID)
-	f.finish("found it far away")
+	finish(f, "found it far away")
 	if turn := m.next(); turn.Err != nil {
 		t.Fatal(turn.Err)
 	}
@@ -328,7 +241,7 @@ func TestRemoteForModel(t *testing.T) {
 	if last := string(asked[len(asked)-1].Body); !strings.Contains(last, "found it far away") || strings.Contains(last, farToken) {
 		t.Errorf("the agent was told %s", last)
 	}
-	if all := f.all(); len(all) != 1 || all[0].prompt != "go there" {
+	if all := f.Tasks(); len(all) != 1 || prompted(all[0]) != "go there" {
 		t.Errorf("sessions %+v", all)
 	}
 }

@@ -13,7 +13,9 @@ import (
 )
 
 func manyTurns(limit time.Duration) func(*Config) {
-	return func(c *Config) { c.Limits.MultiTurn, c.Limits.IdleTimeout, c.Limits.LiveAgents = true, limit, 1 }
+	return func(c *Config) {
+		c.Options.Agents.MultiTurn, c.Options.Agents.IdleTimeout, c.Options.Limits.Live = true, limit, 1
+	}
 }
 
 // idle waits until an agent rests.
@@ -138,7 +140,7 @@ func TestInterruptAgent(t *testing.T) {
 			a.Wait = hold
 		}
 		return a
-	}, func(c *Config) { c.Limits.IdleTimeout = time.Hour })
+	}, func(c *Config) { c.Options.Agents.IdleTimeout = time.Hour })
 	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "first", Type: "explore", Name: "ada", Background: true})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +165,7 @@ func TestInterruptAgent(t *testing.T) {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 
-	r.cfg.Limits.IdleTimeout = time.Millisecond
+	r.cfg.Options.Agents.IdleTimeout = time.Millisecond
 	r.reopen()
 	if out, err = r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "second", Type: "explore", Name: "bob", Background: true}); err != nil {
 		t.Fatal(err)

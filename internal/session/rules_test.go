@@ -22,7 +22,8 @@ func TestUsualTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gate, notes, err := environment.NewGate(environment.Bind(rules, r.folder, environment.UsualTools(r.folder), func() bool { return false }), nil)
+		rules.Cwd, rules.Tools = r.folder, environment.UsualTools(r.folder)
+		gate, notes, err := environment.NewGate(rules, nil)
 		if err != nil || len(notes) > 0 {
 			t.Fatal(err, notes)
 		}
@@ -37,7 +38,7 @@ func TestUsualTools(t *testing.T) {
 			{"mcp__a__b", `{}`}, {"Monitor", `{"command":"make"}`}, {"nothing", `{}`},
 		} {
 			call := agent.Call{Name: c.tool, Input: json.RawMessage(c.input)}
-			real, said := m.environment().Gate().Decide(call), gate.Decide(call)
+			real, said := m.environment().GateOf(call).Decide(call), gate.Decide(call)
 			if real != said {
 				t.Errorf("%s: %s %s: a session says %+v, the check %+v", mode, c.tool, c.input, real, said)
 			}

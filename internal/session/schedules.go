@@ -31,12 +31,9 @@ func (s *Session) openSchedules() error {
 			}
 			return nil
 		},
-		Start: s.startScheduled,
-		Live: func(id task.ID) bool {
-			r, ok := s.sup.Get(id)
-			return ok && !r.Status.Terminal()
-		},
-		Report: func(text string) { s.report.Say(s.cfg.Info.Session, text) },
+		Start:  s.startScheduled,
+		Live:   s.tree.Alive,
+		Report: s.tree.Say,
 	})
 	return err
 }
@@ -62,8 +59,8 @@ func (s *Session) Schedules(ctx context.Context, req control.ScheduleRequest) (c
 				": the next host reads it, and this one ends when it has nothing to do"}
 	}
 	if s.schedules == nil {
-		return control.Schedules{}, &control.Error{Code: control.Unavailable, Message: "this session has no schedules",
-			Fix: "ask the background session of the project, as `drover schedule` does"}
+		return control.Schedules{}, control.Refuse(control.Unavailable, "this session has no schedules",
+			"ask the background session of the project, as `drover schedule` does")
 	}
 	out, err := s.schedules.Do(ctx, req)
 	if err == nil && (req.Remove != "" || req.Pause != "") {

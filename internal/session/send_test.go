@@ -20,7 +20,7 @@ import (
 
 // asMain is the tools' view of the main agent.
 func (r *testSession) asMain() *agents.Runtime {
-	return r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Agents.Model, Rules: r.cfg.Agents.Rules})
+	return r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: r.cfg.Agents.Env, Model: r.cfg.Options.Model, Rules: r.cfg.Agents.Rules})
 }
 
 // A message reaches an agent at its next step, its own message reaches the main

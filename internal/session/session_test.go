@@ -15,9 +15,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
-	"github.com/drover-dev/drover/internal/session/lease"
+	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -50,13 +52,14 @@ func open(t *testing.T, script string, change ...func(*Config)) *testSession {
 	t.Cleanup(models.Close)
 	id := task.NewSessionID() // a session ends what bears its mark, also that of another run of the tests
 	cfg := Config{Place: project.Session(id), Info: control.Info{Session: id, Project: folder, Role: RolePrompt, Version: "test"},
-		Agents: Agents{Models: models, Catalog: subagent.Builtin, Rules: policy.Rules{Mode: policy.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
+		Options: plain(),
+		Agents:  agents.Config{Models: models, Catalog: subagent.Builtin, Rules: policy.Rules{Mode: policy.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
 	if script != "" {
 		path := filepath.Join(t.TempDir(), "turns.yaml")
 		if err := os.WriteFile(path, []byte("version: 1\nagents:\n"+script), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg.Agents.Model = "script:" + path
+		cfg.Options.Model = "script:" + path
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -65,6 +68,14 @@ func open(t *testing.T, script string, change ...func(*Config)) *testSession {
 	r.reopen()
 	t.Cleanup(r.close)
 	return r
+}
+
+// plain are the usual options without what tests ask for one by one.
+func plain() options.Options {
+	o := options.Default()
+	o.Limits.QuoteFrom, o.Agents.Summaries, o.Agents.StallAfter = 0, 0, 0
+	o.Tasks.UserQuotaBytes, o.Tasks.MinFreeBytes, o.Tasks.MaxProcesses = 0, 0, 0
+	return o
 }
 
 func (r *testSession) reopen() {
@@ -277,7 +288,7 @@ func TestLease(t *testing.T) {
 	ended := func(t *testing.T, r *testSession, id task.ID) {
 		t.Helper()
 		got := r.wait(string(id))[0]
-		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != lease.ClientGone {
+		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != requests.ClientGone {
 			t.Errorf("%s, %+v", got.Status, got.Cause)
 		}
 	}

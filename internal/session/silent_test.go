@@ -26,7 +26,7 @@ func TestSilentProvider(t *testing.T) {
 		a := modeltest.Text("at last")
 		a.Wait = hold
 		return a
-	}, func(c *Config) { c.Agents.StallAfter = 100 * time.Millisecond })
+	}, func(c *Config) { c.Options.Agents.StallAfter = 100 * time.Millisecond })
 	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "looks", Prompt: "look", Type: "explore", Background: true})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestSilentMain(t *testing.T) {
 			a.Wait = pause(50 * time.Millisecond)
 		}
 		return a
-	}, func(c *Config) { c.Agents.StallAfter = 500 * time.Millisecond })
+	}, func(c *Config) { c.Options.Agents.StallAfter = 500 * time.Millisecond })
 	m, err := r.OpenMain(r.ctx, MainConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestSilentStep(t *testing.T) {
 			return modeltest.Call("Workflow", map[string]any{"file": "w.yaml"})
 		}
 		return modeltest.Text("well")
-	}, func(c *Config) { c.Agents.StallAfter = 300 * time.Millisecond })
+	}, func(c *Config) { c.Options.Agents.StallAfter = 300 * time.Millisecond })
 	if err := os.WriteFile(filepath.Join(r.folder, "w.yaml"), []byte("name: w\nsteps:\n  - {id: look, agent: {type: general-purpose, prompt: look}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (r *testSession) stalls() []mailbox.Mail {
 
 // What was told of stands in the record, by which the next host knows it.
 func TestStallTold(t *testing.T) {
-	r := open(t, "", func(c *Config) { c.Limits.StallAfter = 100 * time.Millisecond })
+	r := open(t, "", func(c *Config) { c.Options.Tasks.StallAfter = 100 * time.Millisecond })
 	rt := r.agents.Runtime(agents.Caller{ID: r.cfg.Info.Session, Cwd: r.folder, Env: os.Environ()})
 	const line = "printf 'Continue? [y/N] '; exec sleep 643"
 	out, err := rt.Run(r.ctx, shelltool.Command{Line: line, Args: []string{"bash", "-c", line}, Cwd: r.folder, Background: true})
@@ -56,7 +56,7 @@ func TestStallTold(t *testing.T) {
 // The time without output is 45 s where nothing else is set.
 func TestStallDefault(t *testing.T) {
 	r := open(t, "")
-	if after := r.Session.cfg.Limits.StallAfter; after != 45*time.Second {
+	if after := r.Session.cfg.Options.Tasks.StallAfter; after != 45*time.Second {
 		t.Errorf("after %s", after)
 	}
 }

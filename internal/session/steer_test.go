@@ -112,7 +112,7 @@ func TestPause(t *testing.T) {
 			return a
 		}
 		return modeltest.Text("worked")
-	}, func(cfg *Config) { cfg.Limits.LiveAgents, cfg.Limits.WaitForTasks = 1, time.Millisecond })
+	}, func(cfg *Config) { cfg.Options.Limits.Live, cfg.Options.Agents.WaitForTasks = 1, time.Millisecond })
 	rt := r.asMain()
 	out, err := rt.Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "work", Type: "general-purpose", Name: "ada", Background: true})
 	if err != nil {

@@ -28,7 +28,7 @@ func TestSummaries(t *testing.T) {
 			a = intends("Reading the parser")
 		}
 		return a
-	}, func(c *Config) { c.Agents.Summaries = time.Millisecond })
+	}, func(c *Config) { c.Options.Agents.Summaries = time.Millisecond })
 	next, stop := iter.Pull2(r.Events(r.ctx, 0))
 	defer stop()
 	shows := func(what string, want func(task.Progress) bool) {

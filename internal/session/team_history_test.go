@@ -68,7 +68,7 @@ func TestTeamHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		r, _ := served(t, relaying, func(c *Config) { c.Limits.MessageHops = 1000 })
+		r, _ := served(t, relaying, func(c *Config) { c.Options.Limits.MessageHops = 1000 })
 		defer r.close()
 		ids := map[string]task.ID{"ada": r.enlist("ada", "crew", "begin").ID, "bob": r.enlist("bob", "crew", "begin").ID}
 		other := map[string]string{"ada": "bob", "bob": "ada"}

@@ -178,7 +178,7 @@ func TestTeammateRefusals(t *testing.T) {
 	if _, err := r.asMain().Send(r.ctx, tasktools.SendRequest{To: "ada", Text: "x"}); err == nil || !strings.Contains(err.Error(), "fits 2 tasks") {
 		t.Errorf("a name that two teams have: %v", err)
 	}
-	foreground, _ := served(t, echo, func(c *Config) { c.Limits.NoBackground = true })
+	foreground, _ := served(t, echo, func(c *Config) { c.Options.Tasks.DisableBackground = true })
 	if _, err := foreground.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "plan", Name: "eve", Team: "crew"}); err == nil || !strings.Contains(err.Error(), "background work is turned off") {
 		t.Errorf("without background work: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestTeammateLeader(t *testing.T) {
 			}
 			said <- q.LastText()
 			return text("done")
-		}, func(c *Config) { c.Limits.NestedBackground = nested })
+		}, func(c *Config) { c.Options.Agents.NestedBackground = nested })
 		if nested {
 			r.enlist("ada", "crew", "look")
 		}
@@ -306,7 +306,7 @@ func TestTeammateDismissed(t *testing.T) {
 	if a, err := control.WholeResult(r.ctx, r, "ada"); err != nil || a.Text != "handed back" {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	owed, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	owed, err := r.log.Unacknowledged(r.ctx, r.cfg.Info.Session)
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}
@@ -314,7 +314,7 @@ func TestTeammateDismissed(t *testing.T) {
 	if err != nil || !strings.HasPrefix(said, `<agent-message from="ada@crew" kind="teammate_end">`) || !strings.Contains(said, "handed back") || strings.Contains(said, "task-notification") {
 		t.Errorf("the leader reads %s, %v", said, err)
 	}
-	r.cfg.Limits.TeammateGrace = time.Millisecond
+	r.cfg.Options.Agents.TeammateGrace = time.Millisecond
 	r.reopen()
 	rt = r.asMain()
 	bob := r.enlist("bob", "crew", "this never ends")
@@ -334,7 +334,7 @@ func TestTeammateEndsWithLeader(t *testing.T) {
 			return blocks(delegate("plan", "p", "name", "eve", "team_name", "crew"), modeltest.ToolUse("", "Bash", map[string]any{"command": "exec sleep 100"}))
 		}
 		return text("seen")
-	}, func(c *Config) { c.Limits.NestedBackground = true })
+	}, func(c *Config) { c.Options.Agents.NestedBackground = true })
 	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "have a team", Type: "general-purpose", Background: true})
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestTeammateGoesOn(t *testing.T) {
 	if _, err := r.sup.Post(r.ctx, task.Message{To: ada.ID, From: "bob@crew", Kind: task.PlainMessage, Text: "unread until now"}); err != nil {
 		t.Fatal(err)
 	}
-	owed, err := r.log.Owed(r.ctx, r.cfg.Info.Session)
+	owed, err := r.log.Unacknowledged(r.ctx, r.cfg.Info.Session)
 	if err != nil || len(owed) != 1 {
 		t.Fatalf("owed %+v, %v", owed, err)
 	}

@@ -163,7 +163,7 @@ func TestPingPong(t *testing.T) {
 			return blocks(modeltest.ToolUse("", "SendMessage", map[string]any{"to": other, "message": "your turn"}))
 		}
 		return modeltest.Text("passed on")
-	}, manyTurns(time.Hour), func(c *Config) { c.Limits.LiveAgents, c.Limits.MessageHops = 10, 7 })
+	}, manyTurns(time.Hour), func(c *Config) { c.Options.Limits.Live, c.Options.Limits.MessageHops = 10, 7 })
 	rt := r.asMain()
 	for _, name := range []string{"bob: wait", "ada: begin"} {
 		if _, err := rt.Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: name, Type: "general-purpose", Name: name[:3], Background: true}); err != nil {
@@ -341,7 +341,7 @@ func (r *testSession) eventually(done func() bool) {
 func TestOutputBudget(t *testing.T) {
 	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{
 		"general-purpose": {commanded("echo ready; head -c 100000 /dev/zero | tr '\\0' x; exec sleep 100", false), modeltest.Text("half of it")},
-	}), counted(t, 0), func(c *Config) { c.Agents.Budget.Output = 20_000 })
+	}), counted(t, 0), func(c *Config) { c.Options.Agents.BudgetOutput = 20_000 })
 	out, err := r.asMain().Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "general-purpose"})
 	if err != nil || out.Text != "half of it" || out.Task.Status != task.Failed || out.Task.Cause.Reason != usage.LimitOutput {
 		t.Fatalf("%+v, %v", out, err)
@@ -368,7 +368,7 @@ func TestWallBudget(t *testing.T) {
 		"slow":            {modeltest.Text("all of it")},
 		"plan":            {modeltest.Text("planned")},
 		"general-purpose": {blocks(delegate("slow", "go")), modeltest.Text("done")},
-	}), defining(quick, slow), func(c *Config) { c.Agents.BudgetWall = time.Minute })
+	}), defining(quick, slow), func(c *Config) { c.Options.Agents.BudgetWall = time.Minute })
 	rt := r.asMain()
 	out, err := rt.Agent(r.ctx, tasktools.AgentRequest{Description: "d", Prompt: "p", Type: "quick"})
 	if err != nil || out.Text != "half of it" || out.Task.Cause.Reason != task.ReasonTimeout || out.Task.Budget.WallMS != 1000 || out.Task.TimeoutMS != 1000 {
@@ -444,7 +444,7 @@ func TestLedgerOverHosts(t *testing.T) {
 		}
 		return costing(1000, modeltest.Text("done"))
 	}, func(c *Config) {
-		c.Agents.Accounts, c.Agents.Budget, c.Limits.PerRoot = accounts(), usage.Budget{Tokens: 6000}, 6
+		c.Agents.Accounts, c.Options.Agents.BudgetTokens, c.Options.Limits.PerRoot = accounts(), 6000, 6
 	})
 	again := func() (tasktools.AgentOutcome, error) {
 		rt := r.asMain()
@@ -470,7 +470,7 @@ func TestLedgerOverHosts(t *testing.T) {
 	if _, err := again(); err == nil || !strings.Contains(err.Error(), "of 6000 tokens is spent (6000)") {
 		t.Errorf("beyond its budget: %v", err)
 	}
-	r.cfg.Agents.Accounts, r.cfg.Agents.Budget.Tokens = accounts(), 0
+	r.cfg.Agents.Accounts, r.cfg.Options.Agents.BudgetTokens = accounts(), 0
 	r.reopen()
 	_, err := again() // the fifth run of the one, with the run of the other
 	if err == nil {

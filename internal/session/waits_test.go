@@ -72,7 +72,7 @@ func (r *testSession) names(agent task.ID, word string) {
 	}
 	id := r.command().ID
 	if len(rec.LeftTasks) != 1 || rec.LeftTasks[0].ID != id ||
-		!strings.Contains(mailbox.Render(mailbox.Letter{Task: rec}), word+": command "+string(id)) {
+		!strings.Contains(mailbox.Render(mailbox.Delivery{Task: rec}), word+": command "+string(id)) {
 		r.t.Errorf("%s %+v has left %+v", rec.Status, rec.Cause, rec.LeftTasks)
 	}
 }
@@ -83,7 +83,7 @@ func TestWaitsForCommand(t *testing.T) {
 	r := open(t, waiting+`
   plan:
     - text: planned
-`, func(c *Config) { c.Limits.LiveAgents = 1 })
+`, func(c *Config) { c.Options.Limits.Live = 1 })
 	r.gate()
 	rt, a := r.asMain(), r.background("general-purpose")
 	rec, want := r.idle(a.ID), "command "+string(r.command().ID)
@@ -126,7 +126,7 @@ func TestNamesWhatIsStopped(t *testing.T) {
 		end    func(*testSession, task.Record)
 		status task.Status
 	}{
-		"cap":     {"general-purpose", func(c *Config) { c.Limits.WaitForTasks = time.Millisecond }, nil, task.Completed},
+		"cap":     {"general-purpose", func(c *Config) { c.Options.Agents.WaitForTasks = time.Millisecond }, nil, task.Completed},
 		"on-end":  {"stops", nil, nil, task.Completed},
 		"turns":   {"limited", nil, nil, task.Failed},
 		"time":    {"timed", nil, nil, task.Failed},
@@ -285,7 +285,7 @@ func TestTeammateWaits(t *testing.T) {
 
 // A paused agent outlasts the limit.
 func TestPausedWaits(t *testing.T) {
-	r := open(t, waiting, func(c *Config) { c.Limits.WaitForTasks = 500 * time.Millisecond })
+	r := open(t, waiting, func(c *Config) { c.Options.Agents.WaitForTasks = 500 * time.Millisecond })
 	r.gate()
 	a := r.background("general-purpose")
 	r.idle(a.ID)

@@ -294,7 +294,7 @@ func caseMCPMore(t *testing.T) {
 			t.Errorf("%s is missing in %q", f, facts)
 		}
 	}
-	for _, text := range []string{"image", "Drover does not take roots/list"} {
+	for _, text := range []string{"image", "Drover does not support roots/list"} {
 		if !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, "got ") && strings.Contains(f, text) }) {
 			t.Errorf("%s is missing in %q", text, facts)
 		}

@@ -154,7 +154,7 @@ func readCorpora(t testing.TB) corpus {
 // tables reads what permit knows of programs. Those that need a rule are not of
 // interest.
 func (c *corpus) tables(t testing.TB) {
-	for file, git := range map[string]string{"../../internal/policy/programs.txt": "", "../../internal/policy/git.txt": "git "} {
+	for file, git := range map[string]string{"testdata/programs.txt": "", "testdata/git.txt": "git "} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

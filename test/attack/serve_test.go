@@ -143,7 +143,7 @@ func (c *cell) place(o one, set ruleset) (*place, error) {
 		c.worlds[o.Fixture] = w
 	}
 	r := set.rules(w)
-	r.Memory, r.Sandboxed = c.memory, func() bool { return c.Boxed }
+	r.Memory, r.Bounds = c.memory, policy.Bounds{Whole: c.Boxed}
 	g, _ := policy.New(r) // a wrong allow rule allows nothing, and a wrong ban bans more
 	p := &place{w, set, g}
 	c.places[key] = p

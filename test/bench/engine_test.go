@@ -21,14 +21,16 @@ import (
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
 
 // open opens a session in this process, with a keeper as a program has it.
 func (t *bench) open(dir string, id task.ID) *assemble.Session {
-	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Session: id, Role: session.RoleBackground,
+	s, err := assemble.Open(context.Background(), assemble.Config{Settings: settings.Settings{Options: options.Default()}, Root: home.At(filepath.Join(dir, "state")), Folder: dir, Session: id, Role: session.RoleBackground,
 		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}})
 	t.must(err)
 	s.Serve()

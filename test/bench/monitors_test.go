@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -79,7 +80,7 @@ func (t *bench) monitors() {
 // openMonitors opens a session in which there are monitors.
 func (t *bench) openMonitors(dir string) *assemble.Session {
 	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
-		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}, Settings: settings.Settings{Monitors: settings.Monitors{Enabled: true}}})
+		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}, Settings: settings.Settings{Options: options.Default()}})
 	t.must(err)
 	s.Serve()
 	return s

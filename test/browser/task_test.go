@@ -107,7 +107,7 @@ func TestTask(t *testing.T) {
 	b.until("there", `document.getElementById("output").textContent.startsWith("31415\n31416\n")`)
 	b.does("stop", chromedp.Click(`[data-act="stop"]`, chromedp.ByQuery))
 	b.until("the receipt", `document.getElementById("receipt").textContent.includes("SIGTERM")`)
-	b.until("nothing is left", `document.getElementById("receipt").textContent.includes("No process is left")`)
+	b.until("nothing is left", `document.getElementById("receipt").textContent.includes("No processes are left")`)
 	if text := s.Good("ps", "-a"); !strings.Contains(text, "killed") {
 		t.Errorf("the task goes on: %s", text)
 	}
@@ -174,7 +174,7 @@ func TestDiff(t *testing.T) {
 	write(`details[data-path="a"] tr.removed button.at`, "this was fine")
 	write(`details[data-path="a"] tr.added button.at`, "why a digit?")
 	b.does("send", chromedp.Click("#comments [type=submit]", chromedp.ByQuery))
-	b.until("sent", `document.getElementById("said").textContent === "The comments are sent."`)
+	b.until("sent", `document.getElementById("said").textContent === "Comments sent."`)
 	s.Good("wait", id)
 	said := s.Good("logs", "--messages", id)
 	for _, text := range []string{"1. a:2 (before your change)", "this was fine", "2. a:2\n", "why a digit?"} {

@@ -20,7 +20,7 @@ func TestCharts(t *testing.T) {
 	b.does("open the link", chromedp.Navigate(s.link))
 	b.until("paired", `document.querySelector("#tree a[href^='/task/']")`)
 	b.does("open the charts", chromedp.Navigate(s.address+"/use?period=hour"))
-	atOnce := `[...document.querySelectorAll("#used figure")].find((f) => f.textContent.includes("at once"))`
+	atOnce := `[...document.querySelectorAll("#used figure")].find((f) => f.textContent.includes("Concurrent"))`
 	b.until("the chart of tasks", atOnce+`?.querySelector("figcaption").textContent.length > 0`)
 	var before string
 	b.does("read it", chromedp.Evaluate(atOnce+`.querySelector("figcaption").textContent`, &before))

@@ -6,10 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +15,9 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/a2atest"
 	"github.com/drover-dev/drover/test/harness"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
@@ -51,7 +50,7 @@ func agentSteps() []*step {
 		{id: "A3", says: "message durable", number: 20, point: "message/posted", way: sending, only: host},
 		{id: "A4", says: "checkpoint saved", number: 20, point: "task/saved", skip: 1, way: flow, only: host},
 		{id: "A5", says: "step of a workflow ended, not yet in a checkpoint", number: 20, point: "step/ended", way: flow, only: host},
-		{id: "A6", says: "session elsewhere asked for, not yet noted", number: 20, point: "remote/sent", way: elsewhere, only: host},
+		{id: "A6", says: "task elsewhere asked for, not yet noted", number: 20, point: "remote/sent", way: elsewhere, only: host},
 	}
 }
 
@@ -329,35 +328,15 @@ func checkFlows(c *trial) {
 	}
 }
 
-// cloud is a service of sessions elsewhere.
-type cloud struct {
-	mu       sync.Mutex
-	sessions map[string]string // by key
-}
-
-func (s *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer := any(map[string]any{"events": []any{}, "cursor": "1", "status": "completed", "output_bytes": 0, "result": "done"})
-	if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/sessions") {
-		key := r.Header.Get("Idempotency-Key")
-		if s.sessions[key] == "" {
-			s.sessions[key] = fmt.Sprintf("far-%d", len(s.sessions)+1)
-		}
-		answer = map[string]string{"session_id": s.sessions[key]}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // the client may be dead
-}
-
+// serveElsewhere starts an agent elsewhere, whose tasks complete at once.
 func serveElsewhere(c *trial, _ string) {
-	if c.cloud != nil {
+	if c.far != nil {
 		return
 	}
-	c.cloud = &cloud{sessions: map[string]string{}}
-	far := httptest.NewServer(c.cloud)
-	c.Cleanup(far.Close)
-	c.settings(fmt.Sprintf(`{"remote": {"services": {"cloud": {"url": %q}}}}`, far.URL))
+	c.far = a2atest.New()
+	c.far.Begin = func(t *a2a.Task) { a2atest.End(t, a2a.Completed, "done") }
+	c.Cleanup(c.far.Close)
+	c.settings(fmt.Sprintf(`{"remote": {"services": {"cloud": {"url": %q}}}}`, c.far.Card()))
 }
 
 func recoverElsewhere(c *trial) {
@@ -368,10 +347,8 @@ func recoverElsewhere(c *trial) {
 }
 
 func checkElsewhere(c *trial) {
-	c.cloud.mu.Lock()
-	defer c.cloud.mu.Unlock()
-	if len(c.cloud.sessions) != len(c.asked) {
-		c.Errorf("%d sessions were made elsewhere for %d tasks", len(c.cloud.sessions), len(c.asked))
+	if n := len(c.far.Tasks()); n != len(c.asked) {
+		c.Errorf("%d tasks were begun elsewhere for %d tasks", n, len(c.asked))
 	}
 }
 

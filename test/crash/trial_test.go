@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/test/a2atest"
 	"github.com/drover-dev/drover/test/harness"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -23,8 +24,8 @@ const leaveLimit = 12 * time.Second
 type trial struct {
 	*place
 	cell  cell
-	model *model // nil: the cell has no agent
-	cloud *cloud // nil: it has no work elsewhere
+	model *model         // nil: the cell has no agent
+	far   *a2atest.Agent // nil: it has no work elsewhere
 
 	hit    string                 // which place was reached, and by whom
 	asked  []string               // names of the tasks that were asked for

@@ -194,7 +194,7 @@ func nested(r *place) string {
 	var tree string
 	if !waittest.Until(harness.Patience, func() bool {
 		tree = r.Good("ps", "--tree")
-		return strings.Contains(tree, "sleep 4481") && strings.Contains(tree, "$0.0300 (tree $0.09")
+		return strings.Contains(tree, "sleep 4481") && strings.Contains(tree, "$0.03 (tree $0.09")
 	}) {
 		r.Errorf("the deepest command, or what all have cost, is not shown: %s", tree)
 	}

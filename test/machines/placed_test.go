@@ -7,9 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/harness"
@@ -38,36 +36,12 @@ func repository(w *harness.Place) {
 	}
 }
 
-// A task goes to the worker that has commits of its repository, and to another one if that does not take it.
-func TestPrefersCheckout(t *testing.T) {
-	t.Parallel()
-	w := open(t)
-	repository(w.Place)
-	near := w.another("near", "--capacity", "8") // behind the other one by its name
-	w.Good("run", "--on", "near", "--", "true")
-	w.Until("the repository at the worker", func() bool {
-		return strings.Count(w.Run("workers", "--json").Stdout(), `"repositories"`) == 1
-	})
-	for i := range 10 {
-		if got := w.Good("run", "--on", "auto", "--json", "--", "true"); !strings.Contains(got, `"worker": "near"`) {
-			t.Errorf("task %d did not go to the worker that has the repository:\n%s", i, got)
-		}
-	}
-	w.Must(near.Cmd.Process.Signal(syscall.SIGSTOP))
-	begin := time.Now()
-	if got := w.Good("run", "--on", "auto", "--json", "--", "true"); !strings.Contains(got, `"worker": "far"`) {
-		t.Errorf("the task did not go to the other worker:\n%s", got)
-	}
-	t.Logf("at the other worker and back after %s", time.Since(begin))
-	w.Must(near.Cmd.Process.Signal(syscall.SIGCONT))
-}
-
-// Tasks that come at once are spread by free places.
+// Tasks that come at once fill the free places of all workers of a label, and no worker has more than its places.
 func TestSpreads(t *testing.T) {
 	t.Parallel()
 	w := open(t)
-	w.another("one", "--label", "pair", "--capacity", "4")
-	w.another("two", "--label", "pair", "--capacity", "4")
+	w.another("one", "--label", "pair", "--capacity", "2")
+	w.another("two", "--label", "pair", "--capacity", "2")
 	line := fmt.Sprintf("while [ ! -e %s/go-pair ]; do sleep 0.02; done\n", w.Dir)
 	w.File("batch", strings.Repeat(line, 4), 0o600)
 	ids := strings.Fields(w.Good("run", "--on", "pair", "--no-folder", "--batch", "batch"))
@@ -77,7 +51,7 @@ func TestSpreads(t *testing.T) {
 		at[w.record(id).Worker]++
 	}
 	if at["one"] != 2 || at["two"] != 2 {
-		t.Errorf("four tasks are at %v, want two at each of two workers", at)
+		t.Errorf("four tasks are at %v, want two at each of two workers with two places", at)
 	}
 	w.letGo("pair")
 	for _, id := range ids {

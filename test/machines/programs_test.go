@@ -82,7 +82,7 @@ var speaking = &other{name: "speaking", edits: func() (map[string]edit, error) {
 	}
 	return map[string]edit{
 		filepath.Join(dir, "wire.go"): {"const (\n\tVersion = 1\n\tOldest  = 1\n)", ""},
-		filepath.Join(dir, "spoken.go"): {"", `package wire
+		filepath.Join(dir, "spoken.go"): {"", `package fleetwire
 
 import (
 	"fmt"

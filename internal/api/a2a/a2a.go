@@ -1,11 +1,11 @@
 // Package a2a is the Agent2Agent protocol, version 1.0, over JSON-RPC: its messages, and a client
-// that follows tasks of an agent elsewhere as sessions of a remote service.
+// of an agent with a follower for each of its tasks.
 //
-// The messages are those of the normative file specification/a2a.proto of the protocol, in the JSON
+// The messages follow the normative file specification/a2a.proto of the protocol, in the JSON
 // of its section 5; fields that Drover neither reads nor writes are left out and ignored. A token is
 // sent only to the origin of the agent card. A response of any size or form uses bounded memory.
 //
-// [Client] keeps what it has read of the tasks that are followed, and nothing of others. The package
+// A [Follower] keeps the artifacts of its task. The package
 // does not serve the protocol; frontend/a2aserver does.
 package a2a
 
@@ -206,7 +206,7 @@ type PushConfig struct {
 	Auth   *Auth  `json:"authentication,omitempty"`
 }
 
-// Auth is what a push notification bears as Authorization.
+// Auth is the header Authorization of a push notification.
 type Auth struct {
 	Scheme      string `json:"scheme"`
 	Credentials string `json:"credentials,omitempty"`
@@ -259,7 +259,7 @@ type Capabilities struct {
 // Extension is an extension of the protocol.
 type Extension struct {
 	URI      string `json:"uri"`
-	Required bool   `json:"required,omitempty"` // whoever does not know it is refused
+	Required bool   `json:"required,omitempty"` // clients that do not know it are refused
 }
 
 // SecurityScheme is a way to authenticate. Drover offers one of HTTP.
@@ -291,7 +291,7 @@ type Skill struct {
 	Tags        []string `json:"tags"`
 }
 
-// Codes of errors, section 5.4 and those of JSON-RPC.
+// Codes of errors, of section 5.4 and of JSON-RPC.
 const (
 	CodeParse          = -32700
 	CodeRequest        = -32600

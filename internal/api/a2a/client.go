@@ -3,58 +3,48 @@ package a2a
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/remoteapi"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// Limits of what is read of a stranger.
+// Limits of what is read from a stranger.
 const (
-	maxCard     = 1 << 20
-	maxAnswer   = 8 << 20 // bytes of an answer, or of one event of a stream
-	maxKept     = 16 << 20
-	maxPieces   = 1000 // artifacts of a task
-	maxEvents   = 2000 // that are kept of a task
-	maxMessages = 10_000
-	exchange    = 30 * time.Second
+	maxCard   = 1 << 20
+	maxAnswer = 8 << 20 // bytes of an answer, or of one event of a stream
+	maxError  = 64 << 10
+	maxBody   = 2 << 20 // bytes of a request
+	exchange  = 30 * time.Second
 )
 
-// IsCard reports whether an address is that of an agent card by its path.
-func IsCard(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && strings.HasSuffix(u.Path, "/agent-card.json")
-}
-
-// Client is one agent elsewhere, as a remote service: a session is a task of the agent. Its methods may be called by
-// several goroutines.
+// Client calls one agent. Its methods may be called by several goroutines.
 type Client struct {
+	// Silence is how long a stream may send nothing before the task is asked for, since the connection may be dead.
+	// Dial sets one minute.
+	Silence time.Duration
+
 	card  *url.URL
 	token string
 	http  *http.Client
 	calls atomic.Int64 // IDs of requests
 
-	silence time.Duration // of a stream, after which the task is asked for: a connection may be dead
-
-	life    context.Context // of streams
-	end     context.CancelFunc
-	streams sync.WaitGroup // one per task that is followed
-
-	mu       sync.Mutex
-	agent    *agent              // what the card says; nil: it was not read; guarded by mu
-	followed map[string]*session // by task; guarded by mu
+	mu    sync.Mutex
+	agent *agent // what the card says; nil: not yet read; guarded by mu
 }
 
 // agent is where and how an agent is called.
@@ -63,31 +53,88 @@ type agent struct {
 	streams     bool
 }
 
-// Dial returns the client of an agent by the address of its card. It does no I/O. Close ends its streams.
-func Dial(to remoteapi.Service) (*Client, error) {
-	u, err := remoteapi.CheckURL(to.URL)
-	if err == nil {
-		err = remoteapi.CheckToken(to.Token)
-	}
+// Dial returns the client of the agent whose card is at an address that [CheckCard] accepts. The token is sent as
+// bearer token; empty: none. Dial does no I/O. Close closes idle connections.
+func Dial(card, token string) (*Client, error) {
+	u, err := checkURL(card)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{card: u, token: to.Token, http: remoteapi.NewHTTP(u), followed: map[string]*session{},
-		silence: time.Minute}
-	c.life, c.end = context.WithCancel(context.Background())
-	return c, nil
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, errors.New("the token of the agent contains a blank or a character outside of ASCII")
+	}
+	return &Client{card: u, token: token, http: newHTTP(u), Silence: time.Minute}, nil
+}
+
+// CheckCard refuses an address of an agent card to which nothing may be sent. Unless anyPath is set, its path must
+// end in /agent-card.json.
+func CheckCard(address string, anyPath bool) error {
+	u, err := checkURL(address)
+	if err == nil && !anyPath && !strings.HasSuffix(u.Path, "/agent-card.json") {
+		err = fmt.Errorf("%.200q is not the address of an A2A agent card, and Drover's own session API was removed "+
+			"(give the address of a card, such as https://example.com%s; `drover serve --a2a` offers the agents of a folder)",
+			address, CardPath)
+	}
+	return err
+}
+
+func checkURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the address of the agent card cannot be parsed: %.200q", text)
+	case u.User != nil:
+		return nil, errors.New("the address of the agent card contains a name or password (set tokenEnv to the variable " +
+			"with the token)")
+	case u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
+		return nil, fmt.Errorf("%.200q is not the address of an agent card (such as https://example.com%s)", text, CardPath)
+	case u.Scheme == "https", u.Scheme == "http" && local(u.Hostname()):
+		return u, nil
+	}
+	return nil, fmt.Errorf("%.200q is neither https nor on this machine", text)
+}
+
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// newHTTP returns a client for one address. It follows no redirects; http reaches this machine only.
+func newHTTP(u *url.URL) *http.Client {
+	d := &net.Dialer{Timeout: 10 * time.Second}
+	t := &http.Transport{
+		DialContext:            d.DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConnsPerHost:    64,
+		ForceAttemptHTTP2:      true,
+		Proxy:                  http.ProxyFromEnvironment,
+	}
+	if u.Scheme == "http" {
+		// A host name such as localhost may be configured to mean another machine.
+		t.Proxy, d.Control = nil, onlyLocal
+	}
+	return &http.Client{Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func onlyLocal(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("%s is not on this machine, and http is not encrypted", host)
+	}
+	return nil
 }
 
 // Host returns the host of the agent, for people.
 func (c *Client) Host() string { return c.card.Host }
 
-// Close ends all streams and closes idle connections.
-func (c *Client) Close() error {
-	c.end()
-	c.streams.Wait()
-	c.http.CloseIdleConnections()
-	return nil
-}
+// Close closes idle connections. Followers of the client are closed by their owners.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // find reads the card, once.
 func (c *Client) find(ctx context.Context) (agent, error) {
@@ -98,13 +145,13 @@ func (c *Client) find(ctx context.Context) (agent, error) {
 		return *known, nil
 	}
 	var card Card
-	err := c.exchange(ctx, http.MethodGet, c.card.String(), nil, maxCard, func(data []byte) error {
-		if err := json.Unmarshal(data, &card); err != nil {
-			return &remoteapi.FormError{Err: fmt.Errorf("the agent card cannot be read: %w", err)}
-		}
-		return nil
-	})
 	var a agent
+	data, err := c.exchange(ctx, http.MethodGet, c.card.String(), nil, maxCard)
+	if err == nil {
+		if err = json.Unmarshal(data, &card); err != nil {
+			err = fmt.Errorf("the agent card cannot be parsed: %w", err)
+		}
+	}
 	if err == nil {
 		a, err = c.choose(card)
 	}
@@ -117,37 +164,34 @@ func (c *Client) find(ctx context.Context) (agent, error) {
 	return a, nil
 }
 
-// choose finds the interface of a card that this client speaks. It has the origin of the card: nobody else is
-// given the token, and no card leads to other machines.
+// choose finds the interface of a card that this client speaks. It must have the origin of the card, so that a card
+// leads the token to no other machine.
 func (c *Client) choose(card Card) (agent, error) {
-	var offered []string
 	for _, e := range card.Capabilities.Extensions {
 		if e.Required {
-			return agent{}, &remoteapi.RefusedError{Err: fmt.Errorf("the agent requires the extension %.200q, which Drover does not have", e.URI)}
+			return agent{}, refuse("the agent requires the extension %.200q, which Drover does not have", e.URI)
 		}
 	}
+	var offered []string
 	for _, i := range card.Interfaces {
 		major, _, _ := strings.Cut(i.Version, ".")
 		if i.Binding != JSONRPC || major != "1" {
 			offered = append(offered, excerpt.Line(i.Binding+" "+i.Version, 40))
 			continue
 		}
-		u, err := remoteapi.CheckURL(i.URL)
+		u, err := checkURL(i.URL)
 		if err != nil {
-			return agent{}, &remoteapi.RefusedError{Err: fmt.Errorf("the interface of the card: %w", err)}
+			return agent{}, refuse("the interface of the card: %w", err)
 		}
 		if origin(u) != origin(c.card) {
-			return agent{}, &remoteapi.RefusedError{Err: fmt.Errorf(
-				"the interface of the card is at %.200s, and not at %s: nothing is sent elsewhere", origin(u), origin(c.card))}
+			return agent{}, refuse("the interface of the card is at %.200s, and the card is at %s: nothing is sent elsewhere",
+				origin(u), origin(c.card))
 		}
 		return agent{url: u.String(), tenant: i.Tenant, streams: card.Capabilities.Streaming}, nil
 	}
-	list := strings.Join(offered, ", ")
-	if list == "" {
-		list = "none"
-	}
-	return agent{}, &remoteapi.RefusedError{Err: fmt.Errorf("the card offers no interface %s of version %s (it offers: %s)",
-		JSONRPC, Version, excerpt.Line(list, 200))}
+	list := cmp.Or(strings.Join(offered, ", "), "none")
+	return agent{}, refuse("the card offers no interface %s of version %s (it offers: %s)", JSONRPC, Version,
+		excerpt.Line(list, 200))
 }
 
 func origin(u *url.URL) string {
@@ -158,24 +202,19 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// exchange sends one request and reads its answer, which must be JSON.
-func (c *Client) exchange(
-	ctx context.Context, method, to string, body []byte, most int64, read func([]byte) error,
-) error {
+// exchange sends one request and returns its answer, which must be JSON.
+func (c *Client) exchange(ctx context.Context, method, to string, body []byte, most int64) (data []byte, err error) {
 	own, done := context.WithTimeoutCause(ctx, exchange, fmt.Errorf("no answer within %s", exchange))
 	defer done()
 	resp, err := c.open(own, method, to, body, "application/json")
 	if err == nil {
 		defer resp.Body.Close()
-		var data []byte
-		if data, err = answer(resp, most); err == nil {
-			return read(data)
-		}
+		data, err = answer(resp, most)
 	}
-	return broken(ctx, own, err)
+	return data, broken(ctx, own, err)
 }
 
-// open sends a request, and returns the answer if it is no refusal of HTTP.
+// open sends a request and returns the answer, which has a status of success.
 func (c *Client) open(ctx context.Context, method, to string, body []byte, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
 	if err != nil {
@@ -193,18 +232,18 @@ func (c *Client) open(ctx context.Context, method, to string, body []byte, accep
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode/100 == 2 {
+	switch resp.StatusCode / 100 {
+	case 2:
 		return resp, nil
+	case 3:
+		err = fmt.Errorf("the agent redirects to %.200q, and redirects are not followed", resp.Header.Get("Location"))
+	default:
+		err = statusError(resp)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 == 3 {
-		return nil, &remoteapi.FormError{Err: fmt.Errorf("the agent redirects to %.200q, and redirects are not followed",
-			resp.Header.Get("Location"))}
-	}
-	return nil, remoteapi.Refused(resp)
+	return nil, errors.Join(err, resp.Body.Close())
 }
 
-// broken returns why there is no answer. The end of the caller's context has precedence.
+// broken returns why an exchange has no answer. The end of the caller's context has precedence.
 func broken(ctx, own context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -222,15 +261,15 @@ func broken(ctx, own context.Context, err error) error {
 	return err
 }
 
-// answer reads an answer of JSON: the page of a proxy is none.
+// answer reads an answer, which must be JSON: a proxy may answer with a page.
 func answer(resp *http.Response, most int64) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind != "application/json" && !strings.HasSuffix(kind, "+json") {
-		return nil, &remoteapi.FormError{Err: fmt.Errorf("the answer is %.60q and not JSON", kind)}
+		return nil, fmt.Errorf("the answer is %.60q and not JSON", kind)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = &remoteapi.FormError{Err: fmt.Errorf("the answer is larger than %d bytes", most)}
+		err = fmt.Errorf("the answer is larger than %d bytes", most)
 	}
 	return data, err
 }
@@ -243,38 +282,23 @@ type envelope struct {
 	Error   *Error          `json:"error"`
 }
 
-// unwrap is the result of an answer to a request.
+// unwrap returns the result of an answer to a request.
 func unwrap(data []byte, id int64) (json.RawMessage, error) {
 	var e envelope
 	if err := json.Unmarshal(data, &e); err != nil {
-		return nil, &remoteapi.FormError{Err: fmt.Errorf("the answer cannot be read: %w", err)}
+		return nil, fmt.Errorf("the answer cannot be parsed: %w", err)
 	}
 	switch {
 	case e.Version != "2.0":
-		return nil, &remoteapi.FormError{Err: errors.New("the answer is none of JSON-RPC 2.0")}
+		return nil, errors.New("the answer is not JSON-RPC 2.0")
 	case e.Error != nil:
 		return nil, refused(e.Error)
 	case string(e.ID) != strconv.FormatInt(id, 10):
-		return nil, &remoteapi.FormError{Err: fmt.Errorf("the answer has the ID %.40q, and the request had %d", e.ID, id)}
+		return nil, fmt.Errorf("the answer has the ID %.40q, the request has %d", e.ID, id)
 	case len(e.Result) == 0:
-		return nil, &remoteapi.FormError{Err: errors.New("the answer has neither a result nor an error")}
+		return nil, errors.New("the answer has neither a result nor an error")
 	}
 	return e.Result, nil
-}
-
-// refused is an error of the agent. An internal one may pass.
-func refused(e *Error) error {
-	said := &Error{Code: e.Code, Message: fmt.Sprintf("the agent answers %d: %s", e.Code, excerpt.Line(e.Message, 300))}
-	if e.Code == CodeInternal || e.Code == CodeInvalidAnswer {
-		return said
-	}
-	return &remoteapi.RefusedError{Err: said}
-}
-
-// is reports whether the agent answered with a code.
-func is(err error, code int) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == code
 }
 
 func (c *Client) request(method string, params any) ([]byte, int64, error) {
@@ -283,27 +307,25 @@ func (c *Client) request(method string, params any) ([]byte, int64, error) {
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("encode request: %w", err)
-	case len(data) > remoteapi.MaxBody:
-		return nil, 0, &remoteapi.RefusedError{
-			Err: fmt.Errorf("the request has %d bytes, %d are possible", len(data), remoteapi.MaxBody)}
+	case len(data) > maxBody:
+		return nil, 0, refuse("the request has %d bytes, %d are possible", len(data), maxBody)
 	}
 	return data, id, nil
 }
 
-// call makes one call and reads its result.
+// call makes one call and decodes its result.
 func (c *Client) call(ctx context.Context, a agent, method string, params, into any) error {
 	body, id, err := c.request(method, params)
+	var result json.RawMessage
 	if err == nil {
-		err = c.exchange(ctx, http.MethodPost, a.url, body, maxAnswer, func(data []byte) error {
-			result, err := unwrap(data, id)
-			if err != nil {
-				return err
-			}
-			if err := json.Unmarshal(result, into); err != nil {
-				return &remoteapi.FormError{Err: fmt.Errorf("the result cannot be read: %w", err)}
-			}
-			return nil
-		})
+		if body, err = c.exchange(ctx, http.MethodPost, a.url, body, maxAnswer); err == nil {
+			result, err = unwrap(body, id)
+		}
+	}
+	if err == nil {
+		if err = json.Unmarshal(result, into); err != nil {
+			err = fmt.Errorf("the result cannot be parsed: %w", err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s at %s: %w", method, c.Host(), err)
@@ -311,49 +333,52 @@ func (c *Client) call(ctx context.Context, a agent, method string, params, into 
 	return nil
 }
 
-// stream makes one call and gives each event of its answer to each, until the stream ends. An answer that is no
-// stream is an error.
+// stream makes one call and passes each event of its answer to each, until the stream ends.
 func (c *Client) stream(ctx context.Context, a agent, method string, params any, each func(Event) error) error {
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := c.events(own, cancel, a, method, params, each)
+	if err != nil {
+		return fmt.Errorf("%s at %s: %w", method, c.Host(), broken(ctx, own, err))
+	}
+	return nil
+}
+
+func (c *Client) events(
+	ctx context.Context, cancel context.CancelCauseFunc, a agent, method string, params any, each func(Event) error,
+) error {
 	body, id, err := c.request(method, params)
 	if err != nil {
 		return err
 	}
-	own, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	late := time.AfterFunc(exchange, func() { cancel(fmt.Errorf("no answer within %s", exchange)) })
-	resp, err := c.open(own, http.MethodPost, a.url, body, "text/event-stream")
-	if !late.Stop() && err == nil {
-		_ = resp.Body.Close()
-		err = context.Cause(own)
-	}
+	resp, err := c.open(ctx, http.MethodPost, a.url, body, "text/event-stream")
 	if err != nil {
-		return fmt.Errorf("%s at %s: %w", method, c.Host(), broken(ctx, own, err))
+		late.Stop()
+		return err
 	}
 	defer resp.Body.Close()
+	if !late.Stop() {
+		return context.Cause(ctx)
+	}
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		data, err := answer(resp, maxAnswer)
 		if err == nil {
-			if _, err = unwrap(data, id); err == nil {
-				err = &remoteapi.FormError{Err: errors.New("the answer is no stream of events")}
-			}
+			_, err = unwrap(data, id)
 		}
-		return fmt.Errorf("%s at %s: %w", method, c.Host(), err)
+		return cmp.Or(err, errors.New("the answer is not a stream of events"))
 	}
-	err = frames(resp.Body, func(data []byte) error {
+	return frames(resp.Body, func(data []byte) error {
 		result, err := unwrap(data, id)
 		if err != nil {
 			return err
 		}
 		var e Event
 		if err := json.Unmarshal(result, &e); err != nil {
-			return &remoteapi.FormError{Err: fmt.Errorf("an event cannot be read: %w", err)}
+			return fmt.Errorf("an event cannot be parsed: %w", err)
 		}
 		return each(e)
 	})
-	if err != nil {
-		return fmt.Errorf("%s at %s: %w", method, c.Host(), broken(ctx, own, err))
-	}
-	return nil
 }
 
 // frames reads the data of server-sent events.
@@ -364,7 +389,7 @@ func frames(r io.Reader, each func([]byte) error) error {
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line)+len(data) > maxAnswer {
-			return &remoteapi.FormError{Err: fmt.Errorf("an event is larger than %d bytes", maxAnswer)}
+			return fmt.Errorf("an event is larger than %d bytes", maxAnswer)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
@@ -377,7 +402,7 @@ func frames(r io.Reader, each func([]byte) error) error {
 			data = append(append(data, bytes.TrimPrefix(rest, []byte(" "))...), '\n')
 		}
 		if err != nil {
-			return nil // what is not whole is no event
+			return nil // an event without its empty line is incomplete
 		}
 		if len(text) == 0 && len(data) > 0 {
 			if failed := each(data); failed != nil {

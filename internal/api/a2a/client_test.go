@@ -7,532 +7,102 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/drover-dev/drover/internal/api/remoteapi"
-	driver "github.com/drover-dev/drover/internal/driver/remote"
-	"github.com/drover-dev/drover/internal/engine/lifecycle"
-	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
-	"github.com/drover-dev/drover/test/waittest"
 )
-
-// patience is how long one task may take.
-const patience = 20 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// peer is an agent that follows a script: for each method the answers in their order, the last one again and again. An
-// answer is a result; one that begins with ! is an error of a code; a list is a stream; a function answers itself.
-type peer struct {
-	t      *testing.T
-	at     string
-	card   string // in place of the usual one; AT is the address
-	noSSE  bool
-	deaf   bool // its connections die without a word
-	script map[string][]any
-
-	mu    sync.Mutex
-	calls []string // methods
-	sent  []SendRequest
-	gates map[string]chan struct{} // an event "wait:NAME" of a stream waits for one
-}
-
-func newPeer(t *testing.T, script map[string][]any) *peer {
-	p := &peer{t: t, script: script, gates: map[string]chan struct{}{}}
-	srv := httptest.NewServer(p)
-	t.Cleanup(srv.Close)
-	p.at = srv.URL
-	return p
-}
-
-func (p *peer) gate(name string) chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gates[name] == nil {
-		p.gates[name] = make(chan struct{})
-	}
-	return p.gates[name]
-}
-
-// heard reports whether a message with a text was sent.
-func (p *peer) heard(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.sent, func(s SendRequest) bool { return Text(s.Message.Parts) == text })
-}
-
-func (p *peer) called(method string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(p.calls), func(m string) bool { return m != method }))
-}
-
-func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get(VersionHeader) != Version {
-		http.Error(w, "who are you?", http.StatusUnauthorized)
-		return
-	}
-	if r.URL.Path == CardPath {
-		card := p.card
-		if card == "" {
-			card = fmt.Sprintf(`{"name":"Peer","capabilities":{"streaming":%v},"supportedInterfaces":[
-				{"url":"AT/grpc","protocolBinding":"GRPC","protocolVersion":"1.0"},
-				{"url":"AT/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0","tenant":"here"}]}`, !p.noSSE)
-		}
-		if strings.HasPrefix(card, "->") {
-			http.Redirect(w, r, card[2:], http.StatusTemporaryRedirect)
-			return
-		}
-		if !strings.HasPrefix(card, "<") {
-			w.Header().Set("Content-Type", "application/json")
-		}
-		fmt.Fprint(w, strings.ReplaceAll(card, "AT", p.at))
-		return
-	}
-	var q struct {
-		ID     json.RawMessage
-		Method string
-		Params json.RawMessage
-	}
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		p.t.Error(err)
-	}
-	p.mu.Lock()
-	n := 0
-	for _, m := range p.calls {
-		if m == q.Method {
-			n++
+func TestCheckCard(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"https://example.com/agent-card.json": true, "https://example.com/a/.well-known/agent-card.json": true, "http://127.0.0.1:80/agent-card.json": true,
+		"http://[::1]:80/agent-card.json": true, "http://localhost:1/agent-card.json": true, "http://example.com/agent-card.json": false,
+		"http://127.0.0.1.example.com/agent-card.json": false, "https://u:p@example.com/agent-card.json": false, "https://example.com/agent-card.json?a=b": false,
+		"ftp://example.com/agent-card.json": false, "https://": false, "": false, "example.com": false, "http://0.0.0.0:1/agent-card.json": false,
+		"https://example.com/agent-card.json#x": false, "file:///etc": false, "https://example.com/drover": false,
+	} {
+		if err := CheckCard(text, false); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
-	p.calls = append(p.calls, q.Method)
-	if q.Method == SendMessage {
-		var s SendRequest
-		if err := json.Unmarshal(q.Params, &s); err != nil || s.Tenant != "here" || s.Message.Role != RoleUser {
-			p.t.Errorf("sent %s: %v", q.Params, err)
-		}
-		p.sent = append(p.sent, s)
+	if err := CheckCard("https://example.com/card", true); err != nil {
+		t.Errorf("by the word of the user: %v", err)
 	}
-	answers := p.script[q.Method]
-	p.mu.Unlock()
-	if len(answers) == 0 {
-		answers = []any{"!-32601 no such method"}
+	if onlyLocal("tcp", "192.0.2.1:80", nil) == nil || onlyLocal("tcp", "127.0.0.1:80", nil) != nil {
+		t.Error("a name of this machine may lead elsewhere")
 	}
-	p.answer(w, r, string(q.ID), answers[min(n, len(answers)-1)])
-}
-
-func (p *peer) answer(w http.ResponseWriter, r *http.Request, id string, a any) {
-	wrap := func(result string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}` }
-	switch a := a.(type) {
-	case func(http.ResponseWriter, *http.Request):
-		a(w, r)
-	case []string:
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, e := range a {
-			if name, wait := strings.CutPrefix(e, "wait:"); wait {
-				select {
-				case <-p.gate(name):
-				case <-r.Context().Done():
-					return
-				}
-				continue
-			}
-			fmt.Fprintf(w, ": a comment\r\nevent: message\ndata: %s\n\n", wrap(e))
-			_ = http.NewResponseController(w).Flush()
-		}
-	case string:
-		w.Header().Set("Content-Type", "application/json")
-		if a == "nothing" {
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s}`, id)
-			return
-		}
-		if rest, bad := strings.CutPrefix(a, "!"); bad {
-			code, text, _ := strings.Cut(rest, " ")
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":%q}}`, id, code, text)
-			return
-		}
-		fmt.Fprint(w, wrap(a))
+	if _, err := Dial("https://example.com/agent-card.json", "a\nb"); err == nil {
+		t.Error("a token with a line break was taken")
 	}
 }
 
-// Answers and events of a task t-1.
-func taskIn(state State, more string) string {
-	return fmt.Sprintf(`{"id":"t-1","contextId":"c","status":{"state":%q}%s}`, state, more)
-}
-
-func made(state State) string { return `{"task":` + taskIn(state, "") + `}` }
-
-func event(state State, id, text string) string {
-	message := ""
-	if text != "" {
-		message = fmt.Sprintf(`,"message":{"messageId":%q,"role":"ROLE_AGENT","parts":[{"text":%q}]}`, id, text)
+func TestCheckID(t *testing.T) {
+	for id, ok := range map[string]bool{"s1": true, "rs-a.b_c:d": true, "": false, "..": false, ".": false, "a/b": false, "a%2fb": false, "a b": false, "é": false, strings.Repeat("x", 201): false} {
+		if err := CheckID(id); (err == nil) != ok {
+			t.Errorf("%q: %v", id, err)
+		}
 	}
-	return fmt.Sprintf(`{"statusUpdate":{"taskId":"t-1","contextId":"c","status":{"state":%q%s}}}`, state, message)
 }
 
-func chunk(id, text string, more, last bool) string {
-	return fmt.Sprintf(`{"artifactUpdate":{"taskId":"t-1","contextId":"c","append":%v,"lastChunk":%v,"artifact":{"artifactId":%q,"parts":[{"text":%q}]}}}`,
-		more, last, id, text)
-}
-
-// run does one task at the peer, and returns how it was recorded.
-func (p *peer) run(ctx context.Context, h task.Host, offline time.Duration) (task.Result, task.Record) {
-	p.t.Helper()
-	c, err := Dial(remoteapi.Service{URL: p.at + CardPath, Token: "secret"})
+// dial returns a client of a server that answers every request by one function.
+func dial(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := Dial(s.URL+CardPath, "")
 	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer c.Close()
-	hold := time.Duration(0)
-	if p.deaf {
-		hold, c.silence = 10*time.Millisecond, 20*time.Millisecond
-	}
-	d := driver.New(driver.Config{Open: func(string) (driver.Service, error) { return c, nil }, Hold: hold,
-		Base: time.Millisecond, Most: 4 * time.Millisecond, Offline: offline})
-	go func() { // ends with the test
-		for text := range steers(h) {
-			waittest.Until(patience, func() bool { return d.Steer(ctx, h.Record().ID, text) == nil || ctx.Err() != nil })
-		}
-	}()
-	res, err := d.Run(ctx, h)
-	change, _ := lifecycle.Ending(context.Cause(ctx), res, err)
-	rec, applied := lifecycle.Apply(task.Record{Status: task.Running}, change)
-	if applied != nil {
-		p.t.Logf("not recorded: %v (%v)", applied, err)
-	}
-	return res, rec
-}
-
-// host is one that hears what its owner is told, and steers.
-type host struct {
-	*tasktest.Host
-	rec   func(task.Record) task.Record
-	told  chan string
-	steer chan string
-}
-
-func steers(h task.Host) chan string {
-	if own, ok := h.(*host); ok {
-		return own.steer
-	}
-	none := make(chan string)
-	close(none)
-	return none
-}
-
-func (h *host) Record() task.Record { return h.rec(h.Host.Record()) }
-
-func (h *host) Tell(_ context.Context, _ task.MessageKind, text string, _ task.Priority) error {
-	h.told <- text
-	return nil
-}
-
-func newHost(t *testing.T) *host {
-	h := &host{Host: tasktest.NewHost(t, task.RemoteAgent, json.RawMessage(`{"service":"peer","prompt":"do it"}`)),
-		rec: func(r task.Record) task.Record { return r }, told: make(chan string, 10), steer: make(chan string)}
-	t.Cleanup(func() { close(h.steer) })
-	return h
-}
-
-// A task is followed by its stream. Artifacts are printed one after the other, in the order in which they began.
-func TestStream(t *testing.T) {
-	p := newPeer(t, map[string][]any{
-		SendMessage: {made(Submitted)},
-		SubscribeToTask: {[]string{`{"task":` + taskIn(Working, "") + `}`, chunk("a", "one ", false, false), chunk("b", "B", false, true),
-			event(Working, "m1", "half of it"), chunk("a", "two", true, true), event(Completed, "", ""), event(Failed, "m2", "twice")}},
-	})
-	h := newHost(t)
-	res, rec := p.run(waittest.Context(t, patience), h, time.Minute)
-	if rec.Status != task.Completed || res.Text != "one two\nB" || h.Printed() != "one two\nB\n" {
-		t.Errorf("%s, answer %q, printed %q", rec.Status, res.Text, h.Printed())
-	}
-	if got := p.sent[0]; got.Message.ID != string(h.Record().Run) || Text(got.Message.Parts) != "do it" || !got.Configuration.Immediately {
-		t.Errorf("sent %+v", got)
-	}
-	if r := h.Record(); r.Progress == nil || r.Progress.Message != "half of it" || r.Progress.Remote.ID != "t-1" {
-		t.Errorf("progress %+v", r.Progress)
-	}
-}
-
-// A stream that breaks is opened again, and what it repeats is not printed twice.
-func TestStreamAgain(t *testing.T) {
-	p := newPeer(t, map[string][]any{
-		SendMessage: {made(Working)},
-		SubscribeToTask: {
-			[]string{`{"task":` + taskIn(Working, "") + `}`, chunk("a", "one ", false, false)},
-			[]string{`{"task":` + taskIn(Working, `,"artifacts":[{"artifactId":"a","parts":[{"text":"one "},{"text":"two "}]}]`) + `}`,
-				chunk("a", "three", true, true), event(Completed, "", "")},
-		},
-	})
-	h := newHost(t)
-	if res, _ := p.run(waittest.Context(t, patience), h, time.Minute); res.Text != "one two three" || h.Printed() != "one two three\n" {
-		t.Errorf("answer %q, printed %q", res.Text, h.Printed())
-	}
-	if p.called(SubscribeToTask) != 2 {
-		t.Errorf("calls %v", p.calls)
-	}
-}
-
-// An agent without streams is asked again and again.
-func TestPolled(t *testing.T) {
-	p := newPeer(t, map[string][]any{
-		SendMessage: {made(Submitted)},
-		GetTask: {taskIn(Working, ""), taskIn(Working, `,"artifacts":[{"artifactId":"a","parts":[{"text":"some"}]}]`),
-			taskIn(Completed, `,"artifacts":[{"artifactId":"a","parts":[{"text":"some more"}]},{"artifactId":"d","parts":[{"data":{"n":1}}]}]`)},
-	})
-	p.noSSE = true
-	h := newHost(t)
-	if res, rec := p.run(waittest.Context(t, patience), h, time.Minute); rec.Status != task.Completed || res.Text != "some more\n{\"n\":1}" ||
-		h.Printed() != "some more\n{\"n\":1}\n" {
-		t.Errorf("%s, answer %q, printed %q", rec.Status, res.Text, h.Printed())
-	}
-	if p.called(SubscribeToTask) != 0 {
-		t.Error("a stream was asked for")
-	}
-}
-
-// The next host takes up the task, and prints what the local file has not; its owner is not told again.
-func TestAdopted(t *testing.T) {
-	p := newPeer(t, map[string][]any{SubscribeToTask: {[]string{
-		`{"task":` + taskIn(InputRequired, `,"artifacts":[{"artifactId":"a","parts":[{"text":"one "}]}]`) + `}`,
-		chunk("a", "two", true, true), event(Completed, "", "")}}})
-	h := newHost(t)
-	h.rec = func(r task.Record) task.Record {
-		r.Checkpoint, r.Progress = []byte(`{"v":1,"state":"running","service":"peer","session":"t-1","type":"remote-agent"}`),
-			&task.Progress{Phase: remoteapi.NeedsInput}
-		return r
-	}
-	if _, err := h.Write([]byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	if _, rec := p.run(waittest.Context(t, patience), h, time.Minute); rec.Status != task.Completed || h.Printed() != "one two\n" {
-		t.Errorf("%s, printed %q", rec.Status, h.Printed())
-	}
-	if len(h.told) > 0 || p.called(SendMessage) > 0 {
-		t.Errorf("told %d times; calls %v", len(h.told), p.calls)
-	}
+	t.Cleanup(c.Close)
+	return c
 }
 
-// A request whose answer was lost is looked for before it is sent again.
-func TestLostAnswer(t *testing.T) {
-	h := newHost(t)
-	message := fmt.Sprintf(`,"history":[{"messageId":%q,"role":"ROLE_USER","parts":[{"text":"do it"}]}]`, h.Record().Run)
-	p := newPeer(t, map[string][]any{
-		SendMessage: {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		ListTasks: {`{"tasks":[{"id":"other","status":{"state":"TASK_STATE_WORKING"}}],"nextPageToken":"2","pageSize":1,"totalSize":2}`,
-			`{"tasks":[` + taskIn(Completed, message) + `],"nextPageToken":"","pageSize":1,"totalSize":2}`},
-		GetTask: {taskIn(Completed, `,"artifacts":[{"artifactId":"a","parts":[{"text":"done"}]}]`)},
-	})
-	p.noSSE = true
-	if res, rec := p.run(waittest.Context(t, patience), h, time.Minute); rec.Status != task.Completed || res.Text != "done" || p.called(SendMessage) != 1 {
-		t.Errorf("%s %q; calls %v", rec.Status, res.Text, p.calls)
-	}
-}
-
-// A stop before the agent has answered begins no work there: what may have arrived is looked for, and cancelled.
-func TestStopBeforeAnswer(t *testing.T) {
-	for name, c := range map[string]struct {
-		list    string
-		cancels int
-		left    string
-	}{
-		"arrived":     {`{"tasks":[` + taskIn(Working, `,"history":[{"messageId":"RUN","role":"ROLE_USER","parts":[]}]`) + `]}`, 1, ""},
-		"not arrived": {`{"tasks":[]}`, 0, ""},
-		"no lists":    {"!-32601 no such method", 0, "no such method"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, stop := context.WithCancelCause(waittest.Context(t, patience))
-			h := newHost(t)
-			p := newPeer(t, map[string][]any{ListTasks: {strings.ReplaceAll(c.list, "RUN", string(h.Record().Run))}, CancelTask: {taskIn(Canceled, "")},
-				SendMessage: {func(http.ResponseWriter, *http.Request) {
-					stop(&task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}})
-					panic(http.ErrAbortHandler)
-				}}})
-			res, rec := p.run(ctx, h, time.Minute)
-			left := ""
-			for _, l := range res.Left {
-				left += l.Why
-			}
-			if rec.Status != task.Killed || p.called(SendMessage) != 1 || p.called(CancelTask) != c.cancels || (left == "") != (c.left == "") ||
-				!strings.Contains(left, c.left) {
-				t.Errorf("%s, left %q; calls %v", rec.Status, left, p.calls)
-			}
+// An error status is one harmless line, and says whether another try may help.
+func TestStatus(t *testing.T) {
+	for code, temporary := range map[int]bool{408: true, 429: true, 500: true, 502: true, 503: true, 400: false, 401: false, 404: false, 410: false} {
+		c := dial(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(code)
+			_, _ = fmt.Fprint(w, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"not\ntoday\u001b[31m"}}`)
 		})
+		_, err := c.Find(t.Context(), "m")
+		var status *StatusError
+		if !errors.As(err, &status) || status.Code != code || status.RetryAfter != 7*time.Second || Temporary(err) != temporary ||
+			!strings.Contains(err.Error(), "not today") || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%d: %v (temporary: %v)", code, err, Temporary(err))
+		}
 	}
 }
 
-// What the task asks is told to the owner, each question once; messages answer it.
-func TestInput(t *testing.T) {
-	p := newPeer(t, map[string][]any{
-		SendMessage: {made(Working), made(Working), made(Working)},
-		SubscribeToTask: {[]string{`{"task":` + taskIn(Working, "") + `}`, event(InputRequired, "q1", "Which colour?"), "wait:blue",
-			event(InputRequired, "q2", "Which brush?"), "wait:broad", event(AuthRequired, "q3", "Sign in"), "wait:auth", event(Working, "", ""),
-			event(Completed, "m", "painted")}},
+// The end of the caller's context ends a request at once, with its cause.
+func TestSlow(t *testing.T) {
+	asked, free := make(chan struct{}), make(chan struct{})
+	c := dial(t, func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-free
 	})
-	h := newHost(t)
-	asked := make(chan []string, 1)
-	go func() {
-		var all []string
-		for _, answer := range []string{"blue", "broad"} {
-			all = append(all, <-h.told)
-			h.steer <- answer
-			if waittest.Until(patience, func() bool { return p.heard(answer) }) { // the work goes on once it has the answer
-				close(p.gate(answer))
-			}
-		}
-		asked <- append(all, <-h.told)
-		close(p.gate("auth"))
+	defer close(free)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	go func() { // ends with the request
+		<-asked
+		cancel(enough)
 	}()
-	res, rec := p.run(waittest.Context(t, patience), h, time.Minute)
-	if rec.Status != task.Completed || res.Text != "painted" {
-		t.Errorf("%s %q", rec.Status, res.Text)
-	}
-	var all []string
-	select {
-	case all = <-asked:
-	default:
-		t.Fatalf("told %d times too few", 3-len(h.told))
-	}
-	for i, part := range []string{"Which colour?", "Which brush?", "authenticate"} {
-		if !strings.Contains(all[i], part) {
-			t.Errorf("told %q, want %s", all[i], part)
-		}
-	}
-	for i, text := range []string{"do it", "blue", "broad"} {
-		if m := p.sent[i].Message; Text(m.Parts) != text || (m.Task == "t-1") != (i > 0) {
-			t.Errorf("sent %+v, want %s", m, text)
-		}
+	if _, err := c.Find(ctx, "m"); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
 	}
 }
 
-// A stop cancels the task. One that goes on all the same is named.
-func TestStop(t *testing.T) {
-	for name, c := range map[string]struct {
-		cancel, get any
-		left        string
-	}{
-		"canceled": {taskIn(Canceled, ""), nil, ""},
-		"later":    {taskIn(Working, ""), taskIn(Canceled, ""), ""},
-		"ended":    {"!-32002 it has ended", nil, ""},
-		"gone":     {"!-32001 unknown", nil, ""},
-		"goes on":  {taskIn(Working, ""), taskIn(Working, ""), "still TASK_STATE_WORKING"},
-		"refused":  {"!-32004 no cancels here", nil, "no cancels here"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPeer(t, map[string][]any{SendMessage: {made(Working)}, CancelTask: {c.cancel}, GetTask: {c.get},
-				SubscribeToTask: {[]string{`{"task":` + taskIn(Working, "") + `}`, chunk("a", "begun", false, false), "wait:ever"}}})
-			ctx, stop := context.WithCancelCause(waittest.Context(t, patience))
-			h := newHost(t)
-			go func() {
-				h.UntilPrinted("begun", 1)
-				grace := time.Second
-				stop(&task.StopError{Cause: task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped}, Grace: &grace})
-			}()
-			res, rec := p.run(ctx, h, time.Minute)
-			left := ""
-			for _, l := range res.Left {
-				left += l.Command + ": " + l.Why
-			}
-			if rec.Status != task.Killed || p.called(CancelTask) != 1 || (left == "") != (c.left == "") || !strings.Contains(left, c.left) {
-				t.Errorf("%s, left %q, calls %v", rec.Status, left, p.calls)
-			}
-		})
-	}
-}
-
-// Whatever a stranger answers, the task ends with an error that says what is wrong; nothing else is called.
-func TestStrangers(t *testing.T) {
-	page := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>sign in</html>") }
-	raw := func(text string) any {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, text)
-		}
-	}
-	flood := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for block := "data: " + strings.Repeat("x", 1<<20); r.Context().Err() == nil; block = block[6:] {
-			if _, err := w.Write([]byte(block)); err != nil {
-				return
-			}
-		}
-	}
-	follow := func(events ...string) map[string][]any {
-		return map[string][]any{SendMessage: {made(Working)}, SubscribeToTask: {events}, CancelTask: {taskIn(Canceled, "")}}
-	}
-	for name, c := range map[string]struct {
-		card   string
-		script map[string][]any
-		says   string
-	}{
-		"card is a page":     {"<html>", nil, `the answer is "text/html" and not JSON`},
-		"card redirects":     {"->https://elsewhere.example/card", nil, `redirects to "https://elsewhere.example/card"`},
-		"card is no object":  {`[]`, nil, "the agent card cannot be read"},
-		"card is old":        {`{"url":"AT","protocolVersion":"0.3.0","preferredTransport":"JSONRPC"}`, nil, "no interface JSONRPC of version 1.0 (it offers: none)"},
-		"card of 0.3":        {`{"supportedInterfaces":[{"url":"AT","protocolBinding":"JSONRPC","protocolVersion":"0.3"}]}`, nil, "it offers: JSONRPC 0.3"},
-		"card of elsewhere":  {`{"supportedInterfaces":[{"url":"https://evil.example/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, nil, "nothing is sent elsewhere"},
-		"card of an insider": {`{"supportedInterfaces":[{"url":"http://169.254.169.254/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, nil, "neither https nor on this machine"},
-		"extension":          {`{"capabilities":{"extensions":[{"uri":"urn:x","required":true}]}}`, nil, `requires the extension "urn:x"`},
-		"page":               {"", map[string][]any{SendMessage: {page}}, "and not JSON"},
-		"redirect": {"", map[string][]any{SendMessage: {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://elsewhere.example/", http.StatusPermanentRedirect)
-		}}}, "redirects are not followed"},
-		"other request": {"", map[string][]any{SendMessage: {raw(`{"jsonrpc":"2.0","id":99999,"result":` + made(Working) + `}`)}}, `has the ID "99999"`},
-		"no JSON-RPC":   {"", map[string][]any{SendMessage: {raw(made(Working))}}, "none of JSON-RPC 2.0"},
-		"no result":     {"", map[string][]any{SendMessage: {"nothing"}}, "neither a result nor an error"},
-		"nothing":       {"", map[string][]any{SendMessage: {`{}`}}, "neither a task nor a message"},
-		"refusal":       {"", map[string][]any{SendMessage: {"!-32005 no text please"}}, "the agent answers -32005: no text please"},
-		"internal":      {"", map[string][]any{SendMessage: {"!-32603 oops"}}, "the agent answers -32603: oops"},
-		"bad ID":        {"", map[string][]any{SendMessage: {`{"task":{"id":"../../etc","status":{"state":"TASK_STATE_WORKING"}}}`}}, "no ID of a session"},
-		"unknown state": {"", follow(event("TASK_STATE_DREAMING", "", "")), `the state "TASK_STATE_DREAMING", which is not known`},
-		"other task":    {"", follow(strings.ReplaceAll(event(Completed, "", ""), "t-1", "t-2")), `is about task "t-2"`},
-		"no stream":     {"", map[string][]any{SendMessage: {made(Working)}, SubscribeToTask: {taskIn(Working, "")}, CancelTask: {taskIn(Canceled, "")}}, "no stream of events"},
-		"giant event":   {"", map[string][]any{SendMessage: {made(Working)}, SubscribeToTask: {flood}, CancelTask: {taskIn(Canceled, "")}}, "an event is larger than"},
-		"many artifacts": {"", follow(func() (all []string) {
-			for i := range maxPieces + 1 {
-				all = append(all, chunk(fmt.Sprint(i), "x", false, true))
-			}
-			return all
-		}()...), "more than 1000 artifacts"},
-		"failed":   {"", follow(event(Failed, "m", "it broke")), "it broke"},
-		"rejected": {"", follow(event(Rejected, "m", "not mine")), "the agent refused the task: not mine"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPeer(t, c.script)
-			p.card = c.card
-			_, rec := p.run(waittest.Context(t, patience), newHost(t), 20*time.Millisecond)
-			if rec.Status != task.Failed || !strings.Contains(rec.Error, c.says) {
-				t.Errorf("%s: %s\nwant %s", rec.Status, rec.Error, c.says)
-			}
-		})
-	}
-}
-
-// An agent may answer with a message: that is all of the work.
-func TestMessage(t *testing.T) {
-	p := newPeer(t, map[string][]any{SendMessage: {`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"at once"}]}}`}})
-	h := newHost(t)
-	if res, rec := p.run(waittest.Context(t, patience), h, time.Minute); rec.Status != task.Completed || res.Text != "at once" || h.Printed() != "at once\n" {
-		t.Errorf("%s %q %q", rec.Status, res.Text, h.Printed())
-	}
-}
-
-// A connection that dies without a word is noticed: the task is asked for.
-func TestSilentStream(t *testing.T) {
-	p := newPeer(t, map[string][]any{
-		SendMessage:     {made(Working)},
-		SubscribeToTask: {[]string{`{"task":` + taskIn(Working, "") + `}`, "wait:ever"}},
-		GetTask:         {taskIn(Working, ""), taskIn(Completed, `,"artifacts":[{"artifactId":"a","parts":[{"text":"done"}]}]`)},
-	})
-	p.deaf = true
-	if res, rec := p.run(waittest.Context(t, patience), newHost(t), time.Minute); rec.Status != task.Completed || res.Text != "done" {
-		t.Errorf("%s %q", rec.Status, res.Text)
+// A request that is too large is not tried again.
+func TestTooLarge(t *testing.T) {
+	c := dial(t, nil)
+	c.agent = &agent{url: "http://127.0.0.1:1"}
+	m := Message{ID: "m", Role: RoleUser, Parts: []Part{TextPart(strings.Repeat("\x01", maxBody/5))}}
+	if _, err := c.Start(t.Context(), m, false); err == nil || Temporary(err) {
+		t.Errorf("it is tried again: %v", err)
 	}
 }
 
@@ -567,9 +137,10 @@ func FuzzFrames(f *testing.F) {
 			if json.Unmarshal(data, &e) != nil {
 				return errNone
 			}
-			s := newSession("t-1")
+			s := (&Client{}).follower("t-1")
 			_ = s.take(e)
-			s.page("0")
+			s.news()
+			s.Close()
 			return nil
 		})
 	})

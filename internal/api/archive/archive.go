@@ -116,7 +116,7 @@ func truth(r task.Record, exitFile string, until time.Time) task.Record {
 		return r
 	}
 	c := lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(r, process.Boot())}
-	if r.Away() {
+	if r.ContinuesElsewhere() {
 		r.Questions, r.AwaitingApproval = nil, false
 		return r // its work runs elsewhere, and the next host adopts it
 	}
@@ -172,8 +172,8 @@ func (a *Archive) Kept() bool {
 	})
 }
 
-// Owed returns the number of undelivered notifications.
-func (a *Archive) Owed(ctx context.Context) (n int, err error) {
+// Unacknowledged returns the number of undelivered notifications.
+func (a *Archive) Unacknowledged(ctx context.Context) (n int, err error) {
 	notifications, err := a.log.Notifications(ctx)
 	for _, one := range notifications {
 		if !one.Acked {

@@ -591,6 +591,11 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
+// Refuse returns the error of a refused request. fix says what to do instead; it may be empty.
+func Refuse(code Code, message, fix string) *Error {
+	return &Error{Code: code, Message: message, Fix: fix}
+}
+
 // NotFoundError means that ref names no task.
 func NotFoundError(ref string) *Error {
 	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Fix: "see `drover ps -a`"}

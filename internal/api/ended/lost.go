@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/driver/builtin"
+	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -103,7 +104,7 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 			return f, nil
 		}})
 	defer sup.Close()
-	kinds := builtin.New(shell.Config{ExitFile: place.ExitFile, Keys: place.KeysFile})
+	kinds := builtin.New(shell.Config{ExitFile: place.ExitFile, Keys: place.KeysFile}, nil, mcptask.Config{}, nil)
 	if err := sup.Adopt(ctx, old, kinds.For); err != nil {
 		return err
 	}

@@ -11,18 +11,10 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
-
-// Retention limits how long ended sessions are kept. A limit of 0 does not apply.
-type Retention struct {
-	Age   time.Duration // since the end
-	Bytes int64         // of all sessions together
-}
-
-// KeepsAll reports whether no session is removed for its age or size.
-func (r Retention) KeepsAll() bool { return r.Age <= 0 && r.Bytes <= 0 }
 
 // Session is an ended session, as its files show it.
 type Session struct {
@@ -44,7 +36,7 @@ type Removed struct {
 
 // Overdue returns the sessions of a folder, or of all with "", that exceed the retention,
 // oldest end first. The size limit counts all sessions of the user, including live ones.
-func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Session, error) {
+func Overdue(root home.Root, folder string, keep options.Retention, now time.Time) ([]Session, error) {
 	projects, err := root.Projects()
 	if err != nil {
 		return nil, err
@@ -71,7 +63,7 @@ func Overdue(root home.Root, folder string, keep Retention, now time.Time) ([]Se
 
 // overdue selects those that are too old, then as many of the others, oldest end first, as
 // needed for the size limit.
-func overdue(all []Session, keep Retention, now time.Time) []Session {
+func overdue(all []Session, keep options.Retention, now time.Time) []Session {
 	var ended []Session
 	var sum int64
 	for _, p := range all {
@@ -191,7 +183,7 @@ func holds(ctx context.Context, place home.Session, info control.Info) (why stri
 	if a.Kept() {
 		return "something of it is still at work", 0, nil
 	}
-	owed, err = a.Owed(ctx)
+	owed, err = a.Unacknowledged(ctx)
 	return "", owed, err
 }
 
@@ -201,7 +193,7 @@ const mostRemoved = 50
 // Retain removes the sessions that exceed the retention, and reports the result to the user. A
 // session with undelivered notifications is left to `drover sessions rm --old`, since its owner
 // may still continue it.
-func Retain(ctx context.Context, root home.Root, keep Retention, report func(text string)) {
+func Retain(ctx context.Context, root home.Root, keep options.Retention, report func(text string)) {
 	over, err := Overdue(root, "", keep, time.Now())
 	if err != nil {
 		report(fmt.Sprintf("tasks.retention: %v", err))

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -25,18 +26,18 @@ func TestOverdue(t *testing.T) {
 	alive := Session{Bytes: 50, live: true}
 	all := []Session{ago(3, 10), alive, ago(1, 20), ago(9, 30)}
 	for name, c := range map[string]struct {
-		keep Retention
+		keep options.Retention
 		want []int64 // the bytes of those that go, in order
 	}{
-		"all":       {Retention{}, nil},
-		"age":       {Retention{Age: 2 * time.Hour}, []int64{30, 10}},
-		"young":     {Retention{Age: 10 * time.Hour}, nil},
-		"size":      {Retention{Bytes: 81}, []int64{30}},
-		"exactly":   {Retention{Bytes: 80}, []int64{30}},
-		"fits":      {Retention{Bytes: 110}, nil},
-		"never":     {Retention{Bytes: 1}, []int64{30, 10, 20}},
-		"both":      {Retention{Age: 8 * time.Hour, Bytes: 75}, []int64{30, 10}},
-		"youngsize": {Retention{Age: 100 * time.Hour, Bytes: 75}, []int64{30, 10}},
+		"all":       {options.Retention{}, nil},
+		"age":       {options.Retention{Age: 2 * time.Hour}, []int64{30, 10}},
+		"young":     {options.Retention{Age: 10 * time.Hour}, nil},
+		"size":      {options.Retention{Bytes: 81}, []int64{30}},
+		"exactly":   {options.Retention{Bytes: 80}, []int64{30}},
+		"fits":      {options.Retention{Bytes: 110}, nil},
+		"never":     {options.Retention{Bytes: 1}, []int64{30, 10, 20}},
+		"both":      {options.Retention{Age: 8 * time.Hour, Bytes: 75}, []int64{30, 10}},
+		"youngsize": {options.Retention{Age: 100 * time.Hour, Bytes: 75}, []int64{30, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []int64
@@ -84,7 +85,7 @@ func TestRemovePast(t *testing.T) {
 	describe(end.Add(-time.Hour).UTC())
 	past := func() Session {
 		t.Helper()
-		over, err := Overdue(root, "", Retention{Age: time.Minute}, time.Now())
+		over, err := Overdue(root, "", options.Retention{Age: time.Minute}, time.Now())
 		if err != nil || len(over) != 1 {
 			t.Fatalf("%d overdue, %v", len(over), err)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -27,13 +27,13 @@ import (
 
 // left has the files of a task beside the log.
 type left struct {
-	id    task.ID
-	files []string // relative to the folder of the session
-	bytes int64    // of its output
-	first time.Time
-	last  time.Time
-	talk  string // its transcript
-	away  bool   // it has a sidecar
+	id     task.ID
+	files  []string // relative to the folder of the session
+	bytes  int64    // of its output
+	first  time.Time
+	last   time.Time
+	talk   string // its transcript
+	remote bool   // it has a sidecar
 }
 
 // Kinds of files of a task, by the parts of their names around its ID.
@@ -93,7 +93,7 @@ func (l *left) add(file string, info fs.FileInfo) {
 	case strings.HasSuffix(file, ".jsonl"):
 		l.talk = file
 	default:
-		l.away = true
+		l.remote = true
 	}
 }
 
@@ -202,9 +202,9 @@ func (r *repair) entry(l left) lifecycle.Entry {
 	if name, began := r.firstLine(l.talk); name != "" && rec.AgentType == "" {
 		rec.AgentType, start = name, began
 	}
-	if l.away {
-		if s, err := remoteapi.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
-			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: string(s.Type)}}
+	if l.remote {
+		if s, err := remote.ReadSidecar(r.place.RemoteFile(l.id)); err == nil {
+			rec.Progress = &task.Progress{Remote: &task.RemoteSession{ID: s.Session, Type: s.Type}}
 			rec.Cause.Detail += "; session " + s.Session + ", in which it worked elsewhere, may go on"
 		}
 	}

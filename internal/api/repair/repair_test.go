@@ -18,7 +18,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/driver/remote"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -415,7 +415,7 @@ func TestRebuilt(t *testing.T) {
 	write(t, place.AgentTranscript(agent), []byte(`{"entry_type":"system","agent_name":"scout","timestamp":1700000000000,"format":1}`+"\n"+
 		`{"entry_type":"user","mail":[7,812],"message":{"text":"\"mail\":[99999]"}}`+"\n"+strings.Repeat("x", 9<<20)+"\n"+
 		`{"entry_type":"user","letters":[900],"message":{}}`+"\n"))
-	if err := remoteapi.WriteSidecar(place.RemoteFile(away), remoteapi.Sidecar{Task: string(away), Session: "cse_1", Type: "remote-agent"}); err != nil {
+	if err := remote.WriteSidecar(place.RemoteFile(away), remote.Sidecar{Task: string(away), Session: "cse_1", Type: "remote-agent"}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Session(t.Context(), place, false)
@@ -451,7 +451,7 @@ func TestRebuilt(t *testing.T) {
 	if rec := get(string(place.ID())); rec.AgentType != task.MainSession || rec.Kind != task.LocalAgent {
 		t.Errorf("the main agent: %+v", rec)
 	}
-	if n, err := a.Owed(t.Context()); err != nil || n > 0 {
+	if n, err := a.Unacknowledged(t.Context()); err != nil || n > 0 {
 		t.Errorf("%d notifications are owed, %v", n, err)
 	}
 	if err := a.Close(); err != nil {

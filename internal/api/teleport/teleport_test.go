@@ -202,7 +202,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if owed, err := j.Owed(t.Context(), to.ID); err != nil || len(owed) > 0 {
+	if owed, err := j.Unacknowledged(t.Context(), to.ID); err != nil || len(owed) > 0 {
 		t.Errorf("owed again: %v, %v", owed, err)
 	}
 

@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -146,10 +147,11 @@ func (t *tour) open(ctx context.Context) (*assemble.Session, *session.Main, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	set.Add(settings.Source{Name: "the tour", Allow: []string{"Bash(sh serve.sh)", "Bash(sh test.sh)", "Bash(sleep 1)",
+		"Bash(git commit:*)"}})
 	s, err := assemble.Open(ctx, assemble.Config{Root: home.At(filepath.Join(t.dir, "state")), Folder: t.folder,
 		Role: session.RolePrompt, Title: "demo", Version: t.version, Env: t.env, Settings: set, Keeper: t.keeper,
-		Model: "script:" + filepath.Join(t.dir, "script.yaml"), AskWait: tourLimit, On: t.agent,
-		Allow: []string{"Bash(sh serve.sh)", "Bash(sh test.sh)", "Bash(sleep 1)", "Bash(git commit:*)"}})
+		Model: "script:" + filepath.Join(t.dir, "script.yaml"), Program: agents.Program{AskWait: tourLimit, On: t.agent}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -71,8 +71,8 @@ func (t *tour) printf(format string, args ...any) {
 	t.write(fmt.Sprintf(format, args...))
 }
 
-// write keeps the first error: the tour goes on to its orderly end even when
-// nobody reads any more.
+// write keeps the first error: the tour continues to its orderly end even when
+// its output is closed.
 func (t *tour) write(text string) {
 	if t.err == nil {
 		_, t.err = io.WriteString(t.out, text)
@@ -103,7 +103,7 @@ func (t *tour) line(colour, who, format string, args ...any) {
 		strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", tourMargin)) + "\n")
 }
 
-// tourMargin is what stands before the text of a line.
+// tourMargin begins each line.
 const tourMargin = 6 + 2 + 11 + 2
 
 // narrowest is the least width in which text is broken at all.
@@ -136,10 +136,10 @@ func fold(text string, width int) string {
 // pull prints all task events there are.
 func (t *tour) pull() {
 	for {
-		// What a stop did is told after the stop has ended everybody's context.
+		// The outcome of a stop is printed after the stop has ended all contexts.
 		events, err := t.since(context.Background(), t.last)
 		if err != nil || len(events) == 0 {
-			return // closing reports what is wrong with the log
+			return // closing reports the fault of the log
 		}
 		for _, e := range events {
 			t.last = e.Seq
@@ -180,7 +180,7 @@ func cause(r task.Record) string {
 	return string(r.Cause.Reason)
 }
 
-// begun says what was started.
+// begun prints a task that was started.
 func begun(r task.Record) string {
 	if r.Traits().Work == task.ByCommand {
 		return r.Command
@@ -188,8 +188,8 @@ func begun(r task.Record) string {
 	return r.AgentType + " agent: " + r.Prompt
 }
 
-// agent prints what happens in a conversation: of the main agent what it says
-// and is told, of others what they look at.
+// agent prints the events of a conversation: the words of the main agent and its
+// mail, and the reading of other agents.
 func (t *tour) agent(from task.ID, e agent.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxRestarts is how often a process that has died is started again, in one run.
+// maxRestarts is how often a process that has died is restarted in one run.
 const maxRestarts = 3
 
 // patience is how long an agent may take.
 type patience struct {
-	initialize time.Duration // also a program that is fetched first
-	open       time.Duration // of a session; a long one is sent again when it is loaded
+	initialize time.Duration // includes the download of some programs
+	open       time.Duration // of a session; loading one sends all its updates again
 	cancel     time.Duration // of a turn
-	leave      time.Duration // after its stdin has ended
+	leave      time.Duration // to exit after the end of its stdin
 }
 
 func usual() patience {
@@ -36,7 +36,7 @@ func usual() patience {
 
 // Bounds is how a program starts.
 type Bounds struct {
-	Env  []string // complete but for the marks of the process
+	Env  []string // complete except the marks of the process
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 }
 
@@ -50,21 +50,21 @@ type Options struct {
 	Login    string // the command that signs the user in; empty: not known
 
 	Host  task.Host
-	Model string // that it is to use; empty: its own choice
-	Mode  string // the same of its session mode
+	Model string // empty: the agent's choice
+	Mode  string // of the session; empty: the agent's choice
 
 	Instructions string // before the first prompt of a new session
-	Session      string // that is continued; empty: a new one
+	Session      string // to continue; empty: a new one
 
-	// Bounds is asked before each start of the agent, and of a command that it has run.
+	// Bounds is called before each start of the agent, with an empty command, and of each of its commands.
 	Bounds func(command string) (Bounds, error)
-	// Permit decides whether the agent may do something. It may ask somebody.
+	// Permit decides whether the agent may do something. It may wait for a person.
 	Permit func(ctx context.Context, w Wanted) (agent.Decision, error)
 	// Files reads and writes for the agent.
 	Files Files
 }
 
-// Files are the files that an agent reads and writes through us. Errors are for the agent.
+// Files reads and writes files for an agent. Errors are sent to the agent.
 type Files interface {
 	Read(ctx context.Context, path string) (string, error)
 	Write(ctx context.Context, path, content string) error
@@ -85,22 +85,21 @@ type Agent struct {
 	ended   bool
 	result  task.Result // signals, and what is left
 	session string
-	cost    *float64 // in US dollars, of the session, as the agent last said
-	before  float64  // of it, that earlier runs have cost
-	counted bool     // the agent has said how many tokens it used
+	cost    *float64 // of the session in US dollars, as the agent last reported
+	before  float64  // of it, the cost of earlier runs
+	counted bool     // the agent has reported tokens
 	used    int64    // tokens of its context
-	fresh   bool     // the session knows nothing of the conversation
+	fresh   bool     // the session does not know the conversation
 }
 
-// Open starts the agent and opens its session. The error says how it can be fixed.
+// Open starts the agent and opens its session. The error says how to fix it.
 func (a *Agent) Open(ctx context.Context, o Options) error {
 	a.o, a.session = o, o.Session
 	_, err := a.connected(ctx)
 	return err
 }
 
-// Cost is what the agent says that the run has cost, in US dollars; known is false if it says
-// nothing.
+// Cost is the reported cost of the run in US dollars; known is false if the agent reports none.
 func (a *Agent) Cost() (usd float64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +109,7 @@ func (a *Agent) Cost() (usd float64, known bool) {
 	return max(0, *a.cost-a.before), true
 }
 
-// connected is the connection to the agent, which is started if it does not run.
+// connected returns the connection to the agent, and starts the agent if it does not run.
 func (a *Agent) connected(ctx context.Context) (*conn, error) {
 	a.mu.Lock()
 	c, session := a.conn, a.session
@@ -137,7 +136,7 @@ func (a *Agent) connected(ctx context.Context) (*conn, error) {
 	return nil, fmt.Errorf("agent %s: %w", a.o.Name, err)
 }
 
-// begin starts the program and opens a session in it. The connection is returned with an error of the session too.
+// begin starts the program and opens a session. An error of the session comes with the connection.
 func (a *Agent) begin(ctx context.Context, session string) (*conn, error) {
 	c, err := a.launch(session)
 	if err != nil {
@@ -146,7 +145,7 @@ func (a *Agent) begin(ctx context.Context, session string) (*conn, error) {
 	return c, c.open(ctx, session)
 }
 
-// drop ends a process that is of no use any more, with all that it has started.
+// drop ends a process and everything that it has started.
 func (a *Agent) drop(ctx context.Context, c *conn) {
 	c.close(ctx, 0, child.Grace)
 	a.mu.Lock()
@@ -174,7 +173,7 @@ func (a *Agent) end(ctx context.Context, grace time.Duration) {
 	c.close(ctx, leave, grace)
 }
 
-// report adds what became of the processes, and takes out figures that nobody knows.
+// report adds signals and survivors to a result, and marks unreported tokens as unknown.
 func (a *Agent) report(ctx context.Context, res *task.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,14 +186,14 @@ func (a *Agent) report(ctx context.Context, res *task.Result) {
 	}
 }
 
-// note adds the report of an ending.
+// note adds the report of the end of a process.
 func (a *Agent) note(id task.ID, r process.Report) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	child.Note(&a.result, id, r)
 }
 
-// signal does something with the group of the process that runs, and with those of its commands.
+// signal applies do to the process groups of the agent and of its commands.
 func (a *Agent) signal(do func(process.Identity) error) error {
 	a.mu.Lock()
 	c := a.conn
@@ -209,7 +208,7 @@ func (a *Agent) signal(do func(process.Identity) error) error {
 	return errors.Join(errs...)
 }
 
-// say prints a line of ours to the output of the task.
+// say prints a line in brackets to the output of the task.
 func (a *Agent) say(format string, args ...any) {
 	_, _ = io.WriteString(a.o.Host.Output(), "\n["+fmt.Sprintf(format, args...)+"]\n")
 }
@@ -226,13 +225,13 @@ func (a *Agent) remember(ctx context.Context, session string, fresh bool) error 
 	return a.o.Host.Checkpoint(ctx, state)
 }
 
-// Checkpoint is what a task keeps for its next run.
+// Checkpoint is the state of a task for its next run.
 type Checkpoint struct {
 	V       int    `json:"v"`
 	Session string `json:"session"`
 }
 
-// Earlier is the session of an earlier run; empty: there is none that can be understood.
+// Earlier returns the session of an earlier run; empty: none, or of an unknown version.
 func Earlier(r task.Record) string {
 	var c Checkpoint
 	if json.Unmarshal(r.Checkpoint, &c) != nil || c.V != 1 {
@@ -241,9 +240,8 @@ func Earlier(r task.Record) string {
 	return c.Session
 }
 
-// loginError says that somebody must sign in.
+// loginError says how to sign in.
 func (a *Agent) loginError(methods []authMethod) error {
-	text := "login is missing"
 	var names []string
 	for _, m := range methods {
 		if name := strings.Join(strings.Fields(cmp.Or(m.Name, m.ID)), " "); name != "" {
@@ -256,7 +254,7 @@ func (a *Agent) loginError(methods []authMethod) error {
 		fix = "run `" + a.o.Login + "`"
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%s (%s; it offers: %s)", text, fix, strings.Join(names, ", "))
+		fix += "; it offers: " + strings.Join(names, ", ")
 	}
-	return fmt.Errorf("%s (%s)", text, fix)
+	return fmt.Errorf("login is missing (%s)", fix)
 }

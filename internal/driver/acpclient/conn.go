@@ -1,13 +1,12 @@
 package acpclient
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,40 +17,48 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
+	"github.com/drover-dev/drover/internal/platform/acpwire"
 	"github.com/drover-dev/drover/task"
 )
 
-// drainWait is how long is read what a process has printed before its end.
+// drainWait is how long the output of an ended process is read.
 const drainWait = 200 * time.Millisecond
 
-// conn is one process of an agent with the connection to it.
+// Bounds of the messages of an agent.
+const (
+	maxLine      = 8 << 20   // bytes of one message
+	maxJunk      = 1000      // lines that are not messages, of one process
+	maxShownJunk = 20        // of them, that are shown
+	maxRequests  = 64        // of the agent, at once
+	maxTurnBytes = 256 << 20 // of updates in one turn
+)
+
+// conn is one process of an agent and the connection to it.
 type conn struct {
 	a    *Agent
 	task task.ID
 	g    *process.Group
 
 	pipes     process.Streams
-	rpc       *acp.Connection
-	lines     *lines
+	rpc       *acpwire.Conn
 	said      tail
-	life      context.Context // ends with the process or its stdout
+	life      context.Context // ends with the process, its stdout, or a broken bound; the cause says why
 	lost      context.CancelCauseFunc
-	flows     sync.WaitGroup // the reader of stderr, and who waits for the end of the process
-	gate      sync.Mutex
-	shut      bool           // nothing is served any more; guarded by gate
-	serving   sync.WaitGroup // requests of the agent; added to under gate
+	flows     sync.WaitGroup // the readers, and the goroutine that waits for the process
 	once      sync.Once      // of close
-	waited    chan struct{}  // closed when nobody waits for the process any more
+	waited    chan struct{}  // closed when follow has stopped waiting for the process
 	terminals terminals
 	headless  *translated // nil: the program speaks ACP
+	junk      int         // lines that were not messages; used by Serve only
 
 	init    initialized
 	session string // set before the first turn
 
-	turn atomic.Pointer[turn] // that is under way; nil: none
+	turn      atomic.Pointer[turn] // nil: no turn runs
+	turnBytes atomic.Int64         // of its updates
 }
 
-// launch starts the program. The connection is that of the agent from here on.
+// launch starts the program and makes its connection the one of the agent.
 func (a *Agent) launch(session string) (*conn, error) {
 	self, err := a.self.Identity()
 	if err == nil && a.cfg.Keeper != nil {
@@ -99,48 +106,50 @@ func (a *Agent) launch(session string) (*conn, error) {
 	return c, nil
 }
 
-// connect begins to read.
+// connect starts to read.
 func (c *conn) connect() {
 	var from io.Reader = c.pipes.Out
 	var to io.Writer = stdin{c}
 	if c.headless != nil {
 		from, to = c.headless.client, c.headless
+		c.flows.Go(func() { c.headless.read(c.pipes.Out) })
 	}
-	refuse := func(id json.RawMessage) {
-		answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id,
-			"error": acp.NewInternalError(map[string]any{"error": "too many requests at once"})})
-		if err == nil {
-			_, _ = to.Write(append(answer, '\n'))
-		}
-	}
-	junk := func(line []byte, size int) {
-		c.a.say("%s printed %d bytes that are no message: %.200q", c.a.o.Name, size, line)
-	}
-	c.lines = newLines(from, refuse, junk)
-	c.rpc = acp.NewConnection(c.handle, to, c.lines)
-	c.rpc.SetLogger(slog.New(slog.DiscardHandler))
 	c.waited = make(chan struct{})
-	close(c.lines.ready)         // the library reads its logger without a lock
-	heard := make(chan struct{}) // closed when stderr has ended
+	c.rpc = acpwire.New(from, to, acpwire.Options{MaxLine: maxLine, MaxRequests: maxRequests, Begin: c.begin,
+		Fault: c.fault})
+	c.flows.Go(func() { _ = c.rpc.Serve(c.life) }) // life has the reason for its end
+	heard := make(chan struct{})                   // closed when stderr has ended
 	c.flows.Go(func() {
 		defer close(heard)
 		_, _ = io.Copy(&c.said, c.pipes.Err)
 	})
 	c.flows.Go(func() { c.follow(heard) })
-	if c.headless != nil {
-		c.flows.Go(func() { c.headless.read(c.pipes.Out) })
+}
+
+// fault takes a line that is not a message. Programs print other text on stdout, so it is shown and not
+// answered.
+func (c *conn) fault(f acpwire.Fault) (refuse bool) {
+	line, long := f.Line, f.Long
+	if long && bytes.Contains(line, []byte(`"method":"session/update"`)) {
+		line, long = []byte("an update that is too long"), false
 	}
+	c.junk++
+	switch {
+	case long:
+		c.lost(fmt.Errorf("it sent a message of %d bytes, more than %d", f.Size, maxLine))
+	case c.junk > maxJunk:
+		c.lost(fmt.Errorf("it printed more than %d lines that are not messages of the protocol", maxJunk))
+	case c.junk <= maxShownJunk:
+		c.a.say("%s printed %d bytes that are not a message: %.200q", c.a.o.Name, f.Size, line)
+	}
+	return false
 }
 
 // follow ends the life of the connection with the process, or with its stdout.
 func (c *conn) follow(heard <-chan struct{}) {
-	ended, cancel := context.WithCancel(context.Background())
+	ended, cancel := context.WithCancel(c.life)
 	defer cancel()
-	stop := context.AfterFunc(c.life, cancel)
-	defer stop()
-	silent := make(chan struct{})
 	c.flows.Go(func() {
-		defer close(silent)
 		<-c.rpc.Done()
 		cancel()
 	})
@@ -151,15 +160,13 @@ func (c *conn) follow(heard <-chan struct{}) {
 		done()
 	}
 	close(c.waited)
-	deadline := time.Now().Add(drainWait) // what it has said before its end counts, unless somebody else holds the pipe
+	deadline := time.Now().Add(drainWait) // another process may hold the pipes open
 	_ = c.pipes.Out.SetReadDeadline(deadline)
 	_ = c.pipes.Err.SetReadDeadline(deadline)
-	<-silent
+	<-c.rpc.Done()
 	<-heard
 	what := fmt.Sprintf("its process ended with exit code %d", exit.Code)
 	switch {
-	case c.lines.why() != nil && !errors.Is(c.lines.why(), os.ErrDeadlineExceeded):
-		what = c.lines.why().Error()
 	case err != nil:
 		what = "it has closed its stdout"
 	case exit.Signal != 0:
@@ -171,24 +178,24 @@ func (c *conn) follow(heard <-chan struct{}) {
 	c.lost(errors.New(what))
 }
 
-// lastWords is the last line that the process has printed on stderr.
+// lastWords is the last line of stderr.
 func (c *conn) lastWords() string {
 	all := strings.Split(strings.TrimSpace(c.said.String()), "\n")
 	text := strings.TrimSpace(all[len(all)-1])
 	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }
 
-// close ends the process and all that it has started, and returns when that is done. leave is how
-// long it may take to go by itself.
+// close ends the process and everything that it has started, and returns when that is done. leave is how long
+// the process may take to exit by itself.
 func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 	c.once.Do(func() {
 		c.terminals.stop()
-		_ = c.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
+		_ = c.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // ends a write
 		_ = c.pipes.In.Close()
 		if leave > 0 {
 			moment, done := context.WithTimeout(context.Background(), leave)
 			select {
-			case <-c.life.Done(): // the process has ended, or nobody reads it
+			case <-c.life.Done():
 			case <-moment.Done():
 			}
 			done()
@@ -197,7 +204,6 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 		<-c.waited
 		c.a.note(c.task, c.g.End(context.WithoutCancel(ctx),
 			process.Ending{Grace: grace, Mark: string(c.task), Table: c.a.cfg.Table}))
-		c.lines.close(nil)
 		if c.headless != nil {
 			c.headless.close()
 		}
@@ -205,35 +211,31 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 		_ = c.pipes.Out.SetReadDeadline(deadline)
 		_ = c.pipes.Err.SetReadDeadline(deadline)
 		c.flows.Wait()
-		c.gate.Lock()
-		c.shut = true
-		c.gate.Unlock()
-		c.serving.Wait()
+		c.rpc.Close()
 		c.terminals.wait()
 		c.pipes.Close()
 		if k := c.a.cfg.Keeper; k != nil {
-			_ = k.Forget(c.g.Identity()) // one that is gone has forgotten already
+			_ = k.Forget(c.g.Identity()) // a keeper that has ended has no groups
 		}
 		c.g.Reap()
 		c.g.Close()
 	})
 }
 
-// bye closes the session at an agent that wants to be told.
+// bye closes the session, if the agent has a method for it.
 func (c *conn) bye(ctx context.Context) {
 	if !has(c.init.Capabilities.Session.Close) || c.life.Err() != nil || c.session == "" {
 		return
 	}
 	_, _ = call[struct{}](ctx, c, c.a.patience.leave, acp.AgentMethodSessionClose,
-		map[string]any{"sessionId": c.session}) // it is ended in any case
+		map[string]any{"sessionId": c.session}) // the process ends in any case
 }
 
 // call sends a request and waits for the answer, at most for a time.
-func call[T any](ctx context.Context, c *conn, limit time.Duration, method string, params any) (T, error) {
+func call[T any](ctx context.Context, c *conn, limit time.Duration, method string, params any) (got T, err error) {
 	ctx, done := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %v", method, limit))
 	defer done()
-	got, err := acp.SendRequest[T](c.rpc, ctx, method, params)
-	c.lines.taken()
+	err = c.rpc.Ask(ctx, method, params, &got)
 	switch {
 	case err == nil:
 		return got, nil
@@ -242,10 +244,10 @@ func call[T any](ctx context.Context, c *conn, limit time.Duration, method strin
 	case c.gone():
 		return got, context.Cause(c.life)
 	}
-	return got, plain(method, err)
+	return got, err
 }
 
-// gone reports whether the connection has ended, and waits until it is known why.
+// gone reports whether the connection has ended, and waits until the reason is known.
 func (c *conn) gone() bool {
 	select {
 	case <-c.rpc.Done():
@@ -256,38 +258,12 @@ func (c *conn) gone() bool {
 	}
 }
 
-// plain is the error of an agent in one line.
-func plain(method string, err error) error {
-	var refused *acp.RequestError
-	if !errors.As(err, &refused) {
-		return fmt.Errorf("%s: %w", method, err)
-	}
-	text := refused.Message
-	if refused.Data != nil {
-		if more, err := json.Marshal(refused.Data); err == nil && string(more) != "{}" {
-			text += " " + string(more[:min(len(more), 300)])
-		}
-	}
-	return &answeredError{method: method, code: refused.Code, text: strings.Join(strings.Fields(text), " ")}
-}
-
-// answeredError is an error that the agent has answered with.
-type answeredError struct {
-	method string
-	code   int
-	text   string
-}
-
-func (e *answeredError) Error() string {
-	return fmt.Sprintf("%s was refused: %.500s (code %d)", e.method, e.text, e.code)
-}
-
 func refusedWith(err error, code int) bool {
-	var refused *answeredError
-	return errors.As(err, &refused) && refused.code == code
+	var refused *acpwire.AnswerError
+	return errors.As(err, &refused) && refused.Code == code
 }
 
-// open agrees on the version and opens a session: the given one, if the agent can continue it.
+// open agrees on the version and opens a session: the given one if the agent can continue it, else a new one.
 func (c *conn) open(ctx context.Context, session string) error {
 	p := c.a.patience
 	var err error
@@ -312,7 +288,10 @@ func (c *conn) open(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.choose(ctx, got); err != nil {
+	if err := c.set(ctx, got, "model", c.a.o.Model); err != nil {
+		return err
+	}
+	if err := c.set(ctx, got, "mode", c.a.o.Mode); err != nil {
 		return err
 	}
 	return c.a.remember(ctx, c.session, c.session != session)
@@ -324,7 +303,7 @@ func (c *conn) enter(ctx context.Context, session string) (opened, error) {
 	method := c.continues()
 	if session != "" && method != "" {
 		params["sessionId"] = session
-		got, err := call[opened](ctx, c, c.a.patience.open, method, params) // what it sends meanwhile is of no turn
+		got, err := call[opened](ctx, c, c.a.patience.open, method, params) // updates meanwhile belong to no turn
 		if err == nil {
 			c.session = session
 			return got, nil
@@ -343,7 +322,7 @@ func (c *conn) enter(ctx context.Context, session string) (opened, error) {
 	return got, err
 }
 
-// continues is the method by which the agent continues a session; empty: it cannot.
+// continues returns the method by which the agent continues a session; empty: it cannot.
 func (c *conn) continues() string {
 	switch {
 	case has(c.init.Capabilities.Session.Resume):
@@ -354,93 +333,55 @@ func (c *conn) continues() string {
 	return ""
 }
 
-// choose sets the model and the mode that are wanted.
-func (c *conn) choose(ctx context.Context, got opened) error {
-	if want := c.a.o.Model; want != "" {
-		var of []choice
-		if got.Models != nil {
-			of = got.Models.Available
-		}
-		if err := c.set(ctx, got, "model", want, acp.AgentMethodSessionSetModel, "modelId", of); err != nil {
-			return err
-		}
-	}
-	if want := c.a.o.Mode; want != "" {
-		var of []choice
-		if got.Modes != nil {
-			of = got.Modes.Available
-		}
-		return c.set(ctx, got, "mode", want, acp.AgentMethodSessionSetMode, "modeId", of)
-	}
-	return nil
+// setting is a way to set the model or the mode of a session.
+type setting struct {
+	category, id string // one of them is model or mode
+	method, key  string // the request, and its parameter for the choice
+	choices      []choice
 }
 
-// set chooses one of some by a method of its own, or else by a config option.
-func (c *conn) set(ctx context.Context, got opened, category, want, method, key string, of []choice) error {
-	if id := find(of, want); id != "" {
-		_, err := call[struct{}](ctx, c, c.a.patience.open, method, map[string]any{"sessionId": c.session, key: id})
-		return err
+// settings returns the settings of a session: those with methods of their own, then the config options.
+func (o opened) settings() (all []setting) {
+	if o.Models != nil {
+		all = append(all, setting{"model", "", acp.AgentMethodSessionSetModel, "modelId", o.Models.Available})
 	}
-	return c.option(ctx, got, category, want, names(got, category))
+	if o.Modes != nil {
+		all = append(all, setting{"mode", "", acp.AgentMethodSessionSetMode, "modeId", o.Modes.Available})
+	}
+	for _, c := range o.Options {
+		all = append(all, setting{c.Category, c.ID, acp.AgentMethodSessionSetConfigOption, "value", c.Options})
+	}
+	return all
 }
 
-// option sets a config option of a category.
-func (c *conn) option(ctx context.Context, got opened, category, want string, known []string) error {
-	for _, o := range got.Options {
-		if o.Category != category && o.ID != category {
+// set sets the model or the mode, unless want is empty.
+func (c *conn) set(ctx context.Context, got opened, category, want string) error {
+	if want == "" {
+		return nil
+	}
+	var known []string
+	for _, s := range got.settings() {
+		if s.category != category && s.id != category {
 			continue
 		}
-		if value := find(o.Options, want); value != "" {
-			_, err := call[struct{}](ctx, c, c.a.patience.open, acp.AgentMethodSessionSetConfigOption,
-				map[string]any{"sessionId": c.session, "configId": o.ID, "value": value})
-			return err
-		}
-	}
-	if len(known) == 0 {
-		return fmt.Errorf("it lets nobody choose its %s (leave the %s out)", category, category)
-	}
-	return fmt.Errorf("it has no %s %q (it has: %s)", category, want, strings.Join(known, ", "))
-}
-
-func (c choice) id() string {
-	for _, id := range []string{c.ModelID, c.Value, c.ID} {
-		if id != "" {
-			return id
-		}
-	}
-	return ""
-}
-
-// find is the ID of a choice by its ID or name.
-func find(of []choice, want string) string {
-	for _, c := range of {
-		if strings.EqualFold(c.id(), want) || strings.EqualFold(c.Name, want) {
-			return c.id()
-		}
-	}
-	return ""
-}
-
-// names are the choices of a category.
-func names(got opened, category string) (out []string) {
-	add := func(of []choice) {
-		for _, c := range of {
-			if len(out) < 30 && c.id() != "" {
-				out = append(out, c.id())
+		for _, one := range s.choices {
+			id := cmp.Or(one.ModelID, one.Value, one.ID)
+			if id != "" && (strings.EqualFold(id, want) || strings.EqualFold(one.Name, want)) {
+				params := map[string]any{"sessionId": c.session, s.key: id}
+				if s.id != "" {
+					params["configId"] = s.id
+				}
+				_, err := call[struct{}](ctx, c, c.a.patience.open, s.method, params)
+				return err
+			}
+			if id != "" && len(known) < 30 {
+				known = append(known, id)
 			}
 		}
 	}
-	if category == "model" && got.Models != nil {
-		add(got.Models.Available)
+	if len(known) == 0 {
+		return fmt.Errorf("its %s cannot be chosen (leave the %s out)", category, category)
 	}
-	if category == "mode" && got.Modes != nil {
-		add(got.Modes.Available)
-	}
-	for _, o := range got.Options {
-		if o.Category == category || o.ID == category {
-			add(o.Options)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(known)
+	return fmt.Errorf("it has no %s %q (it has: %s)", category, want, strings.Join(slices.Compact(known), ", "))
 }

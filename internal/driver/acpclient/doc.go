@@ -1,14 +1,12 @@
-// Package acpclient runs agents of other vendors that speak the Agent Client Protocol.
+// Package acpclient runs agents of other vendors that speak the Agent Client Protocol (ACP, version 1), or a
+// protocol of their vendor that package headless translates.
 //
-// An [Agent] is one program as an [agent.Model]: each call of it is one turn of that agent
-// (session/prompt), so that an agent of another vendor is a task in the same way as one of ours.
-// It owns the process, the connection and the session of the agent, serves what the agent asks
-// for, and starts a process that has died again, at most 3 times.
+// An [Agent] is one program as an [agent.Model]: each call of it is one turn of the agent (session/prompt). So an
+// agent of another vendor is a task like any other. The Agent owns the process, the connection and the session,
+// serves the agent's requests for files, commands and permissions, and restarts a process that has died, at most
+// 3 times. The opener judges every request, see [Options]. Lines, turns and times are bounded, and the end that an
+// agent reports counts only for its own turn.
 //
-// What the agent wants to do is judged by whoever opened it, see [Options]. Nothing that it says
-// is believed: lines, turns and times are bounded, and what it says of its end counts only for
-// the turn that it was asked for.
-//
-// [Driver] puts the process around the driver that holds the conversation: it ends all that the
-// agent has started, and says in the result what it sent and what is left.
+// [Driver] runs the conversation around an Agent. It ends everything that the agent has started, and its result
+// lists the signals sent and the surviving processes.
 package acpclient

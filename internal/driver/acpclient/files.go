@@ -1,18 +1,23 @@
 package acpclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
 )
 
-// maxFile is how much of a file is given or taken at once, so that a message holds it.
+var errUnknownSession = errors.New("the session is unknown")
+
+// maxFile is how many bytes of a file fit into a message.
 const maxFile = 4 << 20
 
 // read answers fs/read_text_file.
-func (c *conn) read(r readRequest) (any, error) {
-	if err := c.about(r.SessionID, r.Path); err != nil {
+func (c *conn) read(_ context.Context, r acp.ReadTextFileRequest) (any, error) {
+	if err := c.about(r.SessionId, r.Path); err != nil {
 		return nil, err
 	}
 	o := &tool{}
@@ -23,20 +28,22 @@ func (c *conn) read(r readRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Line > 1 || r.Limit != nil {
-		text = part(text, r.Line, r.Limit)
-	}
+	text = part(text, r.Line, r.Limit)
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s has %d bytes, more than %d: ask for a part of it by line and limit", r.Path, len(text), maxFile)
 	}
 	return map[string]string{"content": text}, nil
 }
 
-// part is some lines of a text; the first one is 1.
-func part(text string, from int, limit *int) string {
+// part returns lines of a text. The first line has the number 1.
+func part(text string, from, limit *int) string {
+	if from == nil && limit == nil {
+		return text
+	}
 	all := strings.SplitAfter(text, "\n")
-	from = min(max(from, 1)-1, len(all))
-	all = all[from:]
+	if from != nil {
+		all = all[min(max(*from, 1)-1, len(all)):]
+	}
 	if limit != nil {
 		all = all[:min(max(*limit, 0), len(all))]
 	}
@@ -44,8 +51,8 @@ func part(text string, from int, limit *int) string {
 }
 
 // write answers fs/write_text_file.
-func (c *conn) write(r writeRequest) (any, error) {
-	if err := c.about(r.SessionID, r.Path); err != nil {
+func (c *conn) write(_ context.Context, r acp.WriteTextFileRequest) (any, error) {
+	if err := c.about(r.SessionId, r.Path); err != nil {
 		return nil, err
 	}
 	o := &tool{}
@@ -56,14 +63,14 @@ func (c *conn) write(r writeRequest) (any, error) {
 		return nil, err
 	}
 	c.a.say("wrote %d bytes to %s", len(r.Content), line(r.Path, 300))
-	return struct{}{}, nil
+	return nil, nil
 }
 
-// about refuses a request of another session, or about a path that is not absolute.
-func (c *conn) about(session, path string) error {
+// about refuses a request for another session, or for a path that is not absolute.
+func (c *conn) about(session acp.SessionId, path string) error {
 	switch {
-	case session != c.session:
-		return errors.New("there is no such session")
+	case string(session) != c.session:
+		return errUnknownSession
 	case !filepath.IsAbs(path):
 		return fmt.Errorf("the path %.200q is not absolute", path)
 	}

@@ -1,19 +1,23 @@
 package acpclient
 
 import (
+	"cmp"
 	"context"
-	"slices"
+
+	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/agent"
 )
 
-// permission answers session/request_permission. Only what is for one time is ever chosen where
-// something is allowed.
+// permission answers session/request_permission. To allow a call it chooses only an option for one time.
 func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error) {
-	cancelled := permissionAnswer{outcome{Outcome: "cancelled"}}
+	answer := func(o acp.RequestPermissionOutcome) (any, error) {
+		return acp.RequestPermissionResponse{Outcome: o}, nil
+	}
+	cancelled := acp.NewRequestPermissionOutcomeCancelled()
 	t := c.turn.Load()
-	if t == nil || r.SessionID != c.session { // nobody has asked for anything
-		return cancelled, nil
+	if t == nil || r.SessionID != c.session { // no turn could want it
+		return answer(cancelled)
 	}
 	t.mu.Lock()
 	o := t.merge(r.ToolCall.toolCall, blocks(r.ToolCall.Content))
@@ -28,13 +32,13 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 	defer stop()
 	d, err := c.a.o.Permit(ask, w)
 	if err != nil || ask.Err() != nil {
-		return cancelled, nil //nolint:nilerr // the protocol has this answer for it
+		return answer(cancelled) // the answer of the protocol to a failed question
 	}
 	if d.Allow {
-		if id := option(r.Options, "allow_once"); id != "" {
-			return permissionAnswer{outcome{"selected", id}}, nil
+		if id := option(r.Options, acp.PermissionOptionKindAllowOnce); id != "" {
+			return answer(acp.NewRequestPermissionOutcomeSelected(id))
 		}
-		d.Reason = "it was allowed once, and the agent offers to have it allowed for good only"
+		d.Reason = "it was allowed once, and the agent offers only to allow it always"
 	}
 	denied := w.Shown.Name + " was not allowed: " + line(d.Reason, 500)
 	c.a.say("%s", denied)
@@ -42,24 +46,25 @@ func (c *conn) permission(ctx context.Context, r permissionRequest) (any, error)
 	t.did("[" + denied + "]")
 	t.denied = denied
 	t.mu.Unlock()
-	for _, kind := range []string{"reject_once", "reject_always"} {
-		if id := option(r.Options, kind); id != "" {
-			return permissionAnswer{outcome{"selected", id}}, nil
+	id := cmp.Or(option(r.Options, acp.PermissionOptionKindRejectOnce),
+		option(r.Options, acp.PermissionOptionKindRejectAlways))
+	if id == "" {
+		return answer(cancelled)
+	}
+	return answer(acp.NewRequestPermissionOutcomeSelected(id))
+}
+
+// option returns the ID of the first option of a kind.
+func option(of []acp.PermissionOption, kind acp.PermissionOptionKind) acp.PermissionOptionId {
+	for _, o := range of {
+		if o.Kind == kind && o.OptionId != "" {
+			return o.OptionId
 		}
 	}
-	return cancelled, nil
+	return ""
 }
 
-// option is the first option of a kind.
-func option(of []permissionOption, kind string) string {
-	i := slices.IndexFunc(of, func(o permissionOption) bool { return o.Kind == kind && o.ID != "" })
-	if i < 0 {
-		return ""
-	}
-	return of[i].ID
-}
-
-// denied is an error for the agent, if a call is not allowed.
+// denied returns an error for the agent if a call is not allowed.
 func (c *conn) denied(w Wanted) error {
 	ctx := c.life
 	if t := c.turn.Load(); t != nil {

@@ -10,17 +10,19 @@ import (
 	"sync"
 	"time"
 
+	acp "github.com/coder/acp-go-sdk"
+
 	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// Bounds of the commands that an agent has us run.
+// Bounds of the commands of an agent.
 const (
-	maxTerminals     = 32      // that are not released
-	maxTerminalBytes = 1 << 20 // of output that is kept of one
+	maxTerminals     = 32      // not released
+	maxTerminalBytes = 1 << 20 // of the kept output of one
 )
 
-// terminals are the commands that an agent has us run for it. They carry the mark of its task.
+// terminals are the commands that an agent runs through us. They carry the mark of its task.
 type terminals struct {
 	c *conn
 
@@ -42,19 +44,19 @@ type terminal struct {
 	exit    process.Exit
 }
 
-func (s *terminals) create(r terminalRequest) (any, error) {
+func (s *terminals) create(_ context.Context, r acp.CreateTerminalRequest) (any, error) {
 	c := s.c
-	if r.SessionID != c.session {
-		return nil, errors.New("there is no such session")
+	if string(r.SessionId) != c.session {
+		return nil, errUnknownSession
 	}
-	dir := r.Cwd
-	if dir == "" {
-		dir = c.a.o.Dir
+	dir := c.a.o.Dir
+	if r.Cwd != nil && *r.Cwd != "" {
+		dir = *r.Cwd
 	}
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("the working folder %.200q is not absolute", dir)
 	}
-	text := r.Command // a line for a shell, as agents give it that name no arguments
+	text := r.Command // without arguments, agents give a line for a shell
 	args := []string{"bash", "-c", r.Command}
 	if len(r.Args) > 0 {
 		args = append([]string{r.Command}, r.Args...)
@@ -134,25 +136,24 @@ func (s *terminals) start(args []string, dir, text string, env []string, limit *
 
 // follow reads a command to its end.
 func (s *terminals) follow(t *terminal, out *os.File) {
-	read := make(chan struct{})
-	go func() { // follow waits for it
-		defer close(read)
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := out.Read(buf)
 			if n > 0 {
 				t.add(buf[:n])
-				_, _ = s.c.a.o.Host.Output().Write(buf[:n]) // it is output of the task
+				_, _ = s.c.a.o.Host.Output().Write(buf[:n]) // the output of the task has it too
 			}
 			if err != nil {
 				return
 			}
 		}
-	}()
-	exit, _ := t.g.Wait(context.Background()) // whoever ends the agent ends it
+	})
+	exit, _ := t.g.Wait(context.Background()) // the end of the agent kills it
 	report := t.g.End(context.Background(), process.Ending{Grace: child.Grace, Table: s.c.a.cfg.Table, ByItself: true})
-	closeLate(out)
-	<-read
+	_ = out.SetReadDeadline(time.Now().Add(drainWait)) // another process may hold the pipe open
+	reading.Wait()
 	_ = out.Close()
 	if text := report.Note(); text != "" {
 		t.add([]byte("\n[" + text + "]\n"))
@@ -177,17 +178,18 @@ func (t *terminal) add(p []byte) {
 	}
 }
 
-func (s *terminals) find(r terminalName) (*terminal, error) {
+func (s *terminals) find(session acp.SessionId, id string) (*terminal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.open[r.TerminalID]
-	if t == nil || r.SessionID != s.c.session {
-		return nil, fmt.Errorf("there is no terminal %.60q", r.TerminalID)
+	t := s.open[id]
+	if t == nil || string(session) != s.c.session {
+		return nil, fmt.Errorf("terminal %.60q is unknown", id)
 	}
 	return t, nil
 }
 
-func (t *terminal) status() *exitStatus {
+// status is the exit of the command; nil: it runs.
+func (t *terminal) status() *acp.TerminalExitStatus {
 	select {
 	case <-t.ended:
 	default:
@@ -197,26 +199,26 @@ func (t *terminal) status() *exitStatus {
 	defer t.mu.Unlock()
 	if t.exit.Signal != 0 {
 		name := process.SignalName(t.exit.Signal)
-		return &exitStatus{Signal: &name}
+		return &acp.TerminalExitStatus{Signal: &name}
 	}
 	code := t.exit.Code
-	return &exitStatus{ExitCode: &code}
+	return &acp.TerminalExitStatus{ExitCode: &code}
 }
 
-func (s *terminals) output(r terminalName) (any, error) {
-	t, err := s.find(r)
+func (s *terminals) output(_ context.Context, r acp.TerminalOutputRequest) (any, error) {
+	t, err := s.find(r.SessionId, r.TerminalId)
 	if err != nil {
 		return nil, err
 	}
-	status := t.status() // before the output: what came until the end is in it
+	status := t.status() // before the output, which is then complete
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.ToValidUTF8(string(t.out), "\uFFFD")
-	return terminalOutput{Output: text, Truncated: t.dropped, ExitStatus: status}, nil
+	return acp.TerminalOutputResponse{Output: text, Truncated: t.dropped, ExitStatus: status}, nil
 }
 
-func (s *terminals) exit(ctx context.Context, r terminalName) (any, error) {
-	t, err := s.find(r)
+func (s *terminals) exit(ctx context.Context, r acp.WaitForTerminalExitRequest) (any, error) {
+	t, err := s.find(r.SessionId, r.TerminalId)
 	if err != nil {
 		return nil, err
 	}
@@ -225,33 +227,30 @@ func (s *terminals) exit(ctx context.Context, r terminalName) (any, error) {
 		return t.status(), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-s.c.life.Done():
-		return nil, context.Cause(s.c.life)
 	}
 }
 
-func (s *terminals) kill(r terminalName) (any, error) {
-	t, err := s.find(r)
-	if err != nil {
-		return nil, err
+func (s *terminals) kill(_ context.Context, r acp.KillTerminalRequest) (any, error) {
+	t, err := s.find(r.SessionId, r.TerminalId)
+	if err == nil {
+		t.stop()
 	}
-	t.stop()
-	return struct{}{}, nil
+	return nil, err
 }
 
-func (s *terminals) release(r terminalName) (any, error) {
-	t, err := s.find(r)
+func (s *terminals) release(_ context.Context, r acp.ReleaseTerminalRequest) (any, error) {
+	t, err := s.find(r.SessionId, r.TerminalId)
 	if err != nil {
 		return nil, err
 	}
 	t.stop()
 	s.mu.Lock()
-	delete(s.open, r.TerminalID)
-	s.mu.Unlock()
-	return struct{}{}, nil
+	defer s.mu.Unlock()
+	delete(s.open, r.TerminalId)
+	return nil, nil
 }
 
-// stop has the command killed; who follows it sees its end.
+// stop kills the command; follow waits for its end.
 func (t *terminal) stop() {
 	select {
 	case <-t.ended:
@@ -260,7 +259,7 @@ func (t *terminal) stop() {
 	}
 }
 
-// groups are the commands that run.
+// groups returns the process groups of the running commands.
 func (s *terminals) groups() (out []process.Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +273,7 @@ func (s *terminals) groups() (out []process.Identity) {
 	return out
 }
 
-// stop ends all commands, and lets no more start.
+// stop kills all commands and refuses new ones.
 func (s *terminals) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,6 +284,3 @@ func (s *terminals) stop() {
 }
 
 func (s *terminals) wait() { s.flows.Wait() }
-
-// closeLate ends the reading of a pipe that somebody else may hold open.
-func closeLate(out *os.File) { _ = out.SetReadDeadline(time.Now().Add(drainWait)) }

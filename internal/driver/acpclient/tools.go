@@ -10,16 +10,16 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// tool is a call of a tool that the agent makes by itself.
+// tool is a call of a tool by the agent.
 type tool struct {
 	toolCall
 	content []block
-	shown   bool // its begin was told
+	shown   bool // as a CallPart
 	done    bool
 	call    agent.Call
 }
 
-// tool takes in what the agent tells of a call. The caller holds mu.
+// tool takes an update of a call. The caller holds mu.
 func (t *turn) tool(u toolCall, content []block, dir string) []agent.Part {
 	o := t.merge(u, content)
 	if o == nil {
@@ -38,13 +38,12 @@ func (t *turn) tool(u toolCall, content []block, dir string) []agent.Part {
 	return parts
 }
 
-// whole reports whether the input of a call is there before the call runs. Some agents tell of a
-// command before they know it.
+// whole reports whether the input of a call is complete. Some agents announce a command before they know it.
 func (o *tool) whole(dir string) bool {
 	return len(o.RawInput) > 2 && (o.ToolKind != "execute" || o.wants(dir).Understood)
 }
 
-// merge adds what is new of a call; nil: too many are followed. The caller holds mu.
+// merge adds an update to a call; nil: too many calls are followed. The caller holds mu.
 func (t *turn) merge(u toolCall, content []block) *tool {
 	o := t.tools[u.ID]
 	if o == nil {
@@ -75,7 +74,7 @@ func (t *turn) merge(u toolCall, content []block) *tool {
 	return o
 }
 
-// begin tells of a call, which ends the message before it. The caller holds mu.
+// begin shows a call, which ends the message before it. The caller holds mu.
 func (t *turn) begin(o *tool, dir string) (parts []agent.Part) {
 	o.shown = true
 	if t.text.Len() > 0 {
@@ -88,20 +87,20 @@ func (t *turn) begin(o *tool, dir string) (parts []agent.Part) {
 	return append(parts, agent.Part{Kind: agent.CallPart, Call: o.call})
 }
 
-// unfinished ends the calls that have no result at the end of a turn. The caller holds mu.
+// unfinished ends the calls without a result at the end of a turn. The caller holds mu.
 func (t *turn) unfinished() (parts []agent.Part) {
 	for _, o := range t.tools {
 		if o.shown && !o.done {
 			o.done = true
 			parts = append(parts, agent.Part{Kind: agent.ResultPart, Call: o.call,
-				Output: agent.Output{Text: "(The turn ended, and the agent has told no result of this call.)", IsError: true}})
+				Output: agent.Output{Text: "(The turn ended without a result of this call.)", IsError: true}})
 		}
 	}
 	slices.SortFunc(parts, func(a, b agent.Part) int { return strings.Compare(a.Call.ID, b.Call.ID) })
 	return parts
 }
 
-// result is what a call has produced, as text.
+// result is the result of a call as text.
 func (o *tool) result() string {
 	var b strings.Builder
 	for _, c := range o.content {
@@ -130,24 +129,24 @@ func (o *tool) result() string {
 	return text
 }
 
-// Wanted is what an agent wants to do.
+// Wanted is an action that an agent wants to take.
 type Wanted struct {
-	// Calls are what it comes to in terms of our tools: a rule that denies one of them denies it.
+	// Calls are the action in terms of our tools: a rule that denies one of them denies the action.
 	Calls []agent.Call
-	// Understood says that it is nothing but these calls. Else somebody is asked about Shown,
-	// whatever the rules allow.
+	// Understood says that the action is exactly these calls. Otherwise a person is asked about Shown, whatever
+	// the rules allow.
 	Understood bool
 	Shown      agent.Call
 }
 
-// input is the raw input of a call as far as it is an object.
+// input returns the fields of the raw input of a call, if that is an object.
 func (o *tool) input() map[string]json.RawMessage {
 	in := map[string]json.RawMessage{}
 	_ = json.Unmarshal(o.RawInput, &in) // another form is not understood
 	return in
 }
 
-// The keys by which agents of different vendors give a path, a command and its folder.
+// The keys of agents of different vendors for a path, a command and its folder.
 func pathKeys() []string {
 	return []string{"file_path", "filePath", "filepath", "absolute_path", "abs_path", "path", "notebook_path"}
 }
@@ -156,7 +155,7 @@ func commandKeys() []string { return []string{"command", "cmd"} }
 
 func folderKeys() []string { return []string{"cwd", "workdir", "directory", "working_directory"} }
 
-// texts are the values of some keys. good is false if one is no text.
+// texts returns the values of some keys. good is false if a value is not a string.
 func texts(in map[string]json.RawMessage, keys []string) (out []string, good bool) {
 	good = true
 	for _, k := range keys {
@@ -187,7 +186,7 @@ func (o *tool) wants(dir string) Wanted {
 		w.Calls, w.Understood = o.paths(in, "Read")
 	case "edit":
 		w.Calls, w.Understood = o.edits(in)
-	case "delete", "move": // more than an edit, but what protects a file from edits protects it from these
+	case "delete", "move": // more than an edit, but a rule against edits of a file denies these too
 		w.Calls, _ = o.paths(in, "Edit")
 	case "search":
 		w.Calls, w.Understood = o.search(in)
@@ -197,7 +196,7 @@ func (o *tool) wants(dir string) Wanted {
 		}
 	}
 	if _, runs := texts(in, commandKeys()); o.ToolKind != "execute" && (!runs || hasAny(in, commandKeys())) {
-		w.Understood = false // it says that it reads, and brings a command
+		w.Understood = false // the kind is not execute, and the input has a command
 		calls, _ := o.command(in, dir)
 		w.Calls = append(w.Calls, calls...)
 	}
@@ -221,13 +220,13 @@ func (o *tool) as(name string, input map[string]any) agent.Call {
 	var raw bytes.Buffer
 	e := json.NewEncoder(&raw)
 	e.SetEscapeHTML(false)                  // people read it
-	if err := e.Encode(input); err != nil { // it is made of what was decoded
+	if err := e.Encode(input); err != nil { // decoded values always encode
 		return agent.Call{ID: o.ID, Name: name, Input: json.RawMessage("{}")}
 	}
 	return agent.Call{ID: o.ID, Name: name, Input: bytes.TrimSpace(raw.Bytes())}
 }
 
-// view is the call as people see it that is none of ours.
+// view is the display of a call that is none of our tools.
 func (o *tool) view() map[string]any {
 	v := map[string]any{"title": line(o.Title, 500)}
 	if o.ToolKind != "" {
@@ -242,8 +241,7 @@ func (o *tool) view() map[string]any {
 	return v
 }
 
-// name is what a call is called that is none of ours: the tool that its kind stands for, or the
-// first word of its title.
+// name is the name of a call that is none of our tools: the tool of its kind, or the first word of its title.
 func (o *tool) name() string {
 	kinds := map[string]string{"execute": "Bash", "read": "Read", "edit": "Edit", "delete": "Delete", "move": "Move",
 		"search": "Grep", "fetch": "WebFetch", "think": "Think", "switch_mode": "SwitchMode"}
@@ -263,7 +261,7 @@ func (o *tool) name() string {
 	return word
 }
 
-// command is a command as a line of our shell.
+// command returns a command as a call of Bash.
 func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call, bool) {
 	text := ""
 	understood := true
@@ -311,7 +309,7 @@ func (o *tool) command(in map[string]json.RawMessage, dir string) ([]agent.Call,
 	return []agent.Call{o.as("Bash", map[string]any{"command": text})}, understood && good && len(folders) < 2
 }
 
-// shellLine is the line of arguments, and of a shell with a line that line.
+// shellLine is a line for a shell: of a shell with a line the line itself, else the quoted arguments.
 func shellLine(argv []string) string {
 	shells := []string{"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"}
 	if len(argv) == 3 && slices.Contains(shells, argv[0]) &&
@@ -325,7 +323,7 @@ func shellLine(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// quote makes one word of a shell.
+// quote returns a word for a shell.
 func quote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,"
 	if word != "" && strings.Trim(word, plain) == "" {
@@ -334,7 +332,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// files are all paths that a call names.
+// files returns all paths in a call.
 func (o *tool) files(in map[string]json.RawMessage) (paths []string, good bool) {
 	paths, good = texts(in, pathKeys())
 	for _, l := range o.Locations {
@@ -368,7 +366,7 @@ func (o *tool) files(in map[string]json.RawMessage) (paths []string, good bool) 
 	return slices.Compact(paths), good
 }
 
-// paths is one call of a tool for each file.
+// paths returns a call of a tool for each file.
 func (o *tool) paths(in map[string]json.RawMessage, tool string) (calls []agent.Call, understood bool) {
 	paths, good := o.files(in)
 	for _, p := range paths {
@@ -377,7 +375,7 @@ func (o *tool) paths(in map[string]json.RawMessage, tool string) (calls []agent.
 	return calls, good && len(paths) > 0 && len(paths) <= 100
 }
 
-// edits is an edit of each file, or that it is written where the agent gives all of it.
+// edits returns an edit of each file, or a write if the agent gives the whole content.
 func (o *tool) edits(in map[string]json.RawMessage) ([]agent.Call, bool) {
 	tool := "Edit"
 	if hasAny(in, []string{"content"}) {
@@ -391,7 +389,7 @@ func (o *tool) edits(in map[string]json.RawMessage) ([]agent.Call, bool) {
 	return o.paths(in, tool)
 }
 
-// search is a search below a folder.
+// search returns a search below a folder.
 func (o *tool) search(in map[string]json.RawMessage) ([]agent.Call, bool) {
 	patterns, good := texts(in, []string{"pattern", "query"})
 	paths, fine := texts(in, []string{"path", "dir_path", "directory"})

@@ -8,26 +8,26 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/agent"
 )
 
-// Bounds of what is kept of a turn.
+// Bounds of the record of a turn.
 const (
 	maxAnswer  = 512 << 10 // bytes of the last message
-	maxWork    = 64 << 10  // bytes of what came before it, and of what the agent has done
-	maxTools   = 2000      // calls of tools of one turn that are followed
-	maxResult  = 8 << 10   // bytes that are shown of the result of a call
-	maxHistory = 32 << 10  // bytes of an earlier conversation that a new session is told
+	maxWork    = 64 << 10  // bytes of the earlier messages and of the calls
+	maxTools   = 2000      // calls of tools that are followed
+	maxResult  = 8 << 10   // bytes of the result of a call
+	maxHistory = 32 << 10  // bytes of the conversation before a new session
 )
 
-// errDied wraps why a process ended in a turn.
+// errDied means that the process ended in a turn. The cause of its life says why.
 var errDied = errors.New("it died")
 
-// Reply takes one turn: it sends what the conversation has had since the last reply, and returns
-// the last message of the agent.
+// Reply takes one turn: it sends the messages since the last reply, and returns the last message of the agent.
 func (a *Agent) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	if on == nil {
 		on = func(agent.Part) {}
@@ -162,7 +162,7 @@ func history(messages []agent.Message) string {
 
 // turn is one session/prompt.
 type turn struct {
-	ctx   context.Context // of what the agent asks for in it
+	ctx   context.Context // of the agent's requests in it
 	parts chan agent.Part // to the goroutine of Reply
 
 	mu    sync.Mutex // guards the fields below
@@ -170,11 +170,11 @@ type turn struct {
 	msg   string     // ID of its message
 	kind  agent.PartKind
 	text  strings.Builder // of the last message
-	work  strings.Builder // of what came before it
+	work  strings.Builder // earlier messages and calls
 	tools map[string]*tool
 	plan  string
 
-	denied string // why the newest call that was not allowed was not
+	denied string // the reason of the newest denial
 }
 
 // take sends a prompt and follows the turn to its end.
@@ -182,7 +182,7 @@ func (a *Agent) take(ctx context.Context, c *conn, content []any, on func(agent.
 	asked, over := context.WithCancelCause(c.life)
 	defer over(nil)
 	t := &turn{ctx: asked, parts: make(chan agent.Part), tools: map[string]*tool{}}
-	c.lines.turn()
+	c.turnBytes.Store(0)
 	c.turn.Store(t)
 	type answer struct {
 		got prompted
@@ -192,10 +192,10 @@ func (a *Agent) take(ctx context.Context, c *conn, content []any, on func(agent.
 	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		got, err := acp.SendRequest[prompted](c.rpc, waiting, acp.AgentMethodSessionPrompt,
-			map[string]any{"sessionId": c.session, "prompt": content})
-		c.lines.taken()
-		answers <- answer{got, err}
+		var a answer
+		a.err = c.rpc.Ask(waiting, acp.AgentMethodSessionPrompt,
+			map[string]any{"sessionId": c.session, "prompt": content}, &a.got)
+		answers <- a
 	})
 	defer asking.Wait()
 	defer giveUp()
@@ -210,21 +210,21 @@ func (a *Agent) take(ctx context.Context, c *conn, content []any, on func(agent.
 			return a.finish(ctx, c, t, got.got, got.err, on)
 		case <-stop:
 			stop = nil
-			over(context.Cause(ctx)) // questions of the turn are cancelled
-			_ = c.rpc.SendNotification(context.WithoutCancel(ctx), acp.AgentMethodSessionCancel,
-				map[string]any{"sessionId": c.session})
+			over(context.Cause(ctx)) // cancels the questions of the turn
+			c.rpc.Notify(acp.AgentMethodSessionCancel, map[string]any{"sessionId": c.session})
 			patience, done := context.WithTimeout(context.Background(), a.cancelTime(ctx))
 			defer done()
 			late = patience.Done()
 		case <-late:
-			a.drop(ctx, c) // what it says later is of no turn
+			a.drop(ctx, c) // later updates would belong to no turn
 			return nil, &agent.CutError{Whole: t.blocks(), Err: context.Cause(ctx)}
 		case <-c.life.Done():
-			// An answer that came before the end counts.
-			select {
+			select { // an answer before the end counts
 			case got := <-answers:
-				return a.finish(ctx, c, t, got.got, got.err, on)
-			default:
+				if got.err == nil {
+					return a.finish(ctx, c, t, got.got, nil, on)
+				}
+			case <-time.After(drainWait):
 			}
 			if ctx.Err() != nil {
 				return nil, &agent.CutError{Whole: t.blocks(), Err: context.Cause(ctx)}
@@ -251,7 +251,6 @@ func (a *Agent) finish(
 	case err != nil && c.gone():
 		return nil, errDied
 	case err != nil:
-		err = plain(acp.AgentMethodSessionPrompt, err)
 		if refusedWith(err, codeAuth) {
 			err = a.loginError(c.init.AuthMethods)
 		}
@@ -265,18 +264,18 @@ func (a *Agent) finish(
 		return &agent.Reply{Model: a.o.Model, Blocks: t.blocks(), StopReason: got.StopReason, Usage: usage}, nil
 	case "max_turn_requests":
 		return nil, &agent.LimitError{Limit: "max_turns",
-			Text: "agent " + a.o.Name + " stopped at its own limit of requests in a turn (let it go on by a message)"}
+			Text: "agent " + a.o.Name + " stopped at its own limit of requests in a turn (continue it with a message)"}
 	case "cancelled":
-		if denied != "" { // some end their turn then, so that the user says what they should do
-			return nil, fmt.Errorf("agent %s ended its turn: %s (let it go on by a message)", a.o.Name, denied)
+		if denied != "" { // some agents end their turn after a denial, to wait for the user
+			return nil, fmt.Errorf("agent %s ended its turn: %s (continue it with a message)", a.o.Name, denied)
 		}
-		return nil, fmt.Errorf("agent %s says that its turn was cancelled, and nobody has cancelled it", a.o.Name)
+		return nil, fmt.Errorf("agent %s reported a cancelled turn that was not cancelled", a.o.Name)
 	}
 	return nil, fmt.Errorf("agent %s ended its turn with the reason %.60q, which the protocol does not know",
 		a.o.Name, got.StopReason)
 }
 
-// usage is what the agent says that the turn has used, or the size of its context.
+// usage is the reported usage of the turn, or the size of the context.
 func (a *Agent) usage(got prompted) agent.Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,7 +287,7 @@ func (a *Agent) usage(got prompted) agent.Usage {
 	return agent.Usage{InputTokens: a.used}
 }
 
-// send hands a part on to the goroutine of the turn.
+// send passes parts to the goroutine of Reply.
 func (t *turn) send(c *conn, parts ...agent.Part) {
 	for _, p := range parts {
 		select {
@@ -301,7 +300,7 @@ func (t *turn) send(c *conn, parts ...agent.Part) {
 	}
 }
 
-// blocks is the last message, behind what came before it.
+// blocks returns the earlier messages and calls as a thought, and the last message.
 func (t *turn) blocks() []agent.Block {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -315,14 +314,14 @@ func (t *turn) blocks() []agent.Block {
 	return out
 }
 
-// did adds to what came before the last message. The caller holds mu.
+// did adds to the thought of blocks. The caller holds mu.
 func (t *turn) did(text string) {
 	if room := maxWork - t.work.Len(); room > 0 && strings.TrimSpace(text) != "" {
 		t.work.WriteString(strings.ToValidUTF8(text[:min(len(text), room)], "") + "\n")
 	}
 }
 
-// cut ends the current message: what comes next is another one. The caller holds mu.
+// cut ends the current message. The caller holds mu.
 func (t *turn) cut() {
 	t.did(t.text.String())
 	t.text.Reset()

@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/acpwire"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,69 +23,45 @@ func (a *Agent) cancelTime(ctx context.Context) time.Duration {
 	return a.patience.cancel
 }
 
-// handle works off one message of the agent.
-func (c *conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *acp.RequestError) {
-	request := method != acp.ClientMethodSessionUpdate && !strings.HasPrefix(method, "$/")
-	if !request {
-		defer c.lines.done(false)
-		if method == acp.ClientMethodSessionUpdate {
-			c.update(params)
-		}
-		return nil, nil
-	}
-	defer c.lines.done(true)
-	c.gate.Lock()
-	if c.shut {
-		c.gate.Unlock()
-		return nil, acp.NewRequestCancelled(nil)
-	}
-	c.serving.Add(1)
-	c.gate.Unlock()
-	defer c.serving.Done()
-	got, err := c.serve(ctx, method, params)
-	if err != nil {
-		return nil, err
-	}
-	return got, nil
-}
-
-func (c *conn) serve(ctx context.Context, method string, params json.RawMessage) (any, *acp.RequestError) {
+// begin begins a message of the agent; see [acpwire.Options].
+func (c *conn) begin(method string, params json.RawMessage) (acpwire.Work, error) {
 	switch method {
+	case acp.ClientMethodSessionUpdate:
+		if c.turnBytes.Add(int64(len(params))) > maxTurnBytes {
+			c.lost(fmt.Errorf("it sent more than %d MiB of updates in one turn", maxTurnBytes>>20))
+		}
+		c.update(params)
+		return nil, nil
 	case acp.ClientMethodSessionRequestPermission:
-		return served(params, func(r permissionRequest) (any, error) { return c.permission(ctx, r) })
+		return served(params, c.permission)
 	case acp.ClientMethodFsReadTextFile:
-		return served(params, func(r readRequest) (any, error) { return c.read(r) })
+		return served(params, c.read)
 	case acp.ClientMethodFsWriteTextFile:
-		return served(params, func(r writeRequest) (any, error) { return c.write(r) })
+		return served(params, c.write)
 	case acp.ClientMethodTerminalCreate:
-		return served(params, func(r terminalRequest) (any, error) { return c.terminals.create(r) })
+		return served(params, c.terminals.create)
 	case acp.ClientMethodTerminalOutput:
-		return served(params, func(r terminalName) (any, error) { return c.terminals.output(r) })
+		return served(params, c.terminals.output)
 	case acp.ClientMethodTerminalWaitForExit:
-		return served(params, func(r terminalName) (any, error) { return c.terminals.exit(ctx, r) })
+		return served(params, c.terminals.exit)
 	case acp.ClientMethodTerminalKill:
-		return served(params, func(r terminalName) (any, error) { return c.terminals.kill(r) })
+		return served(params, c.terminals.kill)
 	case acp.ClientMethodTerminalRelease:
-		return served(params, func(r terminalName) (any, error) { return c.terminals.release(r) })
+		return served(params, c.terminals.release)
 	}
 	return nil, acp.NewMethodNotFound(method)
 }
 
-// served decodes a request, does it, and makes one line of its error.
-func served[T any](params json.RawMessage, do func(T) (any, error)) (any, *acp.RequestError) {
+// served decodes a request for its function.
+func served[T any](params json.RawMessage, do func(context.Context, T) (any, error)) (acpwire.Work, error) {
 	var r T
 	if err := json.Unmarshal(params, &r); err != nil {
-		return nil, acp.NewInvalidParams(map[string]any{"error": err.Error()})
+		return nil, acpwire.Refuse(acp.NewInvalidParams, "read the parameters: %v", err)
 	}
-	got, err := do(r)
-	if err != nil {
-		return nil, &acp.RequestError{Code: -32603, Message: err.Error()}
-	}
-	return got, nil
+	return func(ctx context.Context) (any, error) { return do(ctx, r) }, nil
 }
 
-// update takes in what the agent tells of a turn. What it tells outside of one, as when it sends
-// an old session again, is no progress.
+// update takes an update of a turn. Updates outside of a turn, such as those of a loaded session, are ignored.
 func (c *conn) update(params json.RawMessage) {
 	var n notification
 	if json.Unmarshal(params, &n) != nil {
@@ -111,12 +88,12 @@ func (c *conn) update(params json.RawMessage) {
 	}
 	t.mu.Unlock()
 	if len(parts) == 0 {
-		parts = []agent.Part{{Kind: agent.TextPart}} // a sign of life
+		parts = []agent.Part{{Kind: agent.TextPart}} // shows that the agent is alive
 	}
 	t.send(c, parts...)
 }
 
-// spent takes in what the agent has used.
+// spent takes the tokens and the cost that the agent reports.
 func (a *Agent) spent(u update) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +105,7 @@ func (a *Agent) spent(u update) {
 	}
 }
 
-// chunk takes in a piece of a message or a thought. The caller holds mu.
+// chunk takes a piece of a message or a thought. The caller holds mu.
 func (t *turn) chunk(kind agent.PartKind, u update) []agent.Part {
 	var text strings.Builder
 	for _, b := range blocks(u.Content) {
@@ -163,8 +140,8 @@ func (t *turn) chunk(kind agent.PartKind, u update) []agent.Part {
 	return append(out, agent.Part{Kind: kind, Index: t.index, Text: piece})
 }
 
-// planned takes in the plan of the agent. The caller holds mu.
-func (t *turn) planned(entries []planEntry) []agent.Part {
+// planned takes the plan of the agent. The caller holds mu.
+func (t *turn) planned(entries []acp.PlanEntry) []agent.Part {
 	const most = 50
 	var lines []string
 	now := ""
@@ -175,9 +152,9 @@ func (t *turn) planned(entries []planEntry) []agent.Part {
 		}
 		box := "[ ]"
 		switch e.Status {
-		case "completed":
+		case acp.PlanEntryStatusCompleted:
 			box = "[x]"
-		case "in_progress":
+		case acp.PlanEntryStatusInProgress:
 			box = "[~]"
 			if now == "" {
 				now = line(e.Content, 200)
@@ -194,7 +171,7 @@ func (t *turn) planned(entries []planEntry) []agent.Part {
 	return []agent.Part{{Kind: agent.IntentPart, Text: "Plan\n" + text, Name: now}}
 }
 
-// line is a text of unknown origin in one line.
+// line is a text of an agent in one line of at most that many bytes.
 func line(text string, most int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) > most {

@@ -3,16 +3,16 @@ package acpclient
 import (
 	"bytes"
 	"encoding/json"
+
+	acp "github.com/coder/acp-go-sdk"
 )
 
-// What an agent sends is read by these types and not by those of the library: that refuses a
-// message with a kind or a field that it does not know, and agents are newer than it is.
+// Answers and updates of agents are read by these types: the types of the library refuse kinds that they do not
+// know, and agents may be newer than the library.
 
-// ids of errors that agents answer with.
+// Codes of errors of agents.
 const (
-	codeAuth      = -32000
-	codeNotFound  = -32601
-	codeCancelled = -32800
+	codeAuth = -32000
 )
 
 type initialized struct {
@@ -28,19 +28,14 @@ type initialized struct {
 		} `json:"sessionCapabilities"`
 	} `json:"agentCapabilities"`
 	AuthMethods []authMethod `json:"authMethods"`
-	Info        struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	} `json:"agentInfo"`
 }
 
 type authMethod struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
 }
 
-// has reports whether a capability is offered: an object or true.
+// has reports whether a capability is offered: any value except null and false.
 func has(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) && !bytes.Equal(raw, []byte("false"))
@@ -50,11 +45,9 @@ func has(raw json.RawMessage) bool {
 type opened struct {
 	SessionID string `json:"sessionId"`
 	Modes     *struct {
-		Current   string   `json:"currentModeId"`
 		Available []choice `json:"availableModes"`
 	} `json:"modes"`
 	Models *struct {
-		Current   string   `json:"currentModelId"`
 		Available []choice `json:"availableModels"`
 	} `json:"models"`
 	Options []configOption `json:"configOptions"`
@@ -68,10 +61,9 @@ type choice struct {
 }
 
 type configOption struct {
-	ID       string          `json:"id"`
-	Category string          `json:"category"`
-	Current  json.RawMessage `json:"currentValue"`
-	Options  []choice        `json:"options"`
+	ID       string   `json:"id"`
+	Category string   `json:"category"`
+	Options  []choice `json:"options"`
 }
 
 // prompted is the answer to session/prompt.
@@ -97,7 +89,7 @@ type update struct {
 	MessageID string          `json:"messageId"` // chunks
 	Content   json.RawMessage `json:"content"`   // one block of a chunk, a list of a tool call
 	toolCall
-	Entries []planEntry `json:"entries"` // plan
+	Entries []acp.PlanEntry `json:"entries"` // plan
 
 	Used *int64 `json:"used"` // usage_update
 	Cost *struct {
@@ -107,24 +99,15 @@ type update struct {
 }
 
 type toolCall struct {
-	ID        string          `json:"toolCallId"`
-	Title     string          `json:"title"`
-	ToolKind  string          `json:"kind"`
-	Status    string          `json:"status"`
-	RawInput  json.RawMessage `json:"rawInput"`
-	Locations []location      `json:"locations"`
+	ID        string                 `json:"toolCallId"`
+	Title     string                 `json:"title"`
+	ToolKind  string                 `json:"kind"`
+	Status    string                 `json:"status"`
+	RawInput  json.RawMessage        `json:"rawInput"`
+	Locations []acp.ToolCallLocation `json:"locations"`
 }
 
-type location struct {
-	Path string `json:"path"`
-}
-
-type planEntry struct {
-	Content string `json:"content"`
-	Status  string `json:"status"`
-}
-
-// block is a block of content, or what a tool call has produced.
+// block is a block of content, or a part of the result of a tool call.
 type block struct {
 	Type    string  `json:"type"`
 	Text    string  `json:"text"`
@@ -134,14 +117,10 @@ type block struct {
 	NewText string  `json:"newText"`
 	Content *block  `json:"content"`
 
-	Resource *struct {
-		URI  string `json:"uri"`
-		Text string `json:"text"`
-	} `json:"resource"`
 	TerminalID string `json:"terminalId"`
 }
 
-// blocks reads one block or a list of them; what is neither is nothing.
+// blocks reads one block or a list of blocks. Any other value has none.
 func blocks(raw json.RawMessage) []block {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -168,62 +147,5 @@ type permissionRequest struct {
 		toolCall
 		Content json.RawMessage `json:"content"`
 	} `json:"toolCall"`
-	Options []permissionOption `json:"options"`
-}
-
-type permissionOption struct {
-	ID   string `json:"optionId"`
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-}
-
-// permissionAnswer is the answer to it.
-type permissionAnswer struct {
-	Outcome outcome `json:"outcome"`
-}
-
-type outcome struct {
-	Outcome  string `json:"outcome"` // selected or cancelled
-	OptionID string `json:"optionId,omitempty"`
-}
-
-type readRequest struct {
-	SessionID string `json:"sessionId"`
-	Path      string `json:"path"`
-	Line      int    `json:"line"`
-	Limit     *int   `json:"limit"`
-}
-
-type writeRequest struct {
-	SessionID string `json:"sessionId"`
-	Path      string `json:"path"`
-	Content   string `json:"content"`
-}
-
-type terminalRequest struct {
-	SessionID string   `json:"sessionId"`
-	Command   string   `json:"command"`
-	Args      []string `json:"args"`
-	Cwd       string   `json:"cwd"`
-	Env       []struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	} `json:"env"`
-	OutputByteLimit *int `json:"outputByteLimit"`
-}
-
-type terminalName struct {
-	SessionID  string `json:"sessionId"`
-	TerminalID string `json:"terminalId"`
-}
-
-type exitStatus struct {
-	ExitCode *int    `json:"exitCode"`
-	Signal   *string `json:"signal"`
-}
-
-type terminalOutput struct {
-	Output     string      `json:"output"`
-	Truncated  bool        `json:"truncated"`
-	ExitStatus *exitStatus `json:"exitStatus,omitempty"`
+	Options []acp.PermissionOption `json:"options"`
 }

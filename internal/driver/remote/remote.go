@@ -11,49 +11,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/api/a2a"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/options"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
-// Service is where sessions live. [remote.Client] is one over HTTP. Its methods
-// may be called by several goroutines. An error of which [remote.Passing] says
-// that it may pass is met by trying again; the others end the task.
-type Service interface {
-	// Host is where it is, for people.
-	Host() string
-	// Create makes a session, or finds the one that the key of the request has
-	// made already.
-	Create(ctx context.Context, r remoteapi.Request) (session string, err error)
-	// Poll reads what happened after a cursor, and how the session stands. It may
-	// hold the answer back until there is something, for hold at most.
-	Poll(ctx context.Context, session, cursor string, hold time.Duration) (remoteapi.Page, error)
-	// Output reads output from an offset on, as much as it likes.
-	Output(ctx context.Context, session string, offset int64) ([]byte, error)
-	// Send gives the session a message.
-	Send(ctx context.Context, session, text string) error
-	// Archive ends the session. One that has ended is no error.
-	Archive(ctx context.Context, session string) error
-}
-
-// Follower is a service that keeps something for a session that is followed. Release lets go of it, and does not
-// change the session.
-type Follower interface{ Release(session string) }
-
-// Finder is a service that can find the session that a request has made without making one; empty: there is none. For
-// others the same request is made again.
-type Finder interface {
-	Find(ctx context.Context, r remoteapi.Request) (session string, err error)
-}
-
 // Job is the input of a task.
 type Job struct {
-	Service  string          `json:"service"` // that [Config.Open] knows
-	Type     remoteapi.Type  `json:"type,omitempty"`
+	Service  string          `json:"service"` // a name of the settings, or the address of an agent card
+	Type     string          `json:"type,omitempty"`
 	Prompt   string          `json:"prompt"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
 }
 
-// Bounds of a job.
+// Limits of a job, in bytes.
 const (
 	maxPrompt   = 1 << 20
 	maxMetadata = 64 << 10
@@ -66,9 +39,11 @@ func parse(input json.RawMessage) (Job, error) {
 	if err := d.Decode(&j); err != nil {
 		return j, fmt.Errorf("read remote job: %w", err)
 	}
+	if j.Type == "" {
+		j.Type = control.RemoteAgent
+	}
 	var object map[string]json.RawMessage
-	t, err := remoteapi.ParseType(string(j.Type))
-	j.Type = t
+	err := control.CheckRemoteType(j.Type)
 	switch {
 	case err != nil:
 	case j.Service == "":
@@ -88,44 +63,37 @@ func parse(input json.RawMessage) (Job, error) {
 	return j, nil
 }
 
-// Config is what all remote tasks of a host share. Open must be set.
+// Config configures the driver of a session.
 type Config struct {
-	// Open finds a service by the name in a job. It does no I/O.
-	Open func(service string) (Service, error)
-	// Sidecar is where the file of a task is that names its session; nil: none is
-	// written.
-	Sidecar  func(task.ID) string
-	Checkers *remoteapi.Checkers // nil: none
+	Settings options.Remote
+	Env      []string             // of the user, with the tokens of services
+	Sidecar  func(task.ID) string // path of the file that names the remote task; nil: none is written
+	Checkers map[string]Checker   // by type of remote work
 
-	Base, Most time.Duration // between polls; see [remote.Pace]
-	Offline    time.Duration // that a service may be out of reach; 0: 10 min
-	Hold       time.Duration // for which a service may hold a poll back; negative: not; 0: 20 s
+	Base, Most time.Duration // between polls; see [Pace]
+	Hold       time.Duration // how long a poll waits for news; negative: not at all; 0: 20 s
 }
 
-// Driver runs remote work. It serves many tasks at the same time.
+// Driver runs remote work. It serves many tasks at the same time. Close closes its connections.
 type Driver struct {
 	*shared
-	open func(service string) (Service, error)
+	env []string // of a client, with tokens that the session does not have
 }
 
 type shared struct {
 	Config
 
-	mu   sync.Mutex
-	live map[task.ID]*work // at work; guarded by mu
+	mu      sync.Mutex
+	live    map[task.ID]*work      // running; guarded by mu
+	clients map[target]*a2a.Client // guarded by mu
 }
+
+// target is an agent and the token for it.
+type target struct{ card, token string }
 
 // New makes a driver.
 func New(c Config) *Driver {
-	if c.Checkers == nil {
-		c.Checkers = &remoteapi.Checkers{}
-	}
-	return &Driver{shared: &shared{Config: c, live: map[task.ID]*work{}}, open: c.Open}
-}
-
-// For returns a driver that finds services by open, and shares everything else.
-func (d *Driver) For(open func(service string) (Service, error)) *Driver {
-	return &Driver{shared: d.shared, open: open}
+	return &Driver{shared: &shared{Config: c, live: map[task.ID]*work{}, clients: map[target]*a2a.Client{}}}
 }
 
 // Kind is [task.RemoteAgent].
@@ -137,44 +105,114 @@ func (d *Driver) Check(input json.RawMessage) error {
 	return err
 }
 
-// Adopts takes up all work of which a checkpoint tells: before the first, nothing
-// was asked of the service.
+// Job returns the job of a request, and a driver that has the tokens of env, too.
+func (d *Driver) Job(r control.RemoteRequest, env []string) (*Driver, Job, error) {
+	j := Job{Service: r.Service, Type: r.Type, Prompt: r.Prompt, Metadata: r.Metadata}
+	refuse := func(what, fix string) error { return &control.Error{Code: control.Invalid, Message: what, Fix: fix} }
+	if j.Service == "" {
+		j.Service = d.Settings.Usual()
+	}
+	if j.Service == "" {
+		return nil, j, refuse("no remote service is named", "name one with --service, or set remote.services in your settings")
+	}
+	if j.Type == "" {
+		j.Type = control.RemoteAgent
+	}
+	own := &Driver{shared: d.shared, env: env}
+	err := control.CheckRemoteType(j.Type)
+	if err == nil {
+		_, err = own.client(j.Service)
+	}
+	if err != nil {
+		return nil, j, refuse(err.Error(), "see docs/remote-agents.md")
+	}
+	return own, j, nil
+}
+
+// Usable reports whether the settings name a usable service for work that names none.
+func (d *Driver) Usable() bool {
+	set, ok := d.Settings.Services[d.Settings.Usual()]
+	return ok && a2a.CheckCard(set.URL, set.AnyPath()) == nil
+}
+
+// client finds an agent by its name in the settings, or by the address of its card. It does no I/O.
+func (d *Driver) client(service string) (*a2a.Client, error) {
+	set, known := d.Settings.Services[service]
+	if !known {
+		if !strings.Contains(service, "://") {
+			return nil, fmt.Errorf("remote service %.80q is not in the settings (see remote.services)", service)
+		}
+		set.URL = service
+	}
+	if err := a2a.CheckCard(set.URL, set.AnyPath()); err != nil {
+		return nil, fmt.Errorf("remote service %.80q: %w", service, err)
+	}
+	to := target{card: set.URL}
+	if set.TokenEnv != "" {
+		if to.token = home.Lookup(d.env)(set.TokenEnv); to.token == "" {
+			to.token = home.Lookup(d.Env)(set.TokenEnv)
+		}
+		if to.token == "" {
+			return nil, fmt.Errorf("remote service %.80q: the variable %s with its token is not set", service, set.TokenEnv)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.clients[to]; c != nil {
+		return c, nil
+	}
+	c, err := a2a.Dial(to.card, to.token)
+	if err == nil {
+		d.clients[to] = c
+	}
+	return c, err
+}
+
+// Close closes the connections to services, when no task runs any more.
+func (d *Driver) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		c.Close()
+	}
+}
+
+// Adopts reports whether a task has a checkpoint: before the first, the agent was asked for nothing.
 func (d *Driver) Adopts(r task.Record) bool { return len(r.Checkpoint) > 0 }
 
-// Steer gives the session of a running task a message.
+// Steer sends a message to the remote task of a running task.
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	d.mu.Lock()
 	w := d.live[id]
 	d.mu.Unlock()
 	if w == nil {
-		return fmt.Errorf("remote task %s is not at work", id)
+		return fmt.Errorf("send to remote task %s: it is not running", id)
 	}
 	select {
 	case <-w.attached:
 	case <-w.ended:
-		return fmt.Errorf("remote task %s has ended", id)
+		return fmt.Errorf("send to remote task %s: it has ended", id)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return w.service.Send(ctx, w.state.Session, text)
+	return w.far.Send(ctx, text)
 }
 
-// state is the checkpoint of a task. Where it has read to is not in it: output
-// goes on at the size of the local file, and events are read again from the
-// beginning, since what they add up to is kept nowhere else.
+// state is the checkpoint of a task. It has no position: output continues at the size of the local file, and messages
+// are read again from the beginning.
 type state struct {
 	V        int             `json:"v"` // 1
 	Stage    string          `json:"state"`
 	Service  string          `json:"service"`
-	Session  string          `json:"session,omitempty"` // of stage running
+	Session  string          `json:"session,omitempty"` // the remote task, of stage running
 	Prompt   string          `json:"prompt,omitempty"`  // of stage creating: the record may have a part only
-	Type     remoteapi.Type  `json:"type"`
+	Type     string          `json:"type"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 const (
 	stateVersion = 1
-	creating     = "creating" // a session may be there; its key is the run
+	creating     = "creating" // the remote task may exist; its first message has the ID of the run
 	running      = "running"
 )
 
@@ -184,11 +222,11 @@ func readState(data []byte) (state, error) {
 	switch {
 	case err != nil:
 	case s.V != stateVersion:
-		err = fmt.Errorf("it has version %d, this program knows %d", s.V, stateVersion)
+		err = fmt.Errorf("version %d is not supported (this program reads version %d)", s.V, stateVersion)
 	case s.Stage != creating && s.Stage != running:
-		err = fmt.Errorf("its state %.20q is not known", s.Stage)
+		err = fmt.Errorf("unknown state %.20q", s.Stage)
 	case s.Stage == running:
-		err = remoteapi.CheckSession(s.Session)
+		err = a2a.CheckID(s.Session)
 	}
 	if err != nil {
 		return s, fmt.Errorf("read checkpoint: %w", err)
@@ -196,14 +234,13 @@ func readState(data []byte) (state, error) {
 	return s, nil
 }
 
-// Run makes the session, or takes up the one that the checkpoint tells of, and
-// follows it to its end.
+// Run begins the remote task, or takes over the one in the checkpoint, and follows it to its end.
 func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	w := &work{d: d.shared, h: h, rec: h.Record(), attached: make(chan struct{}), ended: make(chan struct{}),
-		pace: remoteapi.Pace{Base: d.Base, Most: d.Most, Offline: d.Offline, Jitter: rand.Float64}}
+		pace: Pace{Base: d.Base, Most: d.Most, Offline: d.Settings.Offline, Jitter: rand.Float64}}
 	defer close(w.ended)
-	if err := w.begin(ctx, d.open); err != nil {
-		return task.Result{}, err
+	if err := w.begin(ctx, d.client); err != nil {
+		return task.Result{Left: w.abandoned(err)}, err
 	}
 	d.mu.Lock()
 	d.live[w.rec.ID] = w
@@ -213,13 +250,15 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 		delete(d.live, w.rec.ID)
 		d.mu.Unlock()
 	}()
+	defer func() {
+		if w.far != nil {
+			w.far.Close()
+		}
+	}()
 	err := w.attach(ctx)
 	var text string
 	if err == nil {
 		text, err = w.follow(ctx)
-	}
-	if f, ok := w.service.(Follower); ok {
-		defer func() { f.Release(w.state.Session) }()
 	}
 	return w.end(ctx, text, err)
 }

@@ -7,62 +7,59 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/remoteapi"
+	"github.com/drover-dev/drover/internal/api/a2a"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
 
 // Reasons of failures.
 const (
-	reasonUnreachable task.Reason = "unreachable"   // its service gave no answer for too long
-	reasonRefused     task.Reason = "refused"       // its service does not do what it is asked
-	reasonChecker     task.Reason = "checker"       // nobody can say whether it is done
-	reasonRemote      task.Reason = "remote_failed" // the session failed
-	reasonArchived    task.Reason = "archived"      // somebody else has ended the session
+	reasonUnreachable task.Reason = "unreachable"   // the agent gave no valid answer for too long
+	reasonRefused     task.Reason = "refused"       // the agent refuses a request
+	reasonChecker     task.Reason = "checker"       // the completion checker fails
+	reasonRemote      task.Reason = "remote_failed" // the remote task failed
+	reasonArchived    task.Reason = "archived"      // another client cancelled the remote task
 )
 
-// archiveTime is how long the end of a session may take, unless the stop says
-// otherwise.
-const archiveTime = 5 * time.Second
+const (
+	cancelTime = 5 * time.Second  // to cancel the remote task, unless the stop says otherwise
+	maxHold    = 20 * time.Second // of one poll
+)
 
 // work is one run.
 type work struct {
 	d        *shared
 	h        task.Host
 	rec      task.Record // when the run began
-	service  Service
+	client   *a2a.Client
+	far      *a2a.Follower // of the remote task; nil: not begun
 	job      Job
 	state    state
-	pace     remoteapi.Pace
-	fold     remoteapi.Fold
-	cursor   string
-	phase    string            // that the owner was told of
-	unseen   []remoteapi.Event // that the checker has not been given
-	done     bool              // the session has ended by itself
-	again    bool              // the request for a session may have been sent before
+	pace     Pace
+	said     string   // the end of the agent's messages
+	note     string   // the newest message
+	phase    string   // of which the owner was notified
+	unseen   []string // messages that the checker has not accepted
+	done     bool     // the remote task has ended by itself
+	again    bool     // the request for the remote task may have been sent before
 	attached chan struct{}
 	ended    chan struct{}
 }
 
-// begin finds the service, and notes durably that a session is going to be made
-// before anybody is asked for one.
-func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (err error) {
+// begin finds the service, and records that the remote task is going to be begun before anything is sent.
+func (w *work) begin(ctx context.Context, find func(string) (*a2a.Client, error)) (err error) {
 	if old := w.rec.Checkpoint; len(old) > 0 {
 		if w.state, err = readState(old); err == nil {
-			w.service, err = open(w.state.Service)
+			w.client, err = find(w.state.Service)
 		}
 		if err != nil {
 			return errors.Join(task.ErrLost, err)
 		}
-		w.job = Job{
-			Service:  w.state.Service,
-			Type:     w.state.Type,
-			Prompt:   cmp.Or(w.state.Prompt, w.rec.Prompt),
-			Metadata: w.state.Metadata,
-		}
+		w.job = Job{Service: w.state.Service, Type: w.state.Type, Prompt: cmp.Or(w.state.Prompt, w.rec.Prompt),
+			Metadata: w.state.Metadata}
 		if p := w.rec.Progress; p != nil {
 			w.phase = p.Phase
 		}
@@ -70,7 +67,7 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 		return nil
 	}
 	if w.job, err = parse(w.h.Input()); err == nil {
-		w.service, err = open(w.job.Service)
+		w.client, err = find(w.job.Service)
 	}
 	if err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: err}
@@ -78,15 +75,19 @@ func (w *work) begin(ctx context.Context, open func(string) (Service, error)) (e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	w.state = state{
-		V:        stateVersion,
-		Stage:    creating,
-		Service:  w.job.Service,
-		Type:     w.job.Type,
-		Prompt:   w.job.Prompt,
-		Metadata: w.job.Metadata,
-	}
+	w.state = state{V: stateVersion, Stage: creating, Service: w.job.Service, Type: w.job.Type, Prompt: w.job.Prompt,
+		Metadata: w.job.Metadata}
 	return w.save(ctx)
+}
+
+// abandoned names the remote task of a checkpoint that cannot be followed: its service is unknown, or it is a session
+// of the protocol that earlier versions spoke.
+func (w *work) abandoned(err error) []task.Survivor {
+	if w.state.Session == "" {
+		return nil
+	}
+	return []task.Survivor{{Task: w.rec.ID, Why: brief(err.Error()),
+		Command: "remote session " + w.state.Session + " of the service " + brief(w.state.Service)}}
 }
 
 func (w *work) save(ctx context.Context) error {
@@ -97,30 +98,47 @@ func (w *work) save(ctx context.Context) error {
 	return w.h.Checkpoint(ctx, data)
 }
 
-// request is the same for every try, so that the service makes one session.
-func (w *work) request() remoteapi.Request {
-	return remoteapi.Request{Key: string(w.rec.Run), Type: w.job.Type, Prompt: w.job.Prompt, Metadata: w.job.Metadata,
-		Again: w.again, AgentType: w.rec.AgentType, Model: w.rec.Model}
+// message returns the first message of the remote task. It has the same ID for every try of a run.
+func (w *work) message() (a2a.Message, error) {
+	m := a2a.Message{ID: string(w.rec.Run), Role: a2a.RoleUser, Parts: []a2a.Part{a2a.TextPart(w.job.Prompt)}}
+	if len(w.job.Metadata) > 0 {
+		if err := json.Unmarshal(w.job.Metadata, &m.Metadata); err != nil {
+			return m, &a2a.RefusedError{Err: fmt.Errorf("read metadata: %w", err)}
+		}
+	}
+	for key, value := range map[string]string{"agent_type": w.rec.AgentType, "model": w.rec.Model} {
+		if _, has := m.Metadata[key]; value != "" && !has {
+			if m.Metadata == nil {
+				m.Metadata = map[string]any{}
+			}
+			m.Metadata[key] = value
+		}
+	}
+	return m, nil
 }
 
-// attach makes sure that there is a session, and that the checkpoint and the
-// sidecar name it. The sidecar is first: it saves the service a further request
-// after a crash in between.
-func (w *work) attach(ctx context.Context) error {
-	if w.state.Stage == creating {
-		if err := w.create(ctx); err != nil {
-			return err
-		}
-		if err := w.note(); err != nil {
-			return err
-		}
+// attach makes sure that the remote task exists, and that the checkpoint and the sidecar name it. The sidecar is
+// first: after a crash in between, the agent is not asked again.
+func (w *work) attach(ctx context.Context) (err error) {
+	begun := w.state.Stage == running
+	if begun {
+		w.far, err = w.client.Follow(w.state.Session)
+	} else {
+		err = w.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	w.state.Session = w.far.ID()
+	if err := w.noteSession(); err != nil {
+		return err
+	}
+	if !begun {
 		_ = failpoint.Hit("remote/noted")
 		w.state.Stage, w.state.Prompt = running, ""
 		if err := w.save(ctx); err != nil {
 			return err
 		}
-	} else if err := w.note(); err != nil {
-		return err
 	}
 	close(w.attached)
 	w.show("")
@@ -128,20 +146,22 @@ func (w *work) attach(ctx context.Context) error {
 }
 
 func (w *work) create(ctx context.Context) error {
-	if w.d.Sidecar != nil && len(w.rec.Checkpoint) > 0 {
-		if s, err := remoteapi.ReadSidecar(w.d.Sidecar(w.rec.ID)); err == nil && s.Task == string(w.rec.ID) {
-			w.state.Session = s.Session
-			return nil
+	if w.d.Sidecar != nil && w.again {
+		if s, err := ReadSidecar(w.d.Sidecar(w.rec.ID)); err == nil && s.Task == string(w.rec.ID) {
+			w.far, err = w.client.Follow(s.Session)
+			return err
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			w.show("its sidecar cannot be read, and is written anew")
 		}
 	}
 	for {
-		session, err := w.service.Create(ctx, w.request())
+		m, err := w.message()
+		if err == nil {
+			w.far, err = w.client.Start(ctx, m, w.again)
+		}
 		w.again = true
 		_ = failpoint.Hit("remote/sent")
 		if err == nil {
-			w.state.Session = session
 			return nil
 		}
 		if err := w.problem(ctx, err); err != nil {
@@ -150,31 +170,29 @@ func (w *work) create(ctx context.Context) error {
 	}
 }
 
-// note writes the sidecar.
-func (w *work) note() error {
+// noteSession writes the sidecar.
+func (w *work) noteSession() error {
 	if w.d.Sidecar == nil {
 		return nil
 	}
-	return remoteapi.WriteSidecar(
-		w.d.Sidecar(w.rec.ID),
-		remoteapi.Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata},
-	)
+	return WriteSidecar(w.d.Sidecar(w.rec.ID),
+		Sidecar{Task: string(w.rec.ID), Session: w.state.Session, Type: w.state.Type, Metadata: w.state.Metadata})
 }
 
-// problem waits after a failure, or says why there is no use in it.
+// problem waits after a failure that may be temporary, and returns any other one.
 func (w *work) problem(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	wait, final := w.pace.Bad(time.Now(), err)
 	if final == nil {
-		if w.pace.Failing() > 1 { // one lost answer is nothing to tell of
+		if w.pace.Failing() > 1 { // a single lost answer is not worth a line
 			w.show("trying again: " + err.Error())
 		}
 		return pause(ctx, wait)
 	}
 	fail := &task.FailError{Reason: reasonRefused, Err: final}
-	var gone *remoteapi.UnreachableError
+	var gone *UnreachableError
 	if errors.As(final, &gone) {
 		fail.Reason = reasonUnreachable
 	}
@@ -206,10 +224,10 @@ func (w *work) follow(ctx context.Context) (string, error) {
 			return "", err
 		}
 		asked := time.Now()
-		page, news, err := w.look(ctx)
+		now, news, err := w.look(ctx)
 		if err == nil {
 			var text *string
-			if text, err = w.verdict(ctx, page); text != nil {
+			if text, err = w.verdict(ctx, now); text != nil {
 				return *text, nil
 			}
 		}
@@ -229,103 +247,46 @@ func (w *work) follow(ctx context.Context) (string, error) {
 	}
 }
 
-// look reads all that is new: events, then output.
-func (w *work) look(ctx context.Context) (all remoteapi.Page, news bool, err error) {
-	hold, pages, taken := w.hold(), 0, 0
-	for {
-		page, err := w.service.Poll(ctx, w.state.Session, w.cursor, hold)
-		if err != nil {
-			return all, false, err
-		}
-		if w.cursor == "" {
-			w.fold, w.unseen = remoteapi.Fold{}, nil // a try that was broken off read them already
-		}
-		for _, e := range page.Events {
-			w.fold.Add(e)
-		}
-		if w.d.Checkers.For(w.state.Type) != nil {
-			w.unseen = newest(append(w.unseen, page.Events...))
-		}
-		pages, taken = pages+1, taken+len(page.Events)
-		stuck := page.More && page.Cursor == w.cursor
-		all, w.cursor, hold = page, page.Cursor, 0
-		if page.Phase != "" {
-			w.fold.Phase = page.Phase
-		}
-		if stuck {
-			return all, false, &remoteapi.FormError{Err: errors.New("the service says that more follows, and does not go on")}
-		}
-		if !page.More || taken >= maxEvents || pages >= maxPages {
-			break
-		}
+// look polls once, and reports whether something is new.
+func (w *work) look(ctx context.Context) (now a2a.News, news bool, err error) {
+	if now, err = w.far.Poll(ctx, w.hold()); err != nil {
+		return now, false, err
 	}
-	grown, err := w.copy(ctx, all)
+	w.hear(now.Said)
+	grown, err := w.copy(now.Output)
 	if err != nil {
-		return all, false, err
+		return now, false, err
 	}
-	news = taken > 0 || w.fold.Phase != w.phase
-	w.tell(ctx) // before the record shows the phase, which says that it was told
-	if news || grown || w.pace.Failing() > 0 {
+	news = grown || len(now.Said) > 0 || now.Phase != w.phase
+	w.tell(ctx, now.Phase) // before the record shows the phase, which says that the owner was notified
+	if news || w.pace.Failing() > 0 {
 		w.show("")
 	}
-	return all, news || grown || all.More, nil
+	return now, news, nil
 }
 
-// Bounds of one look; the next goes on from there.
-const (
-	maxEvents = 10_000
-	maxPages  = 100
-)
+func (w *work) checker() Checker { return w.d.Checkers[w.state.Type] }
 
-// maxUnseen bounds what is kept for a checker, in bytes of texts and inputs.
-const maxUnseen = 8 << 20
-
-// newest are as many of the last events as a checker is given.
-func newest(events []remoteapi.Event) []remoteapi.Event {
-	from, size := len(events), 0
-	for from > 0 && len(events)-from < maxEvents {
-		e := events[from-1]
-		if size += len(e.Text) + len(e.Tool) + len(e.Input); size > maxUnseen {
-			break
-		}
-		from--
-	}
-	return slices.Clone(events[from:]) // so that the others are free
-}
-
-// hold is how long the service may wait with an answer. A checker is asked after
-// each poll, and looks at other places too, so its polls come at their usual pace.
+// hold is how long a poll waits for news. A checker runs after each poll and looks at other places too, so its polls
+// come at their usual pace.
 func (w *work) hold() time.Duration {
-	if w.d.Hold < 0 || w.done || w.d.Checkers.For(w.state.Type) != nil {
+	if w.d.Hold < 0 || w.done || w.checker() != nil {
 		return 0
 	}
-	if w.d.Hold > 0 {
-		return w.d.Hold
-	}
-	return remoteapi.MaxHold
+	return cmp.Or(w.d.Hold, maxHold)
 }
 
-// copy appends what the session has printed and the local file has not. The size
-// of the file is the offset, so nothing is lost or written twice by a crash.
-func (w *work) copy(ctx context.Context, p remoteapi.Page) (grown bool, err error) {
+// copy appends the output that the local file lacks. The size of the file is the offset, so a crash neither loses nor
+// repeats anything.
+func (w *work) copy(size int64) (grown bool, err error) {
 	out := w.h.Output()
-	for out.Size() < p.OutputBytes {
-		if limit := out.Limit(); limit > 0 && out.Size() >= limit {
-			return grown, &endError{
-				&task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("its output is larger than %d bytes", limit)},
+	for out.Size() < size {
+		data := w.far.Output(out.Size())
+		if limit := out.Limit(); limit > 0 {
+			if data = data[:min(int64(len(data)), limit-out.Size())]; len(data) == 0 {
+				return grown, &endError{
+					&task.FailError{Reason: task.ReasonOutputLimit, Err: fmt.Errorf("its output is larger than %d bytes", limit)}}
 			}
-		}
-		data, err := w.service.Output(ctx, w.state.Session, out.Size())
-		if err != nil {
-			return grown, err
-		}
-		if len(data) == 0 {
-			if p.Status.Done() {
-				return grown, &remoteapi.FormError{
-					Err: fmt.Errorf("%d bytes of output are said to be there, and only %d come", p.OutputBytes, out.Size()),
-				}
-			}
-			return grown, nil
 		}
 		if _, err := out.Write(data); err != nil {
 			return grown, err
@@ -335,57 +296,57 @@ func (w *work) copy(ctx context.Context, p remoteapi.Page) (grown bool, err erro
 	return grown, nil
 }
 
-// endError is an end that is none of the service's failures.
+// endError is an end that no other try changes.
 type endError struct{ err error }
 
 func (e *endError) Error() string { return e.err.Error() }
 
-// verdict says whether the work is done: the answer, an [*endError], or neither.
-func (w *work) verdict(ctx context.Context, p remoteapi.Page) (*string, error) {
-	w.done = p.Status.Done()
-	switch p.Status {
-	case remoteapi.Failed:
-		why := p.Error
-		if why == "" {
-			why = "the session failed, and does not say why"
-		}
-		return nil, &endError{&task.FailError{Reason: reasonRemote, Err: errors.New(brief(why))}}
-	case remoteapi.Archived:
-		cause := task.Cause{
-			Actor:  task.ByUnknown,
-			Reason: reasonArchived,
-			Detail: "its session was archived at " + w.service.Host(),
-		}
+// verdict decides whether the work is done: it returns the answer, an [*endError], or neither.
+func (w *work) verdict(ctx context.Context, now a2a.News) (*string, error) {
+	w.done = now.State.Terminal()
+	switch now.State {
+	case a2a.Failed:
+		why := cmp.Or(brief(now.Why), "the agent gave no reason")
+		return nil, &endError{&task.FailError{Reason: reasonRemote, Err: errors.New(why)}}
+	case a2a.Rejected:
+		why := brief("the agent refused the task: " + now.Why)
+		return nil, &endError{&task.FailError{Reason: reasonRemote, Err: errors.New(why)}}
+	case a2a.Canceled:
+		cause := task.Cause{Actor: task.ByUnknown, Reason: reasonArchived,
+			Detail: "its task was cancelled at " + w.client.Host()}
 		return nil, &endError{errors.Join(task.ErrLost, &task.StopError{Cause: cause})}
 	}
-	if c := w.d.Checkers.For(w.state.Type); c != nil {
-		return w.check(ctx, c, p)
+	if c := w.checker(); c != nil {
+		return w.check(ctx, c, now)
 	}
-	whole := w.done && !p.More // else what led there is still to be read
-	if w.state.Type == remoteapi.Ultrareview {
-		if text, ok := w.fold.HookReview(); ok {
-			return &text, nil
+	if w.state.Type == control.Ultrareview {
+		// The output of a hook is complete as soon as it has both tags, whatever the agent still does.
+		if text := review(w.far.Artifacts(hookArtifact)); text != nil {
+			return text, nil
 		}
-		if text, ok := w.fold.Review(); ok && whole {
-			return &text, nil
+		if text := review(now.Result); w.done && text != nil {
+			return text, nil
+		}
+		if text := review(w.said); w.done && text != nil {
+			return text, nil
 		}
 	}
-	if whole {
-		return &p.Result, nil
+	if w.done {
+		return &now.Result, nil
 	}
 	return nil, nil
 }
 
-// checkError is a failure of a checker, which may pass.
+// checkError is a failure of a checker, which may be temporary.
 type checkError struct{ err error }
 
 func (e *checkError) Error() string { return e.err.Error() }
 func (e *checkError) Unwrap() error { return e.err }
 
-// check asks a checker. What it was given and failed over it is given again.
-func (w *work) check(ctx context.Context, c remoteapi.Checker, p remoteapi.Page) (*string, error) {
-	p.Events = w.unseen
-	text, err := c.Check(ctx, w.state.Metadata, p)
+// check asks a checker. After a failure it gets the same messages again.
+func (w *work) check(ctx context.Context, c Checker, now a2a.News) (*string, error) {
+	now.Said = w.unseen
+	text, err := c(ctx, w.state.Metadata, now)
 	if err != nil {
 		return nil, &checkError{err}
 	}
@@ -393,76 +354,62 @@ func (w *work) check(ctx context.Context, c remoteapi.Checker, p remoteapi.Page)
 	return text, nil
 }
 
-// end brings the run to its end. Of a session that has not ended by itself
-// nothing is to be left running, unless this host goes and the next takes it up.
+// end ends the run. A remote task that has not ended by itself is cancelled, unless this host closes and the next one
+// adopts the task.
 func (w *work) end(ctx context.Context, text string, err error) (task.Result, error) {
 	cause := context.Cause(ctx)
-	if err != nil && errors.Is(cause, task.ErrClosing) && w.goesOn(err) {
+	var fail *task.FailError
+	final := errors.As(err, &fail) || errors.Is(err, task.ErrLost) // the work itself has ended
+	if err != nil && errors.Is(cause, task.ErrClosing) && !final {
 		return task.Result{}, task.ErrDetached
 	}
 	res := task.Result{Text: text, Settle: w.settle}
 	if w.done {
 		return res, err
 	}
-	if left := w.archive(ctx, cause); left != nil {
+	if left := w.cancel(ctx, cause); left != nil {
 		res.Left = append(res.Left, *left)
 		if err != nil && ctx.Err() == nil {
-			err = &task.FailError{Reason: reasonOf(err), Err: fmt.Errorf("%w; %s may go on: %s", err, left.Command, left.Why)}
+			reason := task.ReasonError
+			if fail != nil {
+				reason = fail.Reason
+			}
+			err = &task.FailError{Reason: reason, Err: fmt.Errorf("%w; %s may continue: %s", err, left.Command, left.Why)}
 		}
 	}
 	return res, err
 }
 
-// goesOn tells the end of this host from that of the work.
-func (w *work) goesOn(err error) bool {
-	var fail *task.FailError
-	return !errors.As(err, &fail) && !errors.Is(err, task.ErrLost)
-}
-
-func reasonOf(err error) task.Reason {
-	var fail *task.FailError
-	if errors.As(err, &fail) {
-		return fail.Reason
-	}
-	return task.ReasonError
-}
-
-// archive ends the session, and names it if that cannot be done. Whether one was
-// made by a request that was broken off is found by asking again.
-func (w *work) archive(ctx context.Context, cause error) *task.Survivor {
-	limit := archiveTime
+// cancel cancels the remote task, and names it if that fails. A task that was begun by a request without an answer is
+// looked for.
+func (w *work) cancel(ctx context.Context, cause error) *task.Survivor {
+	limit := cancelTime
 	var stop *task.StopError
 	if errors.As(cause, &stop) && stop.Grace != nil {
-		limit = min(max(*stop.Grace, time.Second), archiveTime)
+		limit = min(max(*stop.Grace, time.Second), cancelTime)
 	}
 	last, done := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("no answer within %s", limit))
 	defer done()
+	name := "a remote task begun by message " + string(w.rec.Run)
 	var err error
-	if w.state.Session == "" {
-		if f, ok := w.service.(Finder); !ok {
-			w.state.Session, err = w.service.Create(last, w.request())
-		} else if w.state.Session, err = f.Find(last, w.request()); err == nil && w.state.Session == "" {
+	if w.far == nil {
+		if w.far, err = w.client.Find(last, string(w.rec.Run)); err == nil && w.far == nil {
 			return nil
 		}
 	}
 	if err == nil {
-		err = w.service.Archive(last, w.state.Session)
+		name = "remote task " + w.far.ID()
+		if err = w.far.Cancel(last); err == nil {
+			return nil
+		}
 	}
-	var status *remoteapi.StatusError
-	if err == nil || errors.As(err, &status) && (status.Code == 404 || status.Code == 410) {
-		return nil
-	}
-	name := "remote session " + w.state.Session
-	if w.state.Session == "" {
-		name = "a remote session with the key " + string(w.rec.Run)
-	}
-	return &task.Survivor{Task: w.rec.ID, Command: name + " at " + w.service.Host(), Why: brief(err.Error())}
+	return &task.Survivor{Task: w.rec.ID, Command: name + " at " + w.client.Host(), Why: brief(err.Error())}
 }
 
-// settle takes the sidecar away, when the end is durable. One that cannot be
-// removed revives nothing: the log goes before it.
+// settle removes the sidecar once the end is durable. One that cannot be removed revives nothing, since the log takes
+// precedence over it.
 func (w *work) settle() {
 	if w.d.Sidecar != nil {
-		_ = remoteapi.RemoveSidecar(w.d.Sidecar(w.rec.ID))
+		_ = RemoveSidecar(w.d.Sidecar(w.rec.ID))
 	}
 }

@@ -20,7 +20,7 @@ const (
 	exitTick = 5 * time.Millisecond
 )
 
-// adopt goes on with what an earlier host started.
+// adopt takes over what an earlier host started.
 func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.Result, error) {
 	id := child.Identity(*rec.Process)
 	if id.Boot != process.Boot() {

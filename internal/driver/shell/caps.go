@@ -28,9 +28,9 @@ const (
 // have too many processes. One timer serves all, and none runs while nothing is
 // watched.
 type caps struct {
-	grown func(bytes int64) error // see [Config.Grown]
-	table *process.Table
-	crowd crowd // used by look only
+	grown     func(bytes int64) error // see [Config.Grown]
+	table     *process.Table
+	processes processLimit // used by look only
 
 	mu      sync.Mutex
 	memory  memory               // its counts are guarded by mu
@@ -91,7 +91,7 @@ func (c *caps) look() {
 			x.cancel(fail)
 		}
 	}
-	c.crowded(watched, table)
+	c.limitProcesses(watched, table)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.looking = false

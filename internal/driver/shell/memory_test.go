@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 // The processes of commands are counted when one may have passed the limit, and not
 // each second on a machine that has many.
 func TestDue(t *testing.T) {
-	c := &crowd{most: 100}
+	c := &processLimit{most: 100}
 	steps := []struct {
 		all     int // 0: the machine has fewer than the limit
 		due     bool
@@ -124,12 +124,12 @@ func TestDue(t *testing.T) {
 			t.Fatal("never counted again")
 		}
 	}
-	if looks != crowdLooks {
+	if looks != countLooks {
 		t.Errorf("counted again after %d looks", looks)
 	}
 }
 
-func TestGraceOfCrowd(t *testing.T) {
+func TestGraceOfProcesses(t *testing.T) {
 	crowded := fmt.Errorf("run: %w", &task.FailError{Reason: task.ReasonProcessLimit, Err: errors.New("too many")})
 	full := &task.FailError{Reason: task.ReasonOutputLimit, Err: errors.New("too much")}
 	if graceOf(crowded) != 0 || graceOf(full) != child.Grace {

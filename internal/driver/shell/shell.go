@@ -168,7 +168,7 @@ type shared struct {
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
 	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
-	d.caps.grown, d.caps.table, d.caps.crowd.most = c.Grown, &d.table, c.MaxProcesses
+	d.caps.grown, d.caps.table, d.caps.processes.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
 	d.caps.memory.inside = func(pid int) bool { return counter().Inside(pid) }

@@ -185,7 +185,7 @@ func (t *terminal) watch(ctx context.Context) {
 	})
 }
 
-// retake goes on with the terminal that an earlier host has opened for a command.
+// retake takes over the terminal that an earlier host has opened for a command.
 // Without a process at its end the command has been hung up, which will be seen.
 func (d *Driver) retake(rec task.Record) *terminal {
 	if !rec.TTY || d.Keys == nil {

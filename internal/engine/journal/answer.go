@@ -43,7 +43,7 @@ func (w *writer) answer(run task.RunID, text string) error {
 	return nil
 }
 
-// Answer returns the final answer of a run, or "" if there is none.
+// Answer returns the final answer of a run, or "" if it has none.
 func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	size, err := j.AnswerSize(ctx, run)
 	if err != nil || size == 0 {
@@ -61,7 +61,7 @@ func (j *Journal) Answer(ctx context.Context, run task.RunID) (string, error) {
 	return text.String(), nil
 }
 
-// AnswerSize returns the length of the final answer of a run in bytes; 0: there is none.
+// AnswerSize returns the length of the final answer of a run in bytes; 0 if it has none.
 func (j *Journal) AnswerSize(ctx context.Context, run task.RunID) (int64, error) {
 	db, err := j.reader()
 	if err != nil {

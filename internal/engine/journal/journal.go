@@ -3,7 +3,7 @@
 // An event is one change of a task with the whole record after the change, so the
 // newest event of a task is its state and recovery replays nothing. The notification
 // of a terminal event, and the answer of the run, are written in the same
-// transaction. Messages between agents are stored beside the events, in the same
+// transaction. Messages between agents are stored with the events, in the same
 // numbering.
 //
 // After [Journal.Append] or [Journal.Post] has returned, the data survives kill -9
@@ -12,7 +12,7 @@
 // number misses none and sees none twice, however slow it is.
 //
 // Writes are group-committed: the first caller becomes the writer. It commits its
-// own entry and all that queued behind it, then passes the role to the next in the
+// own entry and all entries queued after it, then passes the role to the next in the
 // queue.
 //
 // The package does not interpret events. Only one process at a time may write a
@@ -63,11 +63,11 @@ const (
 // Journal is an open event log. Its methods may be called by several
 // goroutines.
 type Journal struct {
-	path  string
-	opts  Options
-	write *sql.DB // one connection, used by the current writer
-	w     *writer // on that connection; nil for a reader
-	crowd int     // size of the last batch; owned by the current writer
+	path      string
+	opts      Options
+	write     *sql.DB // one connection, used by the current writer
+	w         *writer // on that connection; nil for a reader
+	lastBatch int     // size of the last batch; owned by the current writer
 
 	readOnce sync.Once
 	read     *sql.DB // several connections for readers; opened at the first read
@@ -89,7 +89,7 @@ type Journal struct {
 // request is one write by one caller.
 type request struct {
 	entry   *lifecycle.Entry // exactly one of these four is set
-	letter  *task.Message
+	message *task.Message
 	ack     []task.Seq // notifications and messages to acknowledge
 	summary *summaryPart
 
@@ -99,7 +99,7 @@ type request struct {
 	turn   chan bool // capacity 1: true makes the caller the writer, false means that the request is done
 }
 
-// Open opens the journal at path, and creates it if there is none.
+// Open opens the journal at path, and creates it if necessary.
 func Open(path string, opts Options) (*Journal, error) {
 	j := &Journal{
 		path:   path,
@@ -247,7 +247,7 @@ func makePrivate(path string) error {
 	return f.Close()
 }
 
-// load reads what a reader of a dead session needs.
+// load reads the numbers that a reader of a dead session needs.
 func (j *Journal) load() error {
 	db, err := j.reader()
 	if err != nil {
@@ -310,7 +310,7 @@ func (j *Journal) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
 	}
-	r := &request{letter: &m, turn: make(chan bool, 1)}
+	r := &request{message: &m, turn: make(chan bool, 1)}
 	err := j.ask(ctx, r)
 	if err = cmp.Or(err, r.err); err != nil {
 		return 0, fmt.Errorf("post message to %s: %w", m.To, err)
@@ -364,7 +364,7 @@ func (j *Journal) ask(ctx context.Context, requests ...*request) error {
 
 // lead writes the queue, the caller's own request first, and passes the role on.
 func (j *Journal) lead() {
-	if j.crowd > 1 {
+	if j.lastBatch > 1 {
 		// Callers of the last batch tend to come back together. Waiting a moment for them saves
 		// them a commit of their own.
 		runtime.Gosched()
@@ -374,7 +374,7 @@ func (j *Journal) lead() {
 	batch, last := j.queue[:n:n], j.count
 	j.queue = j.queue[n:]
 	j.mu.Unlock()
-	j.crowd = n
+	j.lastBatch = n
 	j.settle(batch, last)
 	for _, r := range batch[1:] { // the writer's own request is first
 		r.turn <- false
@@ -450,6 +450,13 @@ func (j *Journal) deliver(batch []*request) {
 		close(j.mailed)
 		j.mailed = make(chan struct{})
 	}
+}
+
+// Reached returns the number of the newest event or message.
+func (j *Journal) Reached() task.Seq {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count
 }
 
 // Last returns the number of the newest event.

@@ -79,7 +79,7 @@ func TestReopen(t *testing.T) {
 		if err != nil || len(states) != 1 || states[0].Task.Status != task.Completed || states[0].Task.Description != r.Description {
 			t.Errorf("tasks = %+v, %v", states, err)
 		}
-		owed, err := j.Owed(ctx, "s00000000")
+		owed, err := j.Unacknowledged(ctx, "s00000000")
 		if err != nil || len(owed) != 1 || owed[0].Seq != seq || owed[0].Run != r.Run {
 			t.Errorf("owed = %+v, %v", owed, err)
 		}
@@ -96,7 +96,7 @@ func TestReopen(t *testing.T) {
 		if err := j.Acknowledge(ctx, seq); err != nil {
 			t.Fatal(err)
 		}
-		if owed, _ := j.Owed(ctx, "s00000000"); len(owed) != 0 {
+		if owed, _ := j.Unacknowledged(ctx, "s00000000"); len(owed) != 0 {
 			t.Errorf("still owed after the acknowledgement: %+v", owed)
 		}
 	}

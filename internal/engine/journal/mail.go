@@ -63,8 +63,8 @@ func (j *Journal) accept(r *request) bool {
 	case r.ack != nil:
 		j.undelivered.remove(r.ack)
 	case r.seq == 0: // a refused message, or a summary
-	case r.letter != nil:
-		m := *r.letter
+	case r.message != nil:
+		m := *r.message
 		m.Seq = r.seq
 		j.undelivered.add(mail{seq: r.seq, owner: m.To, message: &m})
 		return true
@@ -118,8 +118,8 @@ func (j *Journal) Mailed() <-chan struct{} {
 
 const owed = "WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq"
 
-// Owed returns the undelivered notifications of an owner, oldest first.
-func (j *Journal) Owed(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
+// Unacknowledged returns the undelivered notifications of an owner, oldest first.
+func (j *Journal) Unacknowledged(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error) {
 	if j.blank() {
 		return nil, nil
 	}
@@ -184,7 +184,7 @@ func (j *Journal) messages(ctx context.Context, owner task.ID, after task.Seq) (
 	return out, rows.Err()
 }
 
-// unread limits what it reads, whatever the log has.
+// unread bounds its read, however long the log is.
 const unread = `SELECT seq, owner, sender, kind, substr(CAST(text AS BLOB), 1, CASE kind WHEN ? THEN ? ELSE ? END),
 	priority, CAST(at AS INTEGER), CAST(hops AS INTEGER) FROM messages
 	WHERE owner = ? AND acked = 0 AND seq > ? ORDER BY seq`

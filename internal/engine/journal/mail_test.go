@@ -152,7 +152,7 @@ func (m *mailing) read(t *rapid.T, owner task.ID) {
 	slices.Sort(have)
 	m.have[owner] = slices.Compact(have)
 	var want []task.Seq
-	notifications, err := m.j.Owed(ctx, owner)
+	notifications, err := m.j.Unacknowledged(ctx, owner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func TestMailFullAlone(t *testing.T) {
 			if i == 3 {
 				m.To = "a00000002"
 			}
-			r := &request{letter: &m, turn: make(chan bool, 1)}
+			r := &request{message: &m, turn: make(chan bool, 1)}
 			if i == 1 {
 				e := lifecycle.Entry{Verb: task.Create, Task: record(int(j.count))}
 				data, err := encode(&e.Task)

@@ -15,8 +15,7 @@ const (
 	walHeader   = 32
 	frameHeader = 24
 
-	indexNode  = 0x02 // the kinds of pages
-	tableNode  = 0x05
+	tableNode  = 0x05 // the kinds of pages
 	indexLeaf  = 0x0a
 	overflowed = 0x00 // of no page type: the overflow of other pages
 )
@@ -24,8 +23,8 @@ const (
 // maxNumber is larger than any number of a log. A larger value is damage.
 const maxNumber = 1 << 40
 
-// Remains are the files of a damaged log: session.db and session.db-wal, which has what was not
-// yet checkpointed. Either may be nil.
+// Remains are the files of a damaged log: session.db and session.db-wal, which has the pages that
+// are not checkpointed yet. Either may be nil.
 type Remains struct {
 	DB, WAL           io.ReaderAt
 	DBBytes, WALBytes int64
@@ -160,8 +159,7 @@ func (m *image) read(f io.ReaderAt, at int64, into []byte) bool {
 	return true
 }
 
-// rows yields the rows of index pages or of table pages: first those that SQLite sees, then
-// newer ones.
+// rows yields the rows of the leaves of indexes or of tables: first those that SQLite sees, then the rest of the WAL.
 func (m *image) rows(ctx context.Context, index bool) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		buf := make([]byte, pageBytes)
@@ -190,22 +188,16 @@ func (m *image) rows(ctx context.Context, index bool) iter.Seq2[row, error] {
 				return
 			}
 		}
-		for n := range m.over { // before the checkpoint
-			if n > 1 && m.DB != nil && !visit(m.read(m.DB, (int64(n)-1)*pageBytes, buf), m.older) {
-				return
-			}
-		}
 	}
 }
 
-func isIndex(page []byte) bool { return page[0] == indexLeaf || page[0] == indexNode }
+func isIndex(page []byte) bool { return page[0] == indexLeaf }
 
 // row is a row of a table, or an entry of an index.
 type row struct {
 	number int64    // of the row
-	shape  string   // a letter for each column: null, integer, float, text, blob. Empty: unreadable
+	shape  string   // a letter for each column: null, integer, float, text, blob
 	cols   []column // one value for each column
-	odd    bool     // the numbers on a page ascend, and this one does not fit its neighbours
 }
 
 type column struct {
@@ -216,12 +208,10 @@ type column struct {
 // cells yields the rows of a page. It does not trust the stored row count: it uses the cell
 // pointers before the first row. next reads overflow pages.
 func cells(page []byte, pages uint32, next func(uint32, []byte) bool) (rows []row) {
-	head, most := 8, pageBytes-35
+	most := pageBytes - 35
 	switch page[0] {
 	case overflowed, tableNode: // the content may be arbitrary text
 		return nil
-	case indexNode:
-		head, most = 12, indexMost
 	case indexLeaf:
 		most = indexMost
 	}
@@ -230,28 +220,15 @@ func cells(page []byte, pages uint32, next func(uint32, []byte) bool) (rows []ro
 		followed++
 		return followed <= mostFollowed && next(n, into)
 	}
-	n, last := int(binary.BigEndian.Uint16(page[3:])), -1
-	for at, low := head, pageBytes; at+2 <= low; at += 2 {
+	for at, low := 8, pageBytes; at+2 <= low; at += 2 {
 		cell := int(binary.BigEndian.Uint16(page[at:]))
 		if cell < at+2 || cell >= pageBytes {
 			continue
 		}
-		rest := page[cell:]
-		if page[0] == indexNode {
-			rest = rest[min(4, len(rest)):] // a page number
-		}
-		r := readRow(rest, isIndex(page), most, pages, some)
-		if r.shape == "" && (r.number == 0 || (at-head)/2 >= n) {
-			continue
-		}
-		if r.shape != "" {
+		if r := readRow(page[cell:], isIndex(page), most, pages, some); r.shape != "" {
 			low = min(low, cell)
-			if last >= 0 && rows[last].number >= r.number {
-				rows[last].odd, r.odd = true, true
-			}
-			last = len(rows)
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
 	}
 	return rows
 }
@@ -265,6 +242,7 @@ const (
 	leastHere = (pageBytes-12)*32/255 - 23 // of an entry with overflow pages
 )
 
+// readRow parses a row. Its shape is empty if the row is damaged.
 func readRow(b []byte, index bool, most int, pages uint32, next func(uint32, []byte) bool) (r row) {
 	total, n := varint(b)
 	if b = b[n:]; n == 0 || total < 2 || total > int64(pages)*pageBytes {
@@ -283,18 +261,18 @@ func readRow(b []byte, index bool, most int, pages uint32, next func(uint32, []b
 		}
 	}
 	if here+link > len(b) {
-		return r
+		return row{}
 	}
 	shape, sizes, at := layout(b[:here], total)
 	if shape == "" {
-		return r
+		return row{}
 	}
 	whole := b[:here:here]
 	if link > 0 {
 		whole = follow(whole, total, be32(b[here:]), next)
 	}
 	if int64(len(whole)) != total {
-		return r
+		return row{}
 	}
 	r.shape, r.cols = shape, make([]column, len(shape))
 	for i, size := range sizes {

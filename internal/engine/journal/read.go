@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Limits of one page of events for a reader that lags behind. The reader holds the page while
+// Limits of one page of events for a slow reader. The reader holds the page while
 // it is stalled.
 const (
 	pageEvents = 128

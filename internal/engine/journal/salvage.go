@@ -20,7 +20,7 @@ var ErrNewer = errors.New("it was written by a newer drover")
 // Span is a range of numbers, from the first to the last.
 type Span [2]task.Seq
 
-// Salvaged is the result of [Salvage]: what was restored and what was lost.
+// Salvaged is the result of [Salvage]: the restored and the lost parts.
 type Salvaged struct {
 	Tasks         int
 	Events        int
@@ -30,7 +30,7 @@ type Salvaged struct {
 
 	Missing      []Span    // numbers of events and messages that could not be read, or were lost in an earlier repair
 	MissingTasks []task.ID // the tasks of those numbers, as far as they are known
-	Untold       []task.ID // ended tasks whose notification could not be read: it counts as delivered
+	Unnotified   []task.ID // ended tasks whose notification could not be read: it counts as delivered
 	BadPages     int       // pages that could not be read from the disk
 }
 
@@ -94,7 +94,7 @@ type salvage struct {
 }
 
 const (
-	// seen has the content of the index of events, and what is known of unreadable events.
+	// seen has the content of the index of events, and the numbers of damaged ones.
 	makeSeen  = `CREATE TEMP TABLE seen (seq INTEGER PRIMARY KEY, task_id TEXT NOT NULL, indexed INTEGER NOT NULL); CREATE INDEX temp.seen_by_task ON seen (task_id, seq)`
 	putSeen   = `INSERT OR IGNORE INTO seen (seq, task_id, indexed) VALUES (?, ?, ?)`
 	ofNumber  = `SELECT task_id FROM seen WHERE seq = ? AND indexed = 1`
@@ -124,8 +124,8 @@ const (
 		DELETE FROM notices WHERE NOT EXISTS (SELECT 1 FROM ends e
 			WHERE e.seq = notices.seq AND e.task_id = notices.task_id AND e.run_id = notices.run_id);
 		DELETE FROM answers WHERE substr(run_id, 1, instr(run_id || '/', '/') - 1) NOT IN (SELECT run_id FROM ends)`
-	untold = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
-	told   = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + untold
+	unnotified = ` FROM ends WHERE seq NOT IN (SELECT seq FROM notices)`
+	told       = `INSERT OR IGNORE INTO notices (seq, run_id, task_id, owner, priority, acked) SELECT seq, run_id, task_id, owner, priority, 1` + unnotified
 
 	numbers = `SELECT seq FROM events UNION SELECT seq FROM messages`
 	gaps    = `SELECT s + 1, n - 1 FROM (SELECT s, lead(s) OVER (ORDER BY s) AS n FROM (SELECT 0 AS s UNION ` + numbers + ` UNION SELECT ?)) WHERE n > s + 1 LIMIT 10000`
@@ -204,8 +204,6 @@ func (s *salvage) row(r row) error {
 		texts[i] = string(c.text)
 	}
 	switch r.shape {
-	case "":
-		return s.see(r.number, "", false)
 	case "nttib":
 		return s.event(r)
 	case "tt":
@@ -228,7 +226,7 @@ func (s *salvage) row(r row) error {
 	return nil
 }
 
-// mostDoubtful limits what is kept in memory.
+// mostDoubtful limits the events in memory.
 const mostDoubtful = 4096
 
 // event is one event that was found.
@@ -240,9 +238,8 @@ type event struct {
 }
 
 // event restores an event. The checksum covers the record only, and the other columns of the
-// row must agree with it. Doubtful numbers are decided when all events are read: those that
-// contradict their neighbours, that the index assigns to another task, or that the index does
-// not have although it has the task.
+// row must agree with it. Doubtful numbers are decided when all events are read: those that the
+// index assigns to another task, or that the index does not have although it has the task.
 func (s *salvage) event(r row) error {
 	e := event{number: r.number, verb: string(r.cols[2].text), at: r.cols[3].num, record: r.cols[4].text}
 	id, verb := string(r.cols[1].text), task.Verb(e.verb)
@@ -259,7 +256,7 @@ func (s *salvage) event(r row) error {
 	switch {
 	case err != nil:
 		return err
-	case !r.odd && (says == id || says == "" && known == 0) || len(s.doubtful) == mostDoubtful:
+	case says == id || says == "" && known == 0 || len(s.doubtful) == mostDoubtful:
 		twin, err := s.twin(e)
 		if err != nil || twin == nil {
 			return cmp.Or(err, s.keep(e))
@@ -272,7 +269,7 @@ func (s *salvage) event(r row) error {
 }
 
 // twin removes a stored event with the same number as another, so that both are decided
-// together; nil: there is none.
+// together; nil if it has none.
 func (s *salvage) twin(e event) (*event, error) {
 	old := event{number: e.number}
 	if err := s.ask(
@@ -319,7 +316,7 @@ func (s *salvage) settle() error {
 	return nil
 }
 
-// count determines what was restored and what is missing, and writes missing notifications.
+// count counts the restored and the missing parts, and writes missing notifications.
 func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 	ids := func(query string) (ids []task.ID, err error) {
 		ids = []task.ID{}
@@ -329,7 +326,7 @@ func (s *salvage) count(ctx context.Context) (out Salvaged, err error) {
 			return rows.Scan(&id)
 		})
 	}
-	if out.Untold, err = ids(`SELECT DISTINCT task_id` + untold + ` ORDER BY task_id`); err != nil {
+	if out.Unnotified, err = ids(`SELECT DISTINCT task_id` + unnotified + ` ORDER BY task_id`); err != nil {
 		return out, err
 	}
 	if err := s.run(told); err != nil {

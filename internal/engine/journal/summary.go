@@ -73,7 +73,7 @@ func (w *writer) summarize(p *summaryPart) error {
 }
 
 // Summary returns the parts of the last summary and the number of the event up to which they
-// are valid; 0 if there is none or a part is damaged.
+// are valid; 0 if the log has no valid summary.
 func (j *Journal) Summary(ctx context.Context) (upTo task.Seq, parts [][]byte, err error) {
 	db, err := j.reader()
 	if err != nil {

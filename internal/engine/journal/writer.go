@@ -97,7 +97,7 @@ func (w *writer) all(last task.Seq, batch []*request) error {
 		r.seq, r.err = 0, nil
 		write := w.event
 		switch {
-		case r.letter != nil:
+		case r.message != nil:
 			write = w.message
 		case r.summary != nil:
 			if err := w.summarize(r.summary); err != nil {
@@ -137,7 +137,7 @@ func (w *writer) message(seq task.Seq, r *request) error {
 	if err != nil {
 		return err
 	}
-	m, unread := r.letter, 0
+	m, unread := r.message, 0
 	if err := s.QueryRow(string(m.To)).Scan(&unread); err != nil {
 		return err
 	}

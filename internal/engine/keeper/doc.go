@@ -2,7 +2,7 @@
 // the host left running.
 //
 // It has two forms. [RunParent] is the parent of a detached host: the kernel gives
-// it every orphan and every exit code. [Helper] and [RunHelper] run beside a host
+// it every orphan and every exit code. [Helper] and [RunHelper] run with a host
 // that a person started in the foreground, and find processes by the groups that the
 // host reported and by the marks in their environment. When the host ends for any
 // reason, its processes are gone within 2 s, except kept tasks, and other detached

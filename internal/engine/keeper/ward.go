@@ -93,7 +93,7 @@ func (w *ward) sweep(ctx context.Context) process.Report {
 
 // choice selects the host's processes without those to be kept.
 //
-// The mark of the session is not sufficient: another host of the session may live, one that
+// The mark of the session is not sufficient: another host of the session may live, such as one that
 // held the session when this host tried to open it, or the next one; and a kept command of an
 // earlier host carries it too. Processes that this host started carry its own mark, and those
 // that it adopted were reported.

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Letter is the input of a notification.
-type Letter struct {
+// Delivery is the input of a notification.
+type Delivery struct {
 	Task       task.Record
 	Answer     string // of an agent: its final text
 	Tail       string // of a failed command: the end of its output
@@ -23,7 +23,7 @@ type Letter struct {
 // Render returns the text by which a model is notified of an end. The elements and their order
 // are those of requirements NT-02 and NT-06, spelled with hyphens. Output of a task cannot
 // close an element: text is escaped, and control characters are made visible.
-func Render(l Letter) string {
+func Render(l Delivery) string {
 	r := l.Task
 	var b strings.Builder
 	b.WriteString("<task-notification>\n")

@@ -34,7 +34,7 @@ func TestSummary(t *testing.T) {
 // the rest.
 func TestBounded(t *testing.T) {
 	huge := strings.Repeat("€ line\n", 100_000)
-	got := Render(Letter{Task: task.Record{ID: "a00000001", Kind: task.LocalAgent, Status: task.Failed, OutputFile: "/o/a.output", Description: huge, Error: huge,
+	got := Render(Delivery{Task: task.Record{ID: "a00000001", Kind: task.LocalAgent, Status: task.Failed, OutputFile: "/o/a.output", Description: huge, Error: huge,
 		Cause: &task.Cause{Detail: huge}}, Answer: huge, Tail: huge, Limit: 1000})
 	if n := utf8.RuneCountInString(got); n > 2*1000+800 {
 		t.Errorf("%d characters", n)

@@ -34,7 +34,7 @@ type Ending struct {
 	// the leader has ended, at the latest after another Grace. 0: TERM is first.
 	First syscall.Signal
 	// ByItself says that the command has ended by itself: its helpers, such as those of process
-	// substitutions, get up to 2 s to do the same, and the report names what is ended.
+	// substitutions, get up to 2 s to do the same, and the report names the ended ones.
 	ByItself bool
 	// Hangup sends HUP in addition to TERM to processes that ignore TERM, as a shell at a
 	// terminal does.

@@ -105,7 +105,7 @@ func memberOf(file string) membership {
 }
 
 // parseMembership parses /proc/PID/cgroup. If a hierarchy of version 1 counts memory, it is
-// used: version 2 may be mounted beside it without that controller.
+// used: version 2 may be mounted as well, without that controller.
 func parseMembership(data []byte) (m membership) {
 	for line := range bytes.Lines(data) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that is not there cannot be protected by a mount: a mount needs something to be mounted on. So a
-// placeholder is put there as long as programs run in the room. Its sticky bit says what it is: one that a starter
-// has left behind is taken over by the next one, and removed with its room.
+// An absent file cannot be protected by a mount, which needs a file to be mounted on. So the starter creates a
+// placeholder while programs run in the room. The sticky bit marks it: the next starter takes over a placeholder that a
+// dead one has left, and removes it with its room.
 const placeholderMark = unix.S_ISVTX
 
-// placeholders are those of a room, by their paths.
+// placeholders has the placeholders of a room, by path.
 type placeholders map[string]placeholder
 
-// placeholder is held open with a shared lock, so that of several rooms the last one removes it.
+// placeholder holds a shared lock, so that the last of several rooms removes it.
 type placeholder struct {
 	Absent
 	fd int
@@ -36,7 +36,7 @@ func (p placeholders) hold(a Absent) error {
 	name := filepath.Base(a.Path)
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-		if _, ours := p[a.Path]; !ours && marked(dir, name, a) { // of another room, or of one that has died
+		if _, ours := p[a.Path]; !ours && marked(dir, name, a) { // made by another room, or by a dead one
 			p.keep(dir, name, a)
 		}
 		return nil
@@ -48,9 +48,9 @@ func (p placeholders) hold(a Absent) error {
 	}
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return nil // made by somebody outside at this moment, and read-only from now on
+		return nil // created outside at this moment, and read-only from now on
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES):
-		return nil // who cannot make it, cannot make what it stands for
+		return nil // a program that cannot create it cannot create the file either
 	case err != nil:
 		return err
 	}
@@ -137,8 +137,8 @@ func (p placeholders) dropAll() {
 	}
 }
 
-// tidyAfter is how long nobody must have run in a room before its placeholders go: they are not made anew for
-// each of several commands.
+// tidyAfter is how long a room must be empty before its placeholders are removed, so that several commands in a row
+// share them.
 const tidyAfter = 2 * time.Second
 
 // watch removes the placeholders when no program runs in the room any more. It returns when events is closed.
@@ -185,7 +185,7 @@ func (s *starter) follow(pidfd int) {
 	}
 }
 
-// openEvents prepares what follows programs.
+// openEvents prepares the events that follow programs.
 func (s *starter) openEvents() (err error) {
 	if s.events, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("follow programs of a room: %w", err)

@@ -34,7 +34,7 @@ type Absent struct {
 	Content string `json:"content,omitempty"` // of a file that does no harm in its place; empty: an empty folder does none
 }
 
-// IsPlaceholder reports whether a path is that of a placeholder for something absent.
+// IsPlaceholder reports whether a placeholder for an absent file is at a path.
 func IsPlaceholder(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode()&os.ModeSticky != 0 && (info.IsDir() || info.Mode().IsRegular())
@@ -43,19 +43,19 @@ func IsPlaceholder(path string) bool {
 // ErrUnsupported is returned where the system has no mechanism of this package.
 var ErrUnsupported = errors.New("this system has no sandbox that Drover can use")
 
-// RoomConfig says what holds for a room as a whole.
+// RoomConfig configures a room.
 type RoomConfig struct {
 	Starter []string // starts this program so that it calls [RunStarter]
 	Env     []string // of the starter, with the marks of its host
 	Hidden  []string // files and folders that cannot be read inside; absolute
 	Shown   []string // folders below Hidden that can
-	// Sockets are hidden as long as they are what they are now: one that somebody makes later in
-	// the same place can be somebody's inside.
+	// Sockets are hidden while they are the same files: a socket that is created later at the same
+	// path may belong to a program inside.
 	Sockets []string
-	Offer   Offer // what to use; see [Probe]
+	Offer   Offer // the mechanisms to use; see [Probe]
 }
 
-// Offer is what the kernel of this machine offers.
+// Offer has the mechanisms of the kernel of this machine.
 type Offer struct {
 	Landlock int   `json:"landlock"` // its ABI; 0: none
 	Seccomp  bool  `json:"seccomp"`

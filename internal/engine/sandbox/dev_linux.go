@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roomDevices are the devices of a room: those that change nothing and tell nothing. Disks, which
-// a user of the group "disk" could read past what is hidden, keyboards and microphones are none.
+// roomDevices are the devices of a room, which change nothing and reveal nothing. Disks, keyboards and microphones
+// are left out: a user of the group "disk" could read hidden files from a disk.
 //
 //rules:constant never changed after this line
 var roomDevices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// makeDev gives the room a /dev of its own, with terminals that are not those of the user's windows,
-// and with shared memory that nobody outside shares. shm is that of the machine, or -1.
+// makeDev gives the room a /dev of its own, with its own terminals and its own shared memory. shm is the shared memory
+// of the machine, or -1.
 func makeDev() (shm int, err error) {
-	shm, err = unix.Open(shmPath, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // it stays below what is mounted there
+	shm, err = unix.Open(shmPath, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // it stays below the new mount
 	if err != nil {
-		shm = -1 // there is none
+		shm = -1 // the machine has none
 	}
 	return shm, makeNodes()
 }
@@ -29,7 +29,7 @@ func makeDev() (shm int, err error) {
 // shmPath is where programs keep shared memory, and people folders that need no disk.
 const shmPath = "/dev/shm"
 
-// share mounts a folder of the machine's /dev/shm at its place in that of the room.
+// share mounts a folder of the machine's /dev/shm at the same place in the room's.
 func (s *starter) share(path string) error {
 	rel, in := strings.CutPrefix(filepath.Clean(path), shmPath+"/")
 	if !in || s.shm < 0 || s.shared[rel] {

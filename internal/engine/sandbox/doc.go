@@ -1,7 +1,7 @@
 // Package sandbox starts programs that the kernel bounds.
 //
-// A [Bounds] says what a program may write, read and reach. Three mechanisms of Linux enforce it,
-// each where the machine has it:
+// A [Bounds] lists the files and addresses that a program may write, read and reach. Three mechanisms of Linux
+// enforce it, each where the machine has it:
 //
 //   - Landlock (landlock(7)) bounds where a program and its children write, and to whom they
 //     send signals.

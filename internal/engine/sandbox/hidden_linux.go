@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden is what is to be hidden in a room, by the folders that it is in. There are many such files and
-// few folders: as long as nothing was made, removed or renamed in a folder, what was hidden in it is,
-// and what was not there is not.
+// hidden has the files to hide in a room, by folder. The files are many and the folders few: while no entry of a folder
+// was created, removed or renamed, its hidden files stay hidden and its absent files stay absent.
 type hidden []*folder
 
-// folder is one in which something is to be hidden, or that such a folder is in.
+// folder contains files to hide, or such a folder.
 type folder struct {
 	path   string
 	parent *folder
@@ -38,7 +37,7 @@ const (
 	longSecond = 2500 * time.Millisecond
 )
 
-// newHidden sorts what is to be hidden; folders come before those in them.
+// newHidden sorts the files to hide; folders come before their subfolders.
 func newHidden(paths []string) hidden {
 	all := map[string]*folder{}
 	var add func(path string) *folder
@@ -65,7 +64,7 @@ func newHidden(paths []string) hidden {
 	return h
 }
 
-// conceal hides what is not hidden. It is called before each start; written are as in
+// conceal hides the files that are not hidden yet. It is called before each start; written is as in
 // [starter.conceal].
 func (h hidden) conceal(s *starter, written []string) error {
 	for _, f := range h {

@@ -41,7 +41,7 @@ type ruleset struct {
 	fs, net, scoped uint64
 }
 
-// size is what the kernel of an ABI knows of a ruleset.
+// size returns how many bytes of a ruleset the kernel of an ABI knows.
 func (r ruleset) size(abi int) uintptr {
 	switch {
 	case abi >= abiScope:

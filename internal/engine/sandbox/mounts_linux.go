@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conceal hides what is to be hidden and is not. A mount goes when somebody outside replaces what
-// it is mounted on, and some of it is not there at first, so this is done before each start.
+// conceal hides the files that are not hidden yet. A mount disappears when its mount point is replaced outside, and
+// some files are created later, so this is done before each start.
 // written are folders in which programs make symlinks, which are not followed.
 func (s *starter) conceal(paths, written []string) error {
 	for _, path := range paths {
@@ -113,8 +113,8 @@ func hide(fd int, path string, shown []string) error {
 	return unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr)
 }
 
-// bound mounts what a program may write, and what below it may not be written. It returns what is at the
-// paths that may be written.
+// bound mounts the folders that a program may write, and read-only the exceptions below them. It returns the files at
+// the writable paths.
 func (s *starter) bound(b Bounds) ([]inode, error) {
 	if err := s.hidden.conceal(s, b.Write); err != nil {
 		return nil, err
@@ -161,8 +161,7 @@ type mount struct {
 	fixed bool
 }
 
-// wanted are the mounts of bounds, folders before what is in them. What is to be written and fixed
-// is fixed.
+// wanted returns the mounts of bounds, folders before their contents. A path that is both writable and fixed is fixed.
 func wanted(b Bounds) []mount {
 	var all []mount
 	for _, path := range b.Fixed {
@@ -198,8 +197,8 @@ func (s *starter) write(path string) error {
 // maxLinks bounds a chain of symlinks.
 const maxLinks = 8
 
-// fix makes a file or folder a read-only mount. A mount goes when somebody outside replaces what
-// it is mounted on, so this is done before each start. A symlink is mounted on itself, so that it
+// fix makes a file or folder a read-only mount. A mount disappears when its mount point is replaced
+// outside, so this is done before each start. A symlink is mounted on itself, so that it
 // cannot be replaced either.
 func (s *starter) fix(path string, written []string, pins map[string]bool) error {
 	for range maxLinks {
@@ -254,7 +253,7 @@ func (s *starter) fixOne(path string) (link bool, err error) {
 	return link, nil
 }
 
-// open takes away what [fix] has mounted: a file on which something is mounted cannot be replaced.
+// open removes a mount of [fix]: a file on which something is mounted cannot be replaced.
 func open(path string) {
 	for range maxLinks {
 		for covered(path) && unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
@@ -280,9 +279,8 @@ func covered(path string) bool {
 	return mounted && readonly(fd)
 }
 
-// pin mounts folders on themselves, from one up to the outermost that may be written: a folder on
-// which something is mounted cannot be renamed, and with it what is protected in it. pins are
-// those that are done.
+// pin mounts folders on themselves, from one up to the outermost writable one: a mount point cannot be
+// renamed, so the protected files below it stay at their paths. pins has the pinned folders.
 func pin(folder string, written []string, pins map[string]bool) error {
 	for ; !pins[folder] && below(folder, written); folder = filepath.Dir(folder) {
 		pins[folder] = true
@@ -319,11 +317,10 @@ func pinOne(folder string) error {
 	return mountOn(fd, unix.MountAttr{})
 }
 
-// mountOn mounts a file or folder on itself, with what is mounted in it: what is hidden there stays
-// hidden.
+// mountOn mounts a file or folder on itself, including the mounts below it: hidden files stay hidden.
 func mountOn(fd int, attr unix.MountAttr) error { return mountAt(fd, fd, attr) }
 
-// mountAt mounts what is at one place at another too.
+// mountAt mounts a file or folder at another place, too.
 func mountAt(from, to int, attr unix.MountAttr) error {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH)
 	tree, err := unix.OpenTree(from, "", flags)
@@ -337,8 +334,8 @@ func mountAt(from, to int, attr unix.MountAttr) error {
 	return unix.MoveMount(tree, "", to, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// openEntry opens what is in a folder under the name that ends a path, a symlink as such. mounted
-// says that something is mounted on it.
+// openEntry opens the entry of a folder with the last name of a path; a symlink is not followed. mounted says that the
+// entry is a mount point.
 func openEntry(path string) (fd int, mounted bool, err error) {
 	dir, err := openPath(filepath.Dir(path), 0)
 	if err != nil {
@@ -370,8 +367,8 @@ func mountID(fd int) (uint64, error) {
 	return st.Mnt_id, err
 }
 
-// kind is what is known of a mount. That never changes: only the starter makes mounts, and what is to be
-// another way is mounted anew.
+// kind has the facts about a mount. They never change: only the starter makes mounts, and it replaces a mount that has
+// to be different.
 type kind int
 
 const (
@@ -382,7 +379,7 @@ const (
 // maxKnown bounds the mounts that are remembered. Then they are looked at again.
 const maxKnown = 10_000
 
-// remember notes what a mount is, where its number is never used again.
+// remember keeps the kind of a mount if the kernel never reuses mount numbers.
 func (s *starter) remember(fd int, k kind) {
 	var st unix.Statx_t
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, mountIDs, &st) != nil || mountOf(&st) == 0 {

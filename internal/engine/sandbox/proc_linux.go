@@ -36,7 +36,7 @@ func zombie(name string) (pid int) {
 }
 
 // keepFiles keeps the files of this process from those that it starts, from a number on: its host
-// may have been started with files that lead around what a room hides.
+// may have been started with files that lead to the hidden files of a room.
 func keepFiles(from int) error {
 	err := unix.CloseRange(uint(from), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) { // Linux 5.11

@@ -11,7 +11,7 @@ import (
 // maxRulesets bounds the rulesets that are kept.
 const maxRulesets = 64
 
-// rulesets keeps the Landlock rulesets of a room by what they let be written. Each program gets a
+// rulesets keeps the Landlock rulesets of a room by their writable files. Each program gets a
 // domain of its own from one. The zero value is empty.
 type rulesets struct {
 	made map[string]ruled
@@ -24,7 +24,7 @@ type ruled struct {
 	named []inode
 }
 
-// inode is what was found at a path; the zero value is nothing.
+// inode identifies the file at a path; the zero value is no file.
 type inode struct {
 	dev, ino uint64
 }
@@ -67,8 +67,8 @@ func (r *rulesets) close() {
 
 func dup(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
-// inodes looks at paths as [openPath] would open them. It follows symlinks, which no path has when the
-// ruleset is made: one that appears later leads to another file, or to the same.
+// inodes looks at paths as [openPath] would open them. It follows symlinks. No path has one when the
+// ruleset is made; a later symlink leads to another inode, or to the same file.
 func inodes(paths []string) ([]inode, error) {
 	out := make([]inode, len(paths))
 	for i, path := range paths {

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Probe looks at what the kernel offers to this user. Whether namespaces can be made is known only
+// Probe asks the kernel for the mechanisms that this user may use. Whether namespaces can be made is known only
 // when a room is opened. Tests may set TEST_SANDBOX_ROOMS=off to simulate a machine without them.
 func Probe() Offer {
 	_, err := filter(false)
@@ -23,8 +23,8 @@ func Probe() Offer {
 	return o
 }
 
-// In returns what starts programs within bounds, and by what each bound holds. room may be nil:
-// then the bounds are what Landlock and seccomp can do.
+// In returns a starter of programs within bounds, and the mechanism of each bound. room may be nil:
+// then only Landlock and seccomp bound the programs.
 func In(room *Room, offer Offer, b Bounds) (Forker, task.Sandbox, error) {
 	b = clone(b)
 	if room != nil {
@@ -61,7 +61,7 @@ func In(room *Room, offer Offer, b Bounds) (Forker, task.Sandbox, error) {
 	}, bare(offer, tcp), nil
 }
 
-// bare is what holds without a room.
+// bare returns the mechanisms that hold without a room.
 func bare(o Offer, tcp bool) task.Sandbox {
 	var h task.Sandbox
 	if o.Landlock > 0 {
@@ -81,7 +81,7 @@ func bare(o Offer, tcp bool) task.Sandbox {
 	return h
 }
 
-// held is what holds in a room.
+// held returns the mechanisms that hold in a room.
 func (r *Room) held() task.Sandbox {
 	h := bare(r.offer, false)
 	h.Network, h.Read = task.ByNamespace, task.ByMounts

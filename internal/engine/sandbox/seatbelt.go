@@ -7,11 +7,11 @@ import (
 )
 
 // Seatbelt returns bounds as a profile for sandbox-exec of macOS. Of several rules about one thing the last one
-// counts, so what is denied comes behind what is allowed.
+// counts, so denials come after permissions.
 //
-// It has never run on a mac, and no command is started with it. There are no namespaces on macOS: localhost in it
-// is that of the machine, and all paths are those of the machine. ports are TCP ports of localhost to which a
-// program connects beside those of the bounds, such as that of a proxy.
+// It has never run on a mac, and no command is started with it. macOS has no namespaces: programs see
+// localhost and the paths of the machine. ports are further TCP ports of localhost to which a program may connect, such
+// as the port of a proxy.
 func Seatbelt(b Bounds, hidden, shown []string, ports ...uint16) string {
 	var p profile
 	p.rule("version", "1")

@@ -74,7 +74,7 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 		p = append(p, without(x32), errno(unix.ENOSYS))
 	}
 	p = append(p,
-		// Flags of clone3 are behind a pointer: callers fall back to clone.
+		// A filter cannot read the flags of clone3, which are in memory: callers fall back to clone.
 		is(unix.SYS_CLONE3, 1), errno(unix.ENOSYS),
 		is(unix.SYS_CLONE, 3), arg(0), without(namespaceFlags), errno(unix.EPERM), call,
 		is(unix.SYS_UNSHARE, 3), arg(0), without(namespaceFlags), errno(unix.EPERM), call,
@@ -114,7 +114,7 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1},
 			errno(unix.EACCES),
 		)
-		// The jumps of AF_UNIX and AF_NETLINK lead behind these three too.
+		// The jumps of AF_UNIX and AF_NETLINK skip these three, too.
 		family[1] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(len(family) - 2)}
 		family[2] = bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: uint8(len(family) - 3)}
 	default:
@@ -142,7 +142,7 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 func decide(list []uint32, other, listed bpf.Instruction) []bpf.Instruction {
 	list = slices.Clone(list)
 	slices.Sort(list)
-	var bounds []uint32 // at which what is returned changes
+	var bounds []uint32 // at which the result changes
 	for _, n := range slices.Compact(list) {
 		if last := len(bounds) - 1; last >= 0 && bounds[last] == n {
 			bounds[last] = n + 1
@@ -166,7 +166,7 @@ func search(bounds []uint32, low, high bpf.Instruction) []bpf.Instruction {
 	return slices.Concat([]bpf.Instruction{jump}, left, right)
 }
 
-// namespaceFlags are those of clone and unshare that make namespaces.
+// namespaceFlags are the flags of clone and unshare that create namespaces.
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 

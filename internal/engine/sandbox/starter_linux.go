@@ -150,7 +150,7 @@ func (s *starter) isReady() bool {
 	return s.ready
 }
 
-// prepare makes the namespaces what the host wants. The host sends nothing else before it is answered.
+// prepare sets up the namespaces as the host wants. The host waits for the answer.
 func (s *starter) prepare(c setup) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 	return pid, pidfd, nil
 }
 
-// prepared makes the room what bounds say, and returns a Landlock ruleset for them, which the caller
+// prepared sets up the room for bounds, and returns a Landlock ruleset for them, which the caller
 // closes; -1 without Landlock.
 func (s *starter) prepared(b Bounds) (int, error) {
 	s.mu.Lock()
@@ -277,7 +277,7 @@ func (s *starter) prepared(b Bounds) (int, error) {
 	return domain, nil
 }
 
-// childName is what a child is called until it has executed its program.
+// childName is the name of a child until it executes its program.
 func childName(seq uint64) string { return fmt.Sprintf("start-%09d", seq%1e9) }
 
 func (s *starter) listen(port int) (int, error) {

@@ -37,7 +37,7 @@ func (l limits) fork(path string, args []string, attr *syscall.ProcAttr) (pid in
 // the process: that one cannot end, and what others may do to the process depends on it.
 func onThread(f func()) {
 	done := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(done)
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		if unix.Gettid() != unix.Getpid() {
@@ -107,7 +107,7 @@ func drop(caps []uintptr, dropped bool) error {
 		if dropped {
 			continue
 		}
-		// A thread without CAP_SETPCAP has nothing that it could pass on, but for what is cleared below.
+		// A thread without CAP_SETPCAP has no capability to pass on, except the ones cleared below.
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("drop capability %d: %w", c, err)

@@ -17,7 +17,7 @@ import (
 // bytes of length, and JSON. Descriptors travel with the length. The starter answers each request
 // before it reads the next.
 
-// maxFrame bounds a request: what Linux takes as arguments and environment, as JSON.
+// maxFrame bounds a request: the arguments and environment that Linux accepts, as JSON.
 const maxFrame = 32 << 20
 
 // maxFiles bounds the descriptors of one frame (SCM_MAX_FD of the kernel).
@@ -48,7 +48,7 @@ type request struct {
 	Port int `json:"port,omitempty"` // of listen, 0 for any, and of dial
 }
 
-// setup is what holds for a room as a whole.
+// setup configures a room.
 type setup struct {
 	Hidden   []string `json:"hidden"`
 	Shown    []string `json:"shown"`
@@ -60,7 +60,7 @@ type setup struct {
 
 type reply struct {
 	PID    int    `json:"pid,omitempty"`
-	Mounts bool   `json:"mounts,omitempty"` // of setup: what is not to be written is mounted read-only
+	Mounts bool   `json:"mounts,omitempty"` // of setup: read-only files are mounts
 	Error  string `json:"error,omitempty"`
 	Errno  int    `json:"errno,omitempty"`
 }

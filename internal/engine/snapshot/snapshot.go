@@ -292,7 +292,7 @@ func (w *Writer) Close() {
 	w.write(fewAtClose)
 }
 
-// behind reports whether the last summary is so far behind the log that a new one is due.
+// behind reports whether the log has grown so far since the last summary that a new one is due.
 func (w *Writer) behind(last task.Seq, few int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,22 +1,23 @@
 package stall
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // TailBytes is how much of the end of an output is examined.
 const TailBytes = 1 << 10
 
-// screen is what a person sees at the end of an output.
+// screen is the view of a person at the end of an output.
 type screen struct {
 	line   string   // the line of the cursor
-	last   string   // that line, or else the nearest non-blank one above it, or below it
-	above  []string // the non-blank lines down to that of the cursor
+	last   string   // that line, or else the nearest non-blank one above it
+	above  []string // the non-blank lines down to the cursor
 	rows   []string // all non-blank lines
-	fresh  []string // the lines written last, for a program that positions the cursor
+	near   []string // the non-blank lines nearest to the cursor
 	busy   bool     // the line was overwritten more than once: a counter or a spinner
 	edits  bool     // a line editor reads the line
 	full   bool     // the program positions the cursor
@@ -25,74 +26,78 @@ type screen struct {
 	hidden bool     // the cursor is hidden
 }
 
-// Minimum and maximum size of the emulated screen, whose real size is unknown.
+// Bounds of the screen, whose real size is unknown. The output begins at the last row, since it may move the cursor up.
 const (
-	lines      = 24
-	columns    = 80
 	mostRows   = 300
 	mostColumn = 1100
+	corner     = 79 // the last column of a common terminal
 )
 
-// terminal emulates a terminal for the end of an output. The earlier output is unknown: it
-// starts with a blank screen.
+// terminal folds the end of an output into the lines that a person sees and the few facts that tell a prompt from
+// progress. It knows the sequences that change one of these in the outputs of testdata, and skips the others.
 type terminal struct {
 	rows [][]rune
 	place
 	saved    place
-	wrote    []int // the rows, in the order of their last writes
-	low      int   // the lowest row to which the cursor was moved
-	drawn    int   // how often the line was begun again
-	prev     rune  // the last character
-	graphics bool  // line-drawing character set
-	inverse  bool  // reverse video
-	inverted int   // number of consecutive characters in reverse video
-	bar      bool  // the complete line is in reverse video
-	parked   bool  // the last operation was a move to a column after the start of the line
-	asked    bool  // the cursor position was requested, or one space was erased, and nothing was written since
-	spaced   bool  // the last operation was a space, not preceded by a step back
-	back     bool  // the last operation was a step back
-	editing  bool  // bracketed paste is on, as for line editors
-	other    bool  // the alternate screen is on
-	hidden   bool  // the cursor is hidden
-	keys     bool  // the keypad is in application mode
+	low      int  // the lowest row to which the cursor was moved
+	drawn    int  // how often the line was begun again
+	prev     rune // the last character
+	graphics bool // line-drawing character set
+	inverse  bool // reverse video
+	inverted int  // number of consecutive characters in reverse video
+	bar      bool // the complete line is in reverse video
+	parked   bool // the last operation was a move to a column after the start of the line
+	asked    bool // the cursor position was requested, or one space was erased, and nothing was written since
+	spaced   bool // the last operation was a space, not preceded by a step back
+	back     bool // the last operation was a step back
+	editing  bool // bracketed paste is on, as for line editors
+	other    bool // the alternate screen is on
+	hidden   bool // the cursor is hidden
 }
 
-// place is the position of the cursor, and whether it was set or results from writing.
+// place is the position of the cursor.
 type place struct {
-	row, at   int
-	top       int  // the row that programs call the first one
-	addressed bool // a row was addressed since the screen was cleared
-	fed       bool // a line feed followed
+	row, at int
+	top     int  // the row that programs call the first one: after the rows written before
+	owned   bool // the program has addressed a row
+	placed  bool // and no line feed followed
 }
 
-// look emulates a terminal for the end of an output.
+// look folds the end of an output.
 func look(tail []byte) screen {
 	if len(tail) > TailBytes {
 		tail = tail[len(tail)-TailBytes:]
 	}
-	t := &terminal{place: place{row: mostRows}} // the output may move the cursor up
-	for text := strings.ToValidUTF8(string(tail), ""); text != ""; {
-		if n, q := escape(text); n > 0 {
-			text = text[n:]
-			t.obey(q)
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(text)
-		text = text[n:]
-		t.write(r, strings.HasPrefix(text, "\n"))
+	t := &terminal{place: place{row: mostRows}}
+	p := ansi.NewParser()
+	p.SetHandler(ansi.Handler{
+		Print:     t.put,
+		Execute:   t.control,
+		HandleCsi: t.sequence,
+		HandleEsc: func(c ansi.Cmd) {
+			switch {
+			case c.Intermediate() == '(':
+				t.graphics = c.Final() == '0'
+			case c.Final() == '7':
+				t.saved = t.place
+			case c.Final() == '8':
+				t.place = t.saved
+			}
+		},
+	})
+	for _, b := range bytes.ToValidUTF8(tail, nil) {
+		p.Advance(b)
 	}
 	return t.screen()
 }
 
-// freshest is how many of the lines written last are examined: the rest of a screen may be any
-// text, for example in an editor.
-const freshest = 4
+// nearby bounds the distance of the lines that tell progress: the rest of a screen may be any text, as in an editor.
+const nearby = 4
 
 func (t *terminal) screen() screen {
-	placed := t.addressed && !t.fed
 	s := screen{
-		busy: t.drawn > 1, hidden: t.hidden, bar: t.bar, full: placed || t.other || t.keys,
-		idle: placed && t.parked && t.at >= columns-1 && t.row-t.top == t.low,
+		busy: t.drawn > 1, hidden: t.hidden, bar: t.bar, full: t.placed || t.other,
+		idle: t.placed && t.parked && t.at >= corner && t.row == t.low,
 	}
 	for n, row := range t.rows {
 		line := string(row)
@@ -103,37 +108,24 @@ func (t *terminal) screen() screen {
 			continue
 		}
 		s.rows = append(s.rows, line)
+		if max(n-t.row, t.row-n) < nearby {
+			s.near = append(s.near, trim(line))
+		}
 		if n <= t.row {
 			s.above = append(s.above, line)
 		}
 	}
-	s.fresh = t.fresh(placed || strings.TrimSpace(s.line) == "")
-	s.edits = t.editing || t.asked || t.parked && !placed && len(s.rows) > 0 && behind([]rune(s.line), t.at)
-	for _, of := range [][]string{s.rows, s.above} {
-		if len(of) > 0 {
-			s.last = strings.TrimSpace(of[len(of)-1])
-		}
+	s.edits = t.editing || t.asked || t.parked && !t.placed && len(s.rows) > 0 && after([]rune(s.line), t.at)
+	if n := len(s.above); n > 0 {
+		s.last = strings.TrimSpace(s.above[n-1])
 	}
 	return s
 }
 
-// behind reports whether the cursor is after the text of its line.
-func behind(line []rune, at int) bool {
-	before, all := string(line[:min(at, len(line))]), string(line)
-	return strings.TrimSpace(all) == "" || strings.TrimSpace(before) != ""
-}
-
-// fresh returns the lines that were written last, or only that of the cursor.
-func (t *terminal) fresh(several bool) (out []string) {
-	if !several {
-		return []string{string(t.rows[t.row])}
-	}
-	for _, n := range slices.Backward(t.wrote) {
-		if n < len(t.rows) && len(out) < freshest && trim(string(t.rows[n])) != "" {
-			out = append(out, trim(string(t.rows[n])))
-		}
-	}
-	return out
+// after reports whether the cursor is after the text of its line, or in a blank line.
+func after(line []rune, at int) bool {
+	before := string(line[:min(at, len(line))])
+	return strings.TrimSpace(string(line)) == "" || strings.TrimSpace(before) != ""
 }
 
 // trim removes the sides of a box.
@@ -141,34 +133,30 @@ func trim(row string) string {
 	return strings.TrimFunc(row, func(r rune) bool { return unicode.IsSpace(r) || r >= '─' && r <= '▟' })
 }
 
-// write writes one character; feeds: a line feed follows.
-func (t *terminal) write(r rune, feeds bool) {
-	switch {
-	case r == '\n':
-		t.feed()
-	case r == '\r':
-		if t.at > 0 && !feeds {
+// control executes a control character.
+func (t *terminal) control(c byte) {
+	switch c {
+	case '\n':
+		t.row, t.at, t.drawn = t.row+1, 0, 0
+		t.placed, t.parked, t.bar = false, false, false
+	case '\r':
+		if t.at > 0 {
 			t.drawn++
 		}
 		t.at, t.parked = 0, false
-	case r == '\b':
+	case '\b':
 		t.at, t.parked, t.asked = max(0, t.at-1), false, t.spaced
 		t.spaced, t.back = false, true
-	case r == '\t' || r >= ' ' && !unicode.IsControl(r):
-		t.put(r)
+	case '\t':
+		t.put('\t')
 	}
 }
 
-func (t *terminal) feed() {
-	t.fed = true
-	if t.addressed && t.row-t.top+1 >= max(lines, t.low+1) {
-		t.top++
-	}
-	t.row, t.at, t.drawn, t.parked = t.row+1, 0, 0, false
-	t.bar = false
-}
-
+// put writes a character.
 func (t *terminal) put(r rune) {
+	if unicode.IsControl(r) && r != '\t' {
+		return
+	}
 	if t.graphics && r >= 'j' && r <= 'x' {
 		r = '│'
 	}
@@ -177,18 +165,11 @@ func (t *terminal) put(r rune) {
 	if t.at >= mostColumn {
 		return
 	}
-	if n := len(t.wrote); r != ' ' && (n == 0 || t.wrote[n-1] != t.row) {
-		t.wrote = append(slices.DeleteFunc(t.wrote, func(row int) bool { return row == t.row }), t.row)
-	}
-	line := t.fill()
 	if t.inverse {
 		t.inverted++
 	}
-	if t.at == len(*line) {
-		*line = append(*line, r)
-	} else {
-		(*line)[t.at] = r
-	}
+	line := t.fill()
+	*line = append((*line)[:t.at], append([]rune{r}, (*line)[min(t.at+1, len(*line)):]...)...)
 	t.at++
 }
 
@@ -204,75 +185,65 @@ func (t *terminal) fill() *[]rune {
 	return line
 }
 
-// address moves the cursor to a row, counted from 0.
-func (t *terminal) address(row, at int) {
-	if t.top == 0 {
-		t.top = len(t.rows)
+// sequence executes a control sequence.
+func (t *terminal) sequence(c ansi.Cmd, params ansi.Params) {
+	param := func(i, otherwise int) int {
+		n, _, _ := params.Param(i, otherwise)
+		return n
 	}
-	row = min(row, mostRows)
-	t.row, t.at, t.drawn, t.parked = t.top+row, min(at, mostColumn), 0, at > 0
-	if row+at == 0 && !t.addressed {
-		return // home: lines follow as without addressing
+	n := min(max(1, param(0, 1)), mostRows)
+	switch c.Prefix() {
+	case 0:
+	case '?':
+		t.mode(param(0, 0), c.Final())
+		return
+	default:
+		return
 	}
-	t.addressed, t.fed, t.low = true, false, max(t.low, row)
-}
-
-// clear clears the screen, and resets the addressing of rows.
-func (t *terminal) clear() {
-	t.rows, t.wrote, t.place, t.low, t.drawn = nil, nil, place{}, 0, 0
-}
-
-// obey executes an escape sequence. Colors and unknown sequences do nothing.
-func (t *terminal) obey(q sequence) {
-	n := min(max(1, q.number(0, 1)), mostRows)
-	switch q.name {
-	case "[A":
+	switch c.Final() {
+	case 'A':
 		t.row, t.drawn = max(0, t.row-n), 0
-	case "[F":
-		t.row, t.at, t.drawn = max(0, t.row-n), 0, 0
-	case "[B":
+	case 'B':
 		t.row, t.drawn = min(t.row+n, 2*mostRows+TailBytes), 0
-	case "[C":
+	case 'C':
 		t.at, t.parked = min(t.at+n, mostColumn), true
-	case "[D":
+	case 'D':
 		t.at, t.parked = max(0, t.at-n), false
-	case "[G":
+	case 'G':
 		if t.at, t.parked = n-1, n > 1; n == 1 {
 			t.drawn++
 		}
-	case "[d":
+	case 'd':
 		t.address(n-1, t.at)
-	case "[H", "[f":
-		t.address(n-1, max(1, q.number(1, 1))-1)
-	case "[J", "[K", "[X", "[P", "[@":
-		t.erase(q.name, q.number(0, 0), n)
-	case "[b":
-		for range min(n, columns) {
-			t.write(t.prev, false) // there is no character to repeat yet
-		}
-	case "[n":
-		t.asked = q.number(0, 0) == 6
-	case "7", "[s":
+	case 'H', 'f':
+		t.address(n-1, max(1, param(1, 1))-1)
+	case 'J', 'K':
+		t.erase(c.Final(), param(0, 0))
+	case 's':
 		t.saved = t.place
-	case "8", "[u":
+	case 'u':
 		t.place = t.saved
-	case "[m":
-		t.invert(strings.HasPrefix(q.numbers+";", "7;") || t.inverse && q.numbers != "27" && q.number(0, 0) != 0)
-	case "(0", "(B":
-		t.graphics = q.name == "(0"
-	case "=", ">":
-		t.keys = q.name == "="
-	case "c":
-		t.clear()
-	case "?h", "?l":
-		t.mode(q, q.name == "?h")
+	case 'n':
+		t.asked = param(0, 0) == 6
+	case 'm':
+		t.invert(params)
 	}
 }
 
-func (t *terminal) mode(q sequence, on bool) {
-	switch q.number(0, 0) {
-	case 1:
-		t.keys = on
+// address moves the cursor to a row, counted from 0. A program that does so owns the screen.
+func (t *terminal) address(row, at int) {
+	if !t.owned {
+		t.top = len(t.rows)
+	}
+	t.row, t.at, t.drawn, t.parked = t.top+min(row, mostRows), min(at, mostColumn), 0, at > 0
+	t.low = max(t.low, t.row)
+	t.owned = t.owned || row+at > 0 // lines that follow the first place are as without addressing
+	t.placed = t.owned
+}
+
+func (t *terminal) mode(n int, final byte) {
+	on := final == 'h'
+	switch n {
 	case 47, 1047, 1049:
 		t.clear()
 		t.other = on
@@ -283,9 +254,20 @@ func (t *terminal) mode(q sequence, on bool) {
 	}
 }
 
-// invert switches reverse video. A single space in reverse video is a cursor that the program
-// draws itself.
-func (t *terminal) invert(on bool) {
+// clear clears the screen and forgets the addressed rows.
+func (t *terminal) clear() { t.rows, t.place, t.low, t.drawn = nil, place{}, 0, 0 }
+
+// invert switches reverse video. A single space in reverse video is a cursor that the program draws itself.
+func (t *terminal) invert(params ansi.Params) {
+	on := t.inverse
+	params.ForEach(0, func(_, n int, _ bool) {
+		switch n {
+		case 0, 27:
+			on = false
+		case 7:
+			on = true
+		}
+	})
 	if !on && t.inverted == 1 && t.prev == ' ' && t.at > 0 && t.row < len(t.rows) && t.at <= len(t.rows[t.row]) {
 		t.rows[t.row][t.at-1] = caret
 	}
@@ -295,36 +277,20 @@ func (t *terminal) invert(on bool) {
 // caret represents a cursor that the program draws.
 const caret = '█'
 
-// erase erases characters of the line or of the screen.
-func (t *terminal) erase(name string, which, n int) {
-	if name == "[J" && which >= 2 {
-		t.clear()
-		return
-	}
-	line := t.fill()
-	end := min(t.at+n, len(*line))
-	switch {
-	case name == "[P":
-		*line = slices.Delete(*line, t.at, end)
-	case name == "[@":
-		*line = slices.Insert(*line, t.at, slices.Repeat([]rune{' '}, min(n, columns))...)
-		*line = (*line)[:min(len(*line), mostColumn)]
-	case name == "[X":
-		blank((*line)[t.at:end])
-	case which == 0:
+// erase erases the end of the line, or of the screen, or all of either.
+func (t *terminal) erase(what byte, which int) {
+	if which == 0 {
+		line := t.fill()
 		*line = (*line)[:t.at]
-		if name == "[J" {
+		if what == 'J' {
 			t.rows = t.rows[:t.row+1]
 		}
-	case which == 1:
-		blank((*line)[:min(t.at+1, len(*line))])
-	default:
-		blank(*line)
+		return
 	}
-}
-
-func blank(of []rune) {
-	for i := range of {
-		of[i] = ' '
+	if what == 'J' && which >= 2 {
+		t.clear()
+	}
+	if what == 'K' && which == 2 {
+		*t.fill() = nil
 	}
 }

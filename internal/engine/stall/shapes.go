@@ -59,7 +59,7 @@ func tells() []string {
 func gauges() []string {
 	return []string{
 		`\d ?(?:[kmgt]i?)?(?:b|bytes|bits?)/s`, // a rate
-		`^[^\pL\d]*\d{1,3}(?:\.\d+)? ?%`,       // a percentage first, or behind a bar
+		`^[^\pL\d]*\d{1,3}(?:\.\d+)? ?%`,       // a percentage first, or after a bar
 		`\b(?:eta|elapsed|remaining)(?: time)?\W{0,3}\d|\d\W?\w{0,7} (?:elapsed|remaining|left)\b`,
 		`^\W*(?:please wait\b|\w+ing\b[^?]{0,60}(?:\.{3}|…)(?: \([^()]*\))?\W*$)`,
 		`[\x{2801}-\x{28ff}]`,                      // a spinner of dots

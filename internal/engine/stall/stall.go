@@ -55,7 +55,7 @@ func (r *Rules) Waiting(tail []byte) (line string, waiting bool) {
 		return r.said(s), true
 	case s.full && !s.idle && r.prompt(s.line):
 		return strings.TrimSpace(s.line), true
-	case s.full && (s.idle || len(s.rows) == 0 || slices.ContainsFunc(s.fresh, r.measure)):
+	case s.full && (s.idle || len(s.rows) == 0 || slices.ContainsFunc(s.near, r.measure)):
 		return "", false
 	case s.full:
 		return r.said(s), true
@@ -103,7 +103,7 @@ func (r *Rules) closed(s screen) (line string, waiting bool) {
 // nothing is shown for an empty prompt.
 const nothing = "(an empty line)"
 
-// said returns the line that shows best what is asked: a question on the screen, or else the
+// said returns the line that best shows the question: a question on the screen, or else the
 // line of the cursor.
 func (r *Rules) said(s screen) string {
 	if s.full {
@@ -130,7 +130,7 @@ func (r *Rules) prompt(line string) bool {
 }
 
 // plain normalizes a line for the rules: lower case, plain signs for those of any width and
-// typography, and English words for what prompts say in other languages.
+// typography, and English words for prompts in other languages.
 func (r *Rules) plain(line string) string {
 	var b strings.Builder
 	for _, r := range r.words.Replace(strings.ToLower(line)) {

@@ -50,5 +50,5 @@ func (w *Watch) Reads() bool { return w.reads > 1 }
 // Over ends the watch: a question is reported once for a run.
 func (w *Watch) Over() { w.done = true }
 
-// Told reports whether the watch is over.
-func (w *Watch) Told() bool { return w.done }
+// Reported reports whether the watch is over.
+func (w *Watch) Reported() bool { return w.done }

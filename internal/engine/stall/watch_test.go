@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 		t.Error("a time in which it stood still has counted")
 	}
 	w.Over()
-	if !w.Told() || at(550, 5) || at(590, 5) {
+	if !w.Reported() || at(550, 5) || at(590, 5) {
 		t.Error("looked again after the end")
 	}
 }

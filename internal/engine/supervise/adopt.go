@@ -41,7 +41,7 @@ func (s *Supervisor) Adopt(ctx context.Context, tasks []Old, driver func(task.Ki
 				e.freeze(&task.StopError{Cause: lifecycle.Unfinished()})
 			}
 			s.runs.Add(1) // launch calls Done
-			s.launch(e, d, true)
+			s.launch(e, Prepared{Driver: d}, true)
 			continue
 		}
 		lost := lifecycle.Change{Verb: task.Stop, Cause: task.Lost(rec, ""), LeftTasks: s.unseen(e)}
@@ -210,7 +210,7 @@ func (s *Supervisor) Resume(ctx context.Context, id task.ID, d task.Driver, spec
 		e.free()
 	}
 	e.mu.Unlock()
-	s.launch(e, d, false)
+	s.launch(e, Prepared{Driver: d}, false)
 	return s.placed(rec), nil
 }
 

@@ -114,7 +114,7 @@ func (r *reader) word() []byte {
 	return w
 }
 
-// packed stores ended tasks as bytes. There may be a hundred thousand, most of which nobody
+// packed stores ended tasks as bytes. There may be a hundred thousand, most of which no client
 // asks for. The garbage collector does not scan bytes, which saves time and half of the memory.
 // A task takes about 50 bytes, and 15 for the index.
 type packed struct {

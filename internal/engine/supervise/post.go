@@ -14,13 +14,6 @@ import (
 // durable. The message stays undelivered until the agent's transcript has it, even if the
 // agent's run ends. The receiver is a task, or the session for its main agent.
 func (s *Supervisor) Post(ctx context.Context, m task.Message) (task.Seq, error) {
-	if s.cfg.Mail == nil {
-		return s.post(ctx, m)
-	}
-	return s.cfg.Mail(ctx, m, func() (task.Seq, error) { return s.post(ctx, m) })
-}
-
-func (s *Supervisor) post(ctx context.Context, m task.Message) (task.Seq, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("post message: %w", err)
 	}

@@ -18,10 +18,10 @@ import (
 
 // launch starts the goroutine of a run, which is counted in runs. adopted is set for work of an
 // earlier host, which has already begun.
-func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
+func (s *Supervisor) launch(e *entry, start Prepared, adopted bool) {
 	ctx, cancel := context.WithCancelCause(s.life)
 	e.mu.Lock()
-	e.cancel, e.driver = cancel, d
+	e.cancel, e.driver = cancel, start.Driver
 	frozen := e.frozen
 	e.mu.Unlock()
 	if frozen != nil { // a stop was requested since the start was recorded
@@ -41,7 +41,7 @@ func (s *Supervisor) launch(e *entry, d task.Driver, adopted bool) {
 	go func() { // joined by Close
 		defer s.runs.Done()
 		defer cancel(nil)
-		s.run(ctx, e, d, q, adopted)
+		s.run(ctx, e, start, q, adopted)
 	}()
 }
 
@@ -53,7 +53,8 @@ type queued struct {
 }
 
 // run is one run, from pending to its durable end.
-func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued, adopted bool) {
+func (s *Supervisor) run(ctx context.Context, e *entry, start Prepared, q *queued, adopted bool) {
+	d := start.Driver
 	h := &host{s: s, e: e}
 	if e.rec.Load().Status == task.Pending { // its process under an earlier host is paused or not, as recorded
 		s.inherit(ctx, e)
@@ -84,6 +85,9 @@ func (s *Supervisor) run(ctx context.Context, e *entry, d task.Driver, q *queued
 		}
 		h.out = out
 		_ = failpoint.Hit("task/spooled")
+	}
+	if start.Ready != nil {
+		start.Ready(ctx)
 	}
 	// The output exists before the task is seen to run: readers rely on this order.
 	if _, launches := d.(task.Launcher); !adopted && !launches {
@@ -368,10 +372,7 @@ func (h *host) Tell(ctx context.Context, kind task.MessageKind, text string, p t
 		return nil
 	}
 	m := task.Message{To: r.Owner, From: string(r.ID), Kind: kind, Text: text, Priority: p}
-	var err error
-	if m.Seq, err = h.s.post(ctx, m); err == nil && h.s.cfg.Told != nil {
-		h.s.cfg.Told(m)
-	}
+	_, err := h.s.Post(ctx, m)
 	return err
 }
 

@@ -79,15 +79,10 @@ type Config struct {
 	HeldBytes int
 	Grace     time.Duration
 	Recall    func(context.Context, []task.ID) ([]task.Record, error)
-	// Instead returns the driver that a new task gets instead of d, and the ID that it gets; empty:
-	// a new one. Nil: tasks get their own.
-	Instead func(d task.Driver, spec task.Spec) (task.Driver, task.ID)
-	// Told is called with every message of a task to its owner, when it is durable. Nil: no report.
-	Told func(task.Message)
+	// Prepare is called for each new task before anything of it is recorded. Nil: tasks start as asked for.
+	Prepare func(d task.Driver, spec task.Spec) Prepared
 	// Unseen returns the notifications of an owner that it has not read. Nil: they are not known.
 	Unseen func(ctx context.Context, owner task.ID) ([]lifecycle.Notification, error)
-	// Mail stands around each message of an agent: post writes it. Nil: nothing does.
-	Mail func(ctx context.Context, m task.Message, post func() (task.Seq, error)) (task.Seq, error)
 	// Room is called before tasks are recorded; an error refuses them. Nil: no check.
 	Room func() error
 	// Unsaved is called with the error of every attempt to record the end of a run, and with
@@ -95,6 +90,13 @@ type Config struct {
 	Unsaved func(task.RunID, error)
 	// Ended is called after every end is durable, on the task's goroutine.
 	Ended func(task.Record, lifecycle.Notification)
+}
+
+// Prepared is how a new task starts.
+type Prepared struct {
+	Driver task.Driver
+	ID     task.ID                   // empty: a random one
+	Ready  func(ctx context.Context) // returns when the task may begin; nil: at once
 }
 
 // Errors that callers compare.
@@ -210,6 +212,9 @@ type entry struct {
 
 // New makes a supervisor. It does no I/O.
 func New(cfg Config) *Supervisor {
+	if cfg.Prepare == nil {
+		cfg.Prepare = func(d task.Driver, _ task.Spec) Prepared { return Prepared{Driver: d} }
+	}
 	s := &Supervisor{
 		cfg:   cfg,
 		tasks: map[task.ID]*entry{},
@@ -285,14 +290,10 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 	out := make([]Recorded, len(batch))
 	entries, found, fresh := make([]*entry, len(batch)), make([]bool, len(batch)), make([]*entry, 0, len(batch))
 	room := s.room()
-	ids := make([]task.ID, len(batch))
-	if s.cfg.Instead != nil {
-		batch = slices.Clone(batch)
-		for i, b := range batch {
-			batch[i].Driver, ids[i] = s.cfg.Instead(b.Driver, b.Spec)
-		}
-	}
+	starts := make([]Prepared, len(batch))
 	for i, b := range batch {
+		starts[i] = s.cfg.Prepare(b.Driver, b.Spec)
+		b.Driver = starts[i].Driver
 		err := b.Spec.Check()
 		if err == nil {
 			err = b.Driver.Check(b.Spec.Input)
@@ -304,7 +305,7 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 			err = s.keyed(b.Spec)
 		}
 		if err == nil {
-			entries[i], found[i], err = s.admit(b.Driver, b.Spec, ids[i])
+			entries[i], found[i], err = s.admit(starts[i], b.Spec)
 		}
 		switch {
 		case err != nil:
@@ -325,7 +326,7 @@ func (s *Supervisor) RecordAll(ctx context.Context, batch []Starting) []Recorded
 			s.forget(e)
 			out[i].Err = fmt.Errorf("start task: %w", errs[e])
 		default:
-			out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, batch[i].Driver, false) }
+			out[i].Task, out[i].Begin = *e.rec.Load(), func() { s.launch(e, starts[i], false) }
 		}
 	}
 	return out
@@ -367,7 +368,8 @@ func ownTraits(d task.Driver) (*task.Traits, error) {
 // admit checks every limit and adds the task under one lock, so that two starts cannot both
 // take the last slot and none enters a frozen tree. It holds the door of the new task; create
 // releases it.
-func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry, found bool, err error) {
+func (s *Supervisor) admit(start Prepared, spec task.Spec) (e *entry, found bool, err error) {
+	d := start.Driver
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -377,7 +379,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry,
 	if err != nil {
 		return nil, false, err
 	}
-	e = &entry{id: cmp.Or(id, task.NewID(d.Kind())), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	e = &entry{id: cmp.Or(start.ID, task.NewID(d.Kind())), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
 		e.id = task.NewID(d.Kind())
 	}
@@ -388,9 +390,9 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry,
 	if spec.Backgrounded {
 		close(e.promoted)
 	}
-	pool, start := s.pools[spec.Pool], time.Now()
+	pool, now := s.pools[spec.Pool], time.Now()
 	if pool != nil {
-		if err := pool.allows(e.root, depth, start); err != nil {
+		if err := pool.allows(e.root, depth, now); err != nil {
 			return nil, false, err
 		}
 	}
@@ -405,7 +407,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry,
 	}
 	s.runs.Add(1) // launch or forget calls Done
 	if pool != nil {
-		pool.count(e.root, start)
+		pool.count(e.root, now)
 	}
 	s.tasks[e.id] = e
 	s.addName(e)
@@ -415,7 +417,7 @@ func (s *Supervisor) admit(d task.Driver, spec task.Spec, id task.ID) (e *entry,
 	return e, false, nil
 }
 
-// locate finds where a new task stands in the tree: its ID if one is asked for, its parent, its
+// locate finds the place of a new task in the tree: its ID if one is asked for, its parent, its
 // root and its depth. It returns the child of the same key instead, if its parent has one.
 func (s *Supervisor) locate(e *entry) (depth int, twin *entry, err error) {
 	spec := e.spec

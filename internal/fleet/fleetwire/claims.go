@@ -10,14 +10,15 @@ func LeaseEnd(asked time.Time, lease time.Duration) time.Time { return asked.Add
 // lease has ended at the worker by then, unless the session's clock is more than a fifth faster than the worker's.
 func GiveUp(lease time.Duration) time.Duration { return lease + lease/5 }
 
-// Begun is what a worker has begun. A message with a grant may come twice, also when the first lease of the claim has
-// ended here and the session does not know yet; the work is not begun again then. Its zero value is ready to use.
+// Begun remembers the claims that a worker has begun. A message with a grant may come twice, also when the first
+// lease of the claim has ended here and the session does not know yet; the work is not begun again then. Its zero
+// value is ready to use.
 type Begun struct {
 	known map[string]bool
 	order []string // the oldest first
 }
 
-// maxBegun limits what is remembered. A session gives a worker up long before one has begun so many others.
+// maxBegun limits the remembered claims. A session gives a worker up long before one has begun so many others.
 const maxBegun = 10_000
 
 // First reports whether key was not there before, and remembers it.

@@ -39,7 +39,6 @@ const (
 const (
 	MaxMessage  = 4<<20 + 64<<10 // bytes of any message: a part of a folder is the largest
 	MaxChunk    = 256 << 10      // bytes of output in one message
-	MaxRepos    = 64             // that a worker tells
 	OfferWait   = 30 * time.Second
 	HeartBeat   = 5 * time.Second
 	WorkerGone  = 3 * HeartBeat // without a sign of life a worker is not listed any more
@@ -60,7 +59,7 @@ func Ask(session task.ID, what, worker string) string {
 	return "drover.session." + string(session) + "." + what + "." + worker
 }
 
-// What a worker asks.
+// The questions of a worker.
 const (
 	AskClaim = "claim"
 	AskRenew = "renew"
@@ -109,7 +108,7 @@ func CheckName(what, name string) error {
 // CallTo is where a session calls the tools of a workspace.
 func CallTo(worker string, id task.ID) string { return "drover.call." + worker + "." + string(id) }
 
-// Worker is what a worker says of itself, every [HeartBeat].
+// Worker is the state of a worker, which it publishes every [HeartBeat].
 type Worker struct {
 	Name     string   `json:"name"`
 	Instance string   `json:"instance"` // of this start of the worker
@@ -122,8 +121,7 @@ type Worker struct {
 	Load     float64  `json:"load"`     // of the machine, per processor; negative: not known
 	Tasks    []Doing  `json:"tasks,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
-	Problem  string   `json:"problem,omitempty"`      // for which it takes no tasks; empty: it does
-	Repos    []string `json:"repositories,omitempty"` // of which it has commits: the [MaxRepos] used last
+	Problem  string   `json:"problem,omitempty"` // for which it takes no tasks; empty: it does
 }
 
 // States of a worker.
@@ -156,7 +154,7 @@ type Doing struct {
 	Since   int64   `json:"for_ms"` // for how long
 }
 
-// Speaks is the protocol for both, or an error that says who is too old.
+// Speaks returns the protocol that both sides speak, or an error that says which side to update.
 func Speaks(who string, oldest, newest int) (int, error) {
 	switch v := min(newest, Version); {
 	case newest < Oldest:
@@ -177,8 +175,8 @@ type Offer struct {
 	Task    task.ID `json:"task_id"`
 	Offer   string  `json:"offer"`                // a claim names it
 	Repo    string  `json:"repository,omitempty"` // of its folder: a claim says what the worker has of it
-	// Lease is that of a grant. A worker that has no answer for a part of it asks again: it counts the lease from its
-	// question, so that a late answer is of no use.
+	// Lease is the lease of a grant. A worker without an answer asks again after a part of it: it counts the lease from
+	// its question, so a late answer is useless.
 	Lease time.Duration `json:"lease_ns,omitempty"`
 }
 
@@ -194,7 +192,7 @@ type Claim struct {
 	Has []string `json:"has,omitempty"`
 }
 
-// Grant is the answer to a claim. With Refused the task is no longer to be had, and the rest is empty.
+// Grant is the answer to a claim. With Refused the task is taken or has ended, and the rest is empty.
 type Grant struct {
 	Refused string        `json:"refused,omitempty"`
 	Epoch   uint64        `json:"epoch,omitempty"`
@@ -212,7 +210,6 @@ type Job struct {
 	Sandbox     bool     `json:"sandbox,omitempty"`
 	Env         []string `json:"env,omitempty"`    // those named to travel; the rest is the worker's
 	Folder      bool     `json:"folder,omitempty"` // [FolderReady] follows, which says what to unpack
-	Plain       bool     `json:"plain,omitempty"`  // the folder is one without git
 
 	Workspace *Workspace `json:"workspace,omitempty"` // no command: the folder is kept for an agent
 	// Inside is the task whose workspace a command runs in, with the epoch of its claim.
@@ -292,7 +289,7 @@ type Renewed struct {
 	Tasks []Lease `json:"tasks"`
 }
 
-// Lease is what a session says of a claim.
+// Lease is the answer of a session about one claim.
 type Lease struct {
 	Valid bool `json:"valid"` // false: end it, and say nothing more of it
 }
@@ -306,11 +303,11 @@ const (
 	Note   EventKind = "note"   // Text is what the worker is doing, for people
 	Open   EventKind = "open"   // the workspace is there, see Ready
 	Ended  EventKind = "ended"
-	// Left is told of a claim that does not count any more: what it has changed is in End, and is kept apart.
+	// Left belongs to a claim that has ended at the session: End has its changes, which are kept apart.
 	Left EventKind = "left"
 )
 
-// Event is what a worker tells of a task. Data follow its JSON in the message, see [Encode].
+// Event is news of a task at a worker. Data follow its JSON in the message, see [Encode].
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Epoch    uint64    `json:"epoch"`
@@ -337,7 +334,7 @@ type End struct {
 	Folder      string            `json:"folder,omitempty"` // why the folder did not come back
 }
 
-// CommandKind is what a session wants of a worker.
+// CommandKind is the sort of a [Command].
 type CommandKind string
 
 // The kinds of commands.
@@ -355,7 +352,7 @@ const (
 	Begin CommandKind = "begin"
 )
 
-// Command is what a session tells the worker of a task.
+// Command is an order of a session to the worker of a task.
 type Command struct {
 	Kind   CommandKind    `json:"kind"`
 	Epoch  uint64         `json:"epoch"`
@@ -365,7 +362,7 @@ type Command struct {
 	Offset int64          `json:"offset,omitempty"`
 }
 
-// Encode writes a message: a line of JSON, and data behind it.
+// Encode writes a message: a line of JSON, and the data after it.
 func Encode(v any, data []byte) ([]byte, error) {
 	head, err := json.Marshal(v)
 	if err != nil {
@@ -379,7 +376,7 @@ func Encode(v any, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decode reads a message into v, and returns the data behind it, which are part of the message.
+// Decode reads a message into v, and returns the data after it, which are part of the message.
 func Decode(msg []byte, v any) ([]byte, error) {
 	if len(msg) > MaxMessage {
 		return nil, fmt.Errorf("read message: it has %d bytes, more than the limit of %d", len(msg), MaxMessage)

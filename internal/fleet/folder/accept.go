@@ -16,11 +16,11 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// tolerated are faults of old commits that harm nobody and that known repositories have.
+// tolerated are harmless faults of old commits, which known repositories have.
 const tolerated = "zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingEmail=ignore"
 
 // accept takes a pack into a repository. Until its objects are found to be well formed, within the
-// limits and connected with what is there, they are in a folder of their own, which git's own
+// limits and connected with the other objects, they are in a folder of their own, which git's own
 // clean-up knows. There is at least one tip; each must be there afterwards.
 func accept(ctx context.Context, g gitrun.Git, pack io.ReadSeeker, tips []string, l Limits) error {
 	if err := scan(pack, len(tips[0])/2, l); err != nil {

@@ -2,11 +2,8 @@ package folder
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,7 +17,7 @@ import (
 )
 
 // Cache keeps the objects of repositories on a worker, so that the next task of a repository
-// receives only what is new. Work trees do not depend on it after they were made.
+// receives only new objects. Finished work trees do not depend on it.
 //
 // A cache serves one circle of trust: who may send a manifest can name any commit in it and have
 // its files. Its methods may be called at the same time, by several processes as well.
@@ -30,15 +27,15 @@ type Cache struct {
 	MaxAge   time.Duration // since the last use of a repository; 0: 30 days
 }
 
-// Layout of a cache: a folder for each repository with its lock and its bare repository, and the
-// packs that are being received.
+// Layout of a cache: a folder for each repository with its lock and its bare repository, and the parts of transfers
+// that were cut and of folders without git.
 const (
-	reposName    = "repositories"
-	incomingName = "incoming"
-	bareName     = "git"
-	usedName     = "used" // its time is that of the last use
-	haveRefs     = "refs/drover/have/"
-	maxPacks     = 8
+	reposName = "repositories"
+	partsName = "parts"
+	bareName  = "git"
+	usedName  = "used" // its modification time is the last use
+	haveRefs  = "refs/drover/have/"
+	maxPacks  = 8
 )
 
 func (c *Cache) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(c.Dir)) }
@@ -67,35 +64,13 @@ func (c *Cache) hold(ctx context.Context, repo string, create bool) (*os.File, e
 					return nil, err
 				}
 			}
-			f, err := c.lock(c.path(reposName, repo), os.O_RDONLY, 0)
+			f, err := home.LockBelow(c.below(), c.path(reposName, repo), os.O_RDONLY, 0)
 			if create && errors.Is(err, fs.ErrNotExist) {
 				continue // Trim removed it meanwhile
 			}
 			return f, err
 		}
 	})
-}
-
-// lock opens and locks a file or folder that nobody removes or replaces meanwhile.
-func (c *Cache) lock(path string, flags int, perm fs.FileMode) (*os.File, error) {
-	f, err := c.below().Open(path, flags, perm)
-	if err != nil {
-		return nil, err
-	}
-	if err = home.Flock(f); err == nil {
-		var a, b fs.FileInfo
-		a, err = f.Stat()
-		if err == nil {
-			if b, err = os.Lstat(path); err == nil && !os.SameFile(a, b) {
-				err = fs.ErrNotExist
-			}
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 func (c *Cache) git(repo string, held *os.File) gitrun.Git {
@@ -144,26 +119,6 @@ func (c *Cache) have(ctx context.Context, repo string) ([]string, error) {
 	return out, err
 }
 
-// Repositories lists those of which the cache has commits, at most some, the last used ones first.
-func (c *Cache) Repositories(most int) ([]string, error) {
-	names, err := c.below().Names(c.path(reposName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list cached repositories: %w", err)
-	}
-	var all []cached
-	for _, n := range names {
-		if info, err := c.below().Lstat(c.path(reposName, n, usedName)); err == nil {
-			all = append(all, cached{name: n, used: info.ModTime()})
-		}
-	}
-	slices.SortFunc(all, func(a, b cached) int { return b.used.Compare(a.used) })
-	var out []string
-	for _, e := range all[:min(most, len(all))] {
-		out = append(out, e.name)
-	}
-	return out, nil
-}
-
 // refs are those that keep received commits, the newest first.
 func (c *Cache) refs(ctx context.Context, g gitrun.Git) ([]string, error) {
 	text, err := g.Text(ctx, "for-each-ref", "--sort=-refname", "--format=%(refname)", haveRefs)
@@ -208,45 +163,64 @@ func (c *Cache) used(g gitrun.Git) error {
 // the manifest builds: it must be packed anew, with what [Cache.Have] lists now.
 var ErrLacks = errors.New("this machine no longer has a commit on which the transfer builds (pack it again)")
 
-// bring makes sure that the cache has the commits of a manifest. The file, which holds the
-// repository, is closed by the caller.
+// bring makes sure that the cache has the commits of a manifest. The file, which holds the repository, is closed by the
+// caller.
 func (c *Cache) bring(ctx context.Context, m Manifest, l Limits, s Store) (gitrun.Git, *os.File, error) {
+	g, lock, err := c.found(ctx, m)
+	if err != nil || lock != nil {
+		return g, lock, err
+	}
+	// Without the lock of the repository, so that tasks of other commits need not wait while the parts travel.
+	turn, err := c.turn(ctx, m)
+	if err != nil {
+		return g, nil, err
+	}
+	defer turn.Close()
+	if g, lock, err = c.found(ctx, m); err != nil || lock != nil {
+		return g, lock, err
+	}
+	pack, remove, err := download(ctx, m.Parts, kept{s, c})
+	if err != nil {
+		return g, nil, err
+	}
+	defer remove()
+	if lock, err = c.repository(ctx, m); err != nil {
+		return g, nil, err
+	}
+	g = c.git(m.Repo, lock)
+	if err = accept(ctx, g, pack, []string{m.Snapshot}, l); err == nil {
+		err = errors.Join(c.tidy(ctx, g), c.forget(m), c.below().Remove(turn.Name()))
+	}
+	return g, lock, err
+}
+
+// found returns the repository and its lock if it has the commits of a manifest.
+func (c *Cache) found(ctx context.Context, m Manifest) (gitrun.Git, *os.File, error) {
 	lock, err := c.repository(ctx, m)
 	if err != nil {
 		return gitrun.Git{}, nil, err
 	}
 	g := c.git(m.Repo, lock)
 	has, err := c.has(ctx, g, m)
-	if err != nil || has {
-		return g, lock, err
+	if err != nil || !has {
+		return g, nil, errors.Join(err, lock.Close())
 	}
-	_ = lock.Close() // others need not wait while the parts travel
-	pack, err := c.incoming(ctx, m.Parts)
-	if err != nil {
-		return g, nil, err
+	return g, lock, nil
+}
+
+// turn waits until no other task receives the commits of a manifest. Closing the file ends the turn.
+func (c *Cache) turn(ctx context.Context, m Manifest) (*os.File, error) {
+	if err := c.mkdirs(partsName); err != nil {
+		return nil, err
 	}
-	defer pack.Close()
-	for received := false; ; received = true {
-		if lock, err = c.repository(ctx, m); err != nil {
-			return g, nil, err
+	path := c.path(partsName, m.Snapshot)
+	return home.Await(ctx, func() (*os.File, error) {
+		f, err := home.LockBelow(c.below(), path, os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = home.ErrLocked // another task has just ended its turn
 		}
-		g.Held = lock
-		has, err = c.has(ctx, g, m) // whoever held the file may have brought it
-		if err == nil && !has && !received {
-			_ = lock.Close()
-			if err := download(ctx, pack, m.Parts, s); err != nil {
-				return g, nil, err
-			}
-			continue
-		}
-		if err == nil && !has {
-			err = accept(ctx, g, pack, []string{m.Snapshot}, l)
-		}
-		if err == nil {
-			err = errors.Join(c.tidy(ctx, g), c.below().Remove(pack.Name()))
-		}
-		return g, lock, err
-	}
+		return f, err
+	})
 }
 
 // repository locks the folder of a repository, with a bare repository in it.
@@ -261,7 +235,7 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 		var is string
 		if is, err = g.Text(ctx, "rev-parse", "--show-object-format"); err == nil && is != m.Format {
 			err = fmt.Errorf("the repository in the cache has objects of the format %s, not %s", is, m.Format)
-		} else if exited(err, 128) { // a crash may leave one that was not made completely
+		} else if exited(err, 128) { // a crash may leave it incomplete
 			if err = c.below().RemoveAll(g.Admin); err == nil {
 				err = fs.ErrNotExist
 			}
@@ -342,61 +316,44 @@ func (c *Cache) tidy(ctx context.Context, g gitrun.Git) error {
 	return err
 }
 
-// incoming opens the file for the parts of a pack. It is locked until it is closed.
-func (c *Cache) incoming(ctx context.Context, parts []Part) (*os.File, error) {
-	sum := sha256.New()
-	for _, p := range parts {
-		_, _ = io.WriteString(sum, p.Digest)
+// kept is a store that looks for parts in a cache before. A transfer that was cut continues with the parts that it
+// has received.
+type kept struct {
+	Store
+	c *Cache
+}
+
+func (k kept) Get(ctx context.Context, digest string) ([]byte, error) {
+	path := k.c.path(partsName, digest)
+	if data, err := home.ReadBelow(k.c.below(), path, PartBytes); err == nil && digestOf(data) == digest {
+		if root, err := k.c.below().Root(filepath.Dir(path)); err == nil {
+			_ = root.Chtimes(digest, time.Now(), time.Now()) // it was used
+			_ = root.Close()
+		}
+		return data, nil
 	}
-	if err := c.mkdirs(incomingName); err != nil {
+	data, err := k.Store.Get(ctx, digest)
+	if err != nil || digestOf(data) != digest {
+		return data, err
+	}
+	if err := k.c.mkdirs(partsName); err != nil {
 		return nil, err
 	}
-	path := c.path(incomingName, hex.EncodeToString(sum.Sum(nil)))
-	return home.Await(ctx, func() (*os.File, error) {
-		for {
-			f, err := c.lock(path, os.O_RDWR|os.O_CREATE, 0o600)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return f, err
-			}
-		}
-	})
+	return data, home.WriteBelow(k.c.below(), path, data)
 }
 
-// download receives parts into a file, behind those that an earlier attempt left there.
-func download(ctx context.Context, f *os.File, parts []Part, s Store) error {
-	n, err := resume(f, parts)
-	if err != nil {
-		return err
-	}
-	if err := receive(ctx, s, parts[n:], f); err != nil {
-		if n > 0 {
-			err = fmt.Errorf("behind %d parts that are here already: %w", n, err)
+// forget removes the parts of a manifest, whose objects are in a repository.
+func (c *Cache) forget(m Manifest) error {
+	for _, p := range m.Parts {
+		if err := c.below().Remove(c.path(partsName, p.Digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		return err
 	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
-}
-
-// resume finds how many parts a file begins with, and cuts off what follows.
-func resume(f *os.File, parts []Part) (n int, err error) {
-	at, buf := int64(0), make([]byte, PartBytes)
-	for _, p := range parts {
-		if _, err := io.ReadFull(f, buf[:p.Bytes]); err != nil || digestOf(buf[:p.Bytes]) != p.Digest {
-			break
-		}
-		at += p.Bytes
-		n++
-	}
-	if err := f.Truncate(at); err != nil {
-		return 0, err
-	}
-	_, err = f.Seek(at, io.SeekStart)
-	return n, err
+	return nil
 }
 
 // Trim removes the repositories that were not used for MaxAge, and the least recently used while
-// all have more than MaxBytes. What is in use stays. It returns the bytes that are left.
+// all have more than MaxBytes. Entries in use stay. It returns the bytes that are left.
 func (c *Cache) Trim(ctx context.Context) (int64, error) {
 	left, err := c.trim(ctx)
 	if err != nil {
@@ -420,7 +377,7 @@ func (c *Cache) trim(ctx context.Context) (left int64, err error) {
 		maxAge = 30 * 24 * time.Hour
 	}
 	var all []cached
-	for _, kind := range []string{reposName, incomingName, partsName} {
+	for _, kind := range []string{reposName, partsName} {
 		names, err := c.below().Names(c.path(kind))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -475,9 +432,9 @@ func (c *Cache) look(name string) cached {
 	return e
 }
 
-// drop removes an entry that nobody uses.
+// drop removes an entry that is not in use.
 func (c *Cache) drop(e cached) (bool, error) {
-	f, err := c.lock(c.path(e.name), os.O_RDONLY, 0)
+	f, err := home.LockBelow(c.below(), c.path(e.name), os.O_RDONLY, 0)
 	if errors.Is(err, home.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -1,13 +1,13 @@
 package folder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +70,16 @@ type Ending struct {
 	Time    time.Time // when the task ended; zero: now. A second attempt with the same time makes the same parts
 }
 
-// Collect packs what was changed in a work tree of [Cache.Unpack] and not ignored: the files become
+func (e Ending) message() string { return cmp.Or(e.Message, "Work on another machine") }
+
+func (e Ending) time() time.Time {
+	if e.Time.IsZero() {
+		return time.Now()
+	}
+	return e.Time
+}
+
+// Collect packs the changes in a work tree of [Cache.Unpack] and not ignored: the files become
 // a commit on top of the manifest's snapshot, and the commits of HEAD come with it. It does not
 // trust the repository in the folder, which the task may have changed, and changes nothing in it.
 func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (Return, error) {
@@ -86,6 +95,9 @@ func (c *Cache) collect(
 ) (r Return, err error) {
 	if err := m.check(l); err != nil {
 		return r, fmt.Errorf("check the manifest: %w", err)
+	}
+	if m.Plain {
+		return c.collectPlain(ctx, dir, m, e, l, s)
 	}
 	r = Return{V: version, Commit: m.Commit, Snapshot: m.Snapshot}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
@@ -152,7 +164,7 @@ func ordinary(path string) bool {
 	return err != nil || info.Mode().IsRegular()
 }
 
-// headOf is the commit of HEAD in a work tree, if it is not that of the manifest. It reads the
+// headOf returns the commit of HEAD in a work tree, if it differs from the manifest. It reads the
 // files itself: in a repository that the task has changed, git may wait for a pipe.
 func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(g.Tree, ".git"))
@@ -182,7 +194,7 @@ func headOf(ctx context.Context, g gitrun.Git, m Manifest) (string, error) {
 	return id, nil
 }
 
-// refOf reads what a ref has.
+// refOf reads the object ID of a ref.
 func refOf(root *os.Root, ref string) (string, error) {
 	// A repository with refs in another form has the branch .invalid there.
 	if !strings.HasPrefix(ref, "refs/") || !filepath.IsLocal(ref) || ref == "refs/heads/.invalid" {
@@ -256,19 +268,6 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 			parents = append(parents, r.Head)
 		}
 	}
-	message := e.Message
-	if message == "" {
-		message = "Work on another machine"
-	}
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	stamp := "@" + strconv.FormatInt(e.Time.Unix(), 10) + " +0000"
-	g.Vars = append(g.Vars, "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)
-	args := []string{"commit-tree", tree, "-m", message}
-	for _, p := range parents {
-		args = append(args, "-p", p)
-	}
-	r.Result, err = g.Text(ctx, args...)
+	r.Result, err = commit(ctx, g, tree, e.message(), e.time(), parents...)
 	return err
 }

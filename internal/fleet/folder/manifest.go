@@ -10,8 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// version is that of the formats of [Manifest] and [Return].
-const version = 1
+// version is the version of the formats of [Manifest] and [Return]. A [Manifest] of a folder without git has
+// plainVersion: programs that know version 1 only would take it for a checkout.
+const (
+	version      = 1
+	plainVersion = 2
+)
 
 // MaxManifest is the largest size in bytes of a [Manifest] or a [Return] as JSON.
 const MaxManifest = 1 << 20
@@ -23,8 +27,8 @@ type Manifest struct {
 	Repo     string   `json:"repo"`             // the first commit of the first parents of HEAD
 	Format   string   `json:"object_format"`    // sha1 or sha256
 	Commit   string   `json:"commit"`           // HEAD at home
-	Index    string   `json:"index,omitempty"`  // Commit with what is staged on top; empty: nothing is
-	Snapshot string   `json:"snapshot"`         // with all that is not committed on top; Commit if there is nothing
+	Index    string   `json:"index,omitempty"`  // Commit with the staged changes on top; empty: none
+	Snapshot string   `json:"snapshot"`         // with all uncommitted changes on top; Commit if there are none
 	Branch   string   `json:"branch,omitempty"` // its short name; empty: HEAD is detached
 	Subdir   string   `json:"subdir,omitempty"` // in which the task works, relative to the top; empty: the top
 	Name     string   `json:"user_name,omitempty"`
@@ -33,6 +37,7 @@ type Manifest struct {
 	Needs    []string `json:"needs,omitempty"`   // commits that the receiver has said that it has
 	Parts    []Part   `json:"parts,omitempty"`   // of the pack; none: the receiver has all of it
 	Notes    []string `json:"notes,omitempty"`   // what does not travel, or travels in another form; for people
+	Plain    bool     `json:"plain,omitempty"`   // a folder without git: Commit is a commit of ours with all of its files
 }
 
 // Changes reports whether there is something on top of the commit.
@@ -67,7 +72,7 @@ func decode(data []byte, to any) error {
 }
 
 func (m Manifest) check(l Limits) error {
-	if m.V != version {
+	if m.V != version && !m.Plain || m.V != plainVersion && m.Plain {
 		return fmt.Errorf("its format is %d, this program knows %d (use the same version on both machines)", m.V, version)
 	}
 	digits, err := digitsOf(m.Format)

@@ -25,10 +25,12 @@ type Choice struct {
 	// not know is left out.
 	Have []string
 
-	// Untracked are patterns of files that are not tracked and travel all the same, also if they
-	// are ignored: as in .gitignore, relative to the folder; a folder stands for all that is in it.
+	// Untracked are patterns of untracked files that travel, ignored ones included: as in .gitignore, relative to the
+	// folder; the name of a folder matches everything in it.
 	Untracked    []string
 	AllUntracked bool // takes all files that are neither tracked nor ignored
+
+	Plain bool // the folder is one without git, and all of its files travel
 
 	Limits Limits
 }
@@ -38,7 +40,11 @@ type Choice struct {
 // parts, so after a failure it is called again. Errors name what cannot travel; [ErrNoGit] means
 // that the folder is not in a repository.
 func Pack(ctx context.Context, dir string, c Choice, s Store) (Manifest, error) {
-	m, err := pack(ctx, dir, c, s)
+	packing := pack
+	if c.Plain {
+		packing = packPlain
+	}
+	m, err := packing(ctx, dir, c, s)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("pack the folder %s: %w", dir, err)
 	}
@@ -119,11 +125,11 @@ func (m *Manifest) note(format string, args ...any) {
 	}
 }
 
-// snapshot makes commits of what is not committed. They are written to a folder of ours, and the
+// snapshot makes commits of the uncommitted changes. They are written to a folder of ours, and the
 // git that is returned sees them. The same files make the same commits.
 func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
 	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.common, "objects"))
-	// The other half of a split index would be written beside the user's.
+	// The other half of a split index would be written to the user's repository.
 	g.Vars = append(g.Vars, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false")
 	g.Index = filepath.Join(tmp, indexName)
 	if err := r.quiet(ctx, m); err != nil {
@@ -309,7 +315,7 @@ func literal(path string) string {
 	return b.String()
 }
 
-// known are those of some commits that the repository has.
+// known returns which of some commits the repository has.
 func known(ctx context.Context, g gitrun.Git, format string, have []string) ([]string, error) {
 	digits, err := digitsOf(format)
 	if err != nil {
@@ -370,9 +376,9 @@ func revisions(tips, without []string) string {
 }
 
 // sendPack puts the objects of some commits into the store, as a pack that leaves out what others
-// have. There are no parts if there is nothing.
+// have. It returns no parts if nothing is left.
 func sendPack(
-	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store,
+	ctx context.Context, g gitrun.Git, tips, without []string, tmp string, l Limits, s Store, how ...string,
 ) ([]Part, error) {
 	revs := revisions(tips, without)
 	var about string
@@ -402,8 +408,8 @@ func sendPack(
 	defer f.Close()
 	// One thread makes the same pack of the same objects, so that a second attempt finds its parts.
 	out := &capped{w: f, left: l.PackedBytes, most: l.PackedBytes}
-	err = g.Stream(ctx, strings.NewReader(revs), out, "pack-objects", "--revs", "--stdout", "--thin",
-		"--delta-base-offset", "--threads=1", "-q")
+	args := []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--threads=1", "-q"}
+	err = g.Stream(ctx, strings.NewReader(revs), out, append(args, how...)...)
 	if err != nil {
 		return nil, err
 	}

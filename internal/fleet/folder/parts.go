@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,8 +10,28 @@ import (
 	"io"
 )
 
-// PartBytes is the size of all parts of a transfer but the last, which may be smaller.
+// PartBytes is the size of the largest parts of a transfer.
 const PartBytes = 4 << 20
+
+// minPart is the size of the smallest parts but the last, and partMask ends one at one byte of 512 Ki after that.
+const (
+	minPart  = 512 << 10
+	partMask = (1<<19 - 1) << 45
+)
+
+// cut returns how much of the data the next part has. The content decides, so a change moves few boundaries, and parts
+// before and after it are the same as they were.
+func cut(data []byte) int {
+	var h uint64
+	for i := minPart; i < len(data); i++ {
+		b := (uint64(data[i]) + 1) * 0x9e3779b97f4a7c15
+		h = h<<1 + (b ^ b>>29)
+		if h&partMask == 0 {
+			return i + 1
+		}
+	}
+	return len(data)
+}
 
 // ErrMissing is returned, wrapped, by [Store.Get] for a part that the store does not have.
 var ErrMissing = errors.New("the store does not have this part")
@@ -20,8 +41,8 @@ var ErrMissing = errors.New("the store does not have this part")
 // reader.
 type Store interface {
 	Has(ctx context.Context, digest string) (bool, error)
-	Put(ctx context.Context, digest string, part []byte) error // storing a part again is no error
-	Get(ctx context.Context, digest string) ([]byte, error)    // [ErrMissing]: there is none
+	Put(ctx context.Context, digest string, part []byte) error // of a part that is stored already: does nothing
+	Get(ctx context.Context, digest string) ([]byte, error)    // [ErrMissing]: the store lacks it
 }
 
 // Part is one piece of a transfer.
@@ -41,20 +62,22 @@ func short(id string) string { return id[:min(len(id), 12)] }
 // send cuts what r yields into parts and puts those that the store does not have.
 func send(ctx context.Context, s Store, r io.Reader) ([]Part, error) {
 	var parts []Part
-	buf := make([]byte, PartBytes)
+	in := bufio.NewReaderSize(r, PartBytes)
 	for {
-		n, err := io.ReadFull(r, buf)
-		if n > 0 {
-			p := Part{Digest: digestOf(buf[:n]), Bytes: int64(n)}
-			if err := put(ctx, s, p, buf[:n]); err != nil {
-				return nil, fmt.Errorf("send part %d (%s): %w", len(parts)+1, short(p.Digest), err)
-			}
-			parts = append(parts, p)
-		}
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		data, err := in.Peek(PartBytes)
+		if len(data) == 0 && errors.Is(err, io.EOF) {
 			return parts, nil
-		case err != nil:
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		data = data[:cut(data)]
+		p := Part{Digest: digestOf(data), Bytes: int64(len(data))}
+		if err := put(ctx, s, p, data); err != nil {
+			return nil, fmt.Errorf("send part %d (%s): %w", len(parts)+1, short(p.Digest), err)
+		}
+		parts = append(parts, p)
+		if _, err := in.Discard(len(data)); err != nil {
 			return nil, err
 		}
 	}
@@ -109,8 +132,8 @@ func checkParts(parts []Part, most int64) error {
 		switch {
 		case !hexes(p.Digest, 64):
 			return fmt.Errorf("part %d has no valid digest", i+1)
-		case p.Bytes < 1 || p.Bytes > PartBytes || i < len(parts)-1 && p.Bytes != PartBytes:
-			return fmt.Errorf("part %d of %d claims to have %d bytes (all but the last have %d)", i+1, len(parts), p.Bytes, PartBytes)
+		case p.Bytes < 1 || p.Bytes > PartBytes:
+			return fmt.Errorf("part %d of %d claims to have %d bytes, the limit is %d", i+1, len(parts), p.Bytes, PartBytes)
 		}
 		total += p.Bytes
 	}

@@ -2,7 +2,6 @@ package folder
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // tree lists a folder with the content of its files.
@@ -55,13 +55,13 @@ func newPlain(t testing.TB) string {
 		write(t, dir, fmt.Sprintf("src/%d/file%d.txt", i%7, i), random(2000, i))
 	}
 	write(t, dir, "large", random(7<<20, 1))
-	write(t, dir, "exact", random(pieceBytes, 2))
+	write(t, dir, "exact", random(3<<20, 2))
 	write(t, dir, "empty", "")
 	write(t, dir, "new\nline", "n\n")
 	write(t, dir, "latin-\xe9", "l\n")
 	write(t, dir, "run.sh", "#!/bin/sh\n")
 	must(t, os.Chmod(filepath.Join(dir, "run.sh"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(dir, "hollow", "inner"), 0o755))
+	write(t, dir, "hollow/inner/x", "x\n")
 	must(t, os.Symlink("../large", filepath.Join(dir, "src", "link")))
 	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	write(t, dir, "zz-last-empty", "")
@@ -73,10 +73,10 @@ func TestPlain(t *testing.T) {
 	t.Parallel()
 	home, c, s := newPlain(t), newCache(t), newMemory()
 	before := tree(t, home)
-	p, err := PackPlain(t.Context(), home, PlainChoice{}, s)
+	p, err := Pack(t.Context(), home, Choice{Plain: true}, s)
 	must(t, err)
 	dir := filepath.Join(t.TempDir(), "work")
-	must(t, c.UnpackPlain(t.Context(), p, Limits{}, s, dir))
+	unpacked(t, c, p, s, dir)
 	if got := tree(t, dir); got != before {
 		t.Errorf("at home:\n%s\non the worker:\n%s", before, got)
 	}
@@ -84,9 +84,9 @@ func TestPlain(t *testing.T) {
 		t.Errorf("notes %q", p.Notes)
 	}
 
-	nothing, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s)
+	nothing, err := c.Collect(t.Context(), dir, p, Ending{}, Limits{}, s)
 	must(t, err)
-	if !nothing.Empty() {
+	if nothing.Result != "" {
 		t.Errorf("nothing was changed: %+v", nothing)
 	}
 
@@ -97,10 +97,10 @@ func TestPlain(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(dir, "exact"), 0o755))
 	must(t, os.Remove(filepath.Join(dir, "dangling")))
 	write(t, dir, "dangling", "a file now\n")
-	r, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s)
+	r, err := c.Collect(t.Context(), dir, p, Ending{}, Limits{}, s)
 	must(t, err)
 	into := filepath.Join(t.TempDir(), "back")
-	got, err := ReceivePlain(t.Context(), r, Limits{}, s, into)
+	got, err := ReceivePlain(t.Context(), p, r, Limits{}, s, into)
 	must(t, err)
 	if want := []string{"dangling", "exact", "made/new", "src/3/file3.txt"}; !slices.Equal(got.Files, want) {
 		t.Errorf("changed %q, want %q", got.Files, want)
@@ -108,10 +108,10 @@ func TestPlain(t *testing.T) {
 	if want := []string{"empty", "latin-\xe9"}; !slices.Equal(got.Deleted, want) {
 		t.Errorf("deleted %q, want %q", got.Deleted, want)
 	}
-	if read(t, into, "src/3/file3.txt") != "changed\n" || tree(t, home) != before {
+	if read(t, into, "files/src/3/file3.txt") != "changed\n" || tree(t, home) != before {
 		t.Error("the change has not arrived, or the folder at home is not as it was")
 	}
-	if _, err := ReceivePlain(t.Context(), r, Limits{}, s, home); err == nil || tree(t, home) != before {
+	if _, err := ReceivePlain(t.Context(), p, r, Limits{}, s, home); err == nil || tree(t, home) != before {
 		t.Errorf("a change was written over the folder: %v", err)
 	}
 }
@@ -121,37 +121,37 @@ func TestPlainSecond(t *testing.T) {
 	t.Parallel()
 	home, c, s := newPlain(t), newCache(t), newMemory()
 	s.fail = failAt("put", 3)
-	if _, err := PackPlain(t.Context(), home, PlainChoice{}, s); !errors.Is(err, errCut) {
+	if _, err := Pack(t.Context(), home, Choice{Plain: true}, s); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
 	s.fail = nil
-	p, err := PackPlain(t.Context(), home, PlainChoice{}, s)
+	p, err := Pack(t.Context(), home, Choice{Plain: true}, s)
 	must(t, err)
-	if all := len(p.Parts) + len(p.List); s.puts != all {
+	if all := len(p.Parts); s.puts != all {
 		t.Errorf("%d parts were sent of %d", s.puts, all)
 	}
 	dir := filepath.Join(t.TempDir(), "work")
 	s.fail = failAt("get", 5)
-	if err := c.UnpackPlain(t.Context(), p, Limits{}, s, dir); !errors.Is(err, errCut) {
+	if _, err := c.Unpack(t.Context(), p, Limits{}, s, dir); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
 	if tree(t, dir) != "" {
 		t.Errorf("left:\n%s", tree(t, dir))
 	}
 	s.fail = nil
-	must(t, c.UnpackPlain(t.Context(), p, Limits{}, s, dir))
-	if all := len(p.Parts) + len(p.List); s.gets != all {
+	unpacked(t, c, p, s, dir)
+	if all := len(p.Parts); s.gets != all {
 		t.Errorf("%d parts were fetched of %d", s.gets, all)
 	}
 
 	write(t, home, "src/3/file3.txt", "changed\n")
 	sent, gets := s.sent, s.gets
-	p, err = PackPlain(t.Context(), home, PlainChoice{}, s)
+	p, err = Pack(t.Context(), home, Choice{Plain: true}, s)
 	must(t, err)
 	dir = filepath.Join(t.TempDir(), "work")
-	must(t, c.UnpackPlain(t.Context(), p, Limits{}, s, dir))
-	if s.sent-sent > 400_000 || s.gets-gets != 2 {
-		t.Errorf("one small file sent %d bytes of %d, and fetched %d parts", s.sent-sent, sent, s.gets-gets)
+	unpacked(t, c, p, s, dir)
+	if s.sent-sent > sent/2 || s.gets-gets > len(p.Parts)/2 {
+		t.Errorf("one small file sent %d bytes of %d, and fetched %d parts of %d", s.sent-sent, sent, s.gets-gets, len(p.Parts))
 	}
 	if tree(t, dir) != tree(t, home) {
 		t.Error("the second trip has other files")
@@ -167,8 +167,7 @@ func TestPlainNotes(t *testing.T) {
 	must(t, os.Symlink("../../out", filepath.Join(home, "src", "climbing")))
 	must(t, os.Symlink("link/../../..", filepath.Join(home, "src", "sly")))
 	must(t, syscall.Mkfifo(filepath.Join(home, "pipe"), 0o600))
-	write(t, home, "node_modules/x/y.js", "left out\n")
-	p, err := PackPlain(t.Context(), home, PlainChoice{Exclude: []string{"**/node_modules"}}, s)
+	p, err := Pack(t.Context(), home, Choice{Plain: true}, s)
 	must(t, err)
 	for _, words := range []string{`git repositories in the folder do not travel, only their files: "hollow"`,
 		`"src/absolute", "src/climbing", "src/sly"`, `"pipe"`} {
@@ -177,14 +176,13 @@ func TestPlainNotes(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "work")
-	must(t, c.UnpackPlain(t.Context(), p, Limits{}, s, dir))
-	for _, name := range []string{"hollow/.git", "src/absolute", "src/sly", "pipe", "node_modules"} {
+	unpacked(t, c, p, s, dir)
+	for _, name := range []string{"hollow/.git", "src/absolute", "src/sly", "pipe"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s has travelled", name)
 		}
 	}
-	write(t, dir, "node_modules/z", "made there\n")
-	if r, err := c.CollectPlain(t.Context(), dir, p, Limits{}, s); err != nil || !r.Empty() {
+	if r, err := c.Collect(t.Context(), dir, p, Ending{}, Limits{}, s); err != nil || r.Result != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -193,138 +191,149 @@ func TestPlainLimits(t *testing.T) {
 	t.Parallel()
 	home := newPlain(t)
 	for want, l := range map[string]Limits{
-		"more than 10 files":        {Files: 10},
-		"would have to travel":      {PackedBytes: 1 << 20},
-		`with "large" (7.0 MiB)`:    {UnpackedBytes: 5 << 20},
-		"have more than 5.0 MiB":    {UnpackedBytes: 5 << 20},
-		"more than 1.0 MiB would h": {PackedBytes: 1 << 20},
+		"more than 10 files":     {Files: 10},
+		"would have to travel":   {PackedBytes: 1 << 20},
+		`"large" with 7.0 MiB`:   {UnpackedBytes: 5 << 20},
+		"have more than 5.0 MiB": {UnpackedBytes: 5 << 20},
 	} {
-		_, err := PackPlain(t.Context(), home, PlainChoice{Limits: l}, newMemory())
+		_, err := Pack(t.Context(), home, Choice{Plain: true, Limits: l}, newMemory())
 		wantError(t, err, want, home)
 	}
-	_, err := PackPlain(t.Context(), home, PlainChoice{Exclude: []string{"["}}, newMemory())
-	wantError(t, err, "not valid")
 }
 
-// forge is a manifest with a list that no sender of ours makes.
-func forge(t testing.TB, s *memory, list listing, pieces ...[]byte) Plain {
+// unpacked makes the folder of a manifest.
+func unpacked(t testing.TB, c *Cache, m Manifest, s Store, dir string) {
 	t.Helper()
-	p := Plain{V: version, Files: len(list.Entries), Deleted: len(list.Deleted)}
-	for _, e := range list.Entries {
-		p.Bytes += e.Bytes
-	}
-	var err error
-	p.List, err = sendList(t.Context(), list, s)
+	_, err := c.Unpack(t.Context(), m, Limits{}, s, dir)
 	must(t, err)
-	for _, data := range pieces {
-		packed, err := compress(data)
-		must(t, err)
-		part := Part{digestOf(packed), int64(len(packed))}
-		must(t, put(t.Context(), s, part, packed))
-		p.Parts = append(p.Parts, part)
+}
+
+// forged is a manifest, and what comes back of it, with files that no sender of ours takes: entries of an index, whose
+// IDs stand for the content of their files.
+func forged(t testing.TB, s Store, entries ...string) (Manifest, Return) {
+	t.Helper()
+	tmp, remove, err := temporary()
+	must(t, err)
+	defer remove()
+	g, err := ours(t.Context(), filepath.Join(tmp, "git"), tmp)
+	must(t, err)
+	var trees func(entries []string) string
+	trees = func(entries []string) string {
+		var lines strings.Builder
+		below := map[string][]string{}
+		for _, e := range entries {
+			f := strings.SplitN(e, " ", 3) // mode, name and content
+			if top, rest, deep := strings.Cut(f[1], "|"); deep {
+				below[top] = append(below[top], f[0]+" "+rest+" "+f[2])
+				continue
+			}
+			var id bytes.Buffer
+			must(t, g.Stream(t.Context(), strings.NewReader(f[2]), &id, "hash-object", "-w", "--stdin"))
+			fmt.Fprintf(&lines, "%s blob %s\t%s\x00", f[0], strings.TrimSpace(id.String()), f[1])
+		}
+		for name, list := range below {
+			fmt.Fprintf(&lines, "040000 tree %s\t%s\x00", trees(list), name)
+		}
+		var id bytes.Buffer
+		must(t, g.Stream(t.Context(), strings.NewReader(lines.String()), &id, "mktree", "-z"))
+		return strings.TrimSpace(id.String())
 	}
-	return p
+	m := Manifest{V: plainVersion, Format: "sha1", Plain: true}
+	m.Commit, err = commit(t.Context(), g, trees(entries), "Files", time.Unix(0, 0))
+	must(t, err)
+	m.Repo, m.Snapshot = m.Commit, m.Commit
+	m.Parts, err = sendPack(t.Context(), g, []string{m.Commit}, nil, tmp, Limits{}.orDefault(), s)
+	must(t, err)
+	return m, Return{V: version, Commit: m.Commit, Snapshot: m.Commit, Result: m.Commit, Parts: m.Parts}
 }
 
-func fileOf(path, content string, pieces int) entryOf {
-	return entryOf{Path: []byte(path), Kind: kindFile, Bytes: int64(len(content)), Digest: digestOf([]byte(content)), Pieces: pieces}
-}
-
-// Lists that lead anywhere are refused by name, and nothing is written.
+// Files that lead anywhere are refused by name, and nothing is written.
 func TestHostilePlain(t *testing.T) {
 	t.Parallel()
-	x := []byte("x")
-	one := func(path string) listing { return listing{Entries: []entryOf{fileOf(path, "x", 1)}} }
-	link := func(path, target string) listing {
-		return listing{Entries: []entryOf{fileOf("x", "x", 1), {Path: []byte(path), Kind: kindLink, Target: []byte(target)}}}
+	for name, c := range map[string]struct {
+		entry, words string
+	}{
+		"climbing":      {"100644 a|..|x x", "hasDotdot"},
+		"git":           {"100644 a|.git|config x", "hasDotgit"},
+		"git-case":      {"100644 .GiT|hooks|x x", "hasDotgit"},
+		"long":          {"100644 " + strings.Repeat("x", 300) + " x", "more than 255 bytes"},
+		"link-out":      {"120000 a|l ../../etc", `"a/l" leads out of the folder: "../../etc"`},
+		"link-absolute": {"120000 l /etc", `absolute path "/etc"`},
+		"link-sly":      {"120000 l a/../../x", "down and up again"},
+		"link-empty":    {"120000 l ", "no valid target"},
+	} {
+		for _, back := range []bool{false, true} {
+			s := newMemory()
+			entry := c.entry
+			if mode, rest, _ := strings.Cut(entry, " "); back {
+				entry = mode + " files|" + rest
+			}
+			m, r := forged(t, s, entry, "100644 zz x")
+			if back {
+				m, r = forged(t, s, entry)
+			}
+			top := t.TempDir()
+			dir := filepath.Join(top, "work")
+			var err error
+			if back {
+				_, err = ReceivePlain(t.Context(), m, r, Limits{}, s, dir)
+			} else {
+				_, err = newCache(t).Unpack(t.Context(), m, Limits{}, s, dir)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("%s, back: %v: %v", name, back, err)
+			}
+			if got := strings.TrimSuffix(tree(t, top), "\"work\"/\n"); got != "" {
+				t.Errorf("%s, back: %v: left\n%s", name, back, got)
+			}
+		}
 	}
 	for name, c := range map[string]struct {
-		list   listing
-		pieces [][]byte
-		change func(p *Plain)
-		words  string
+		entries []string
+		words   string
 	}{
-		"climbing":      {one("../x"), [][]byte{x}, nil, `"../x" leads out`},
-		"deep-climb":    {one("a/../../x"), [][]byte{x}, nil, `"a/../../x" leads out`},
-		"absolute":      {one("/etc/x"), [][]byte{x}, nil, `"/etc/x" is absolute`},
-		"git":           {one("a/.git/config"), [][]byte{x}, nil, `"a/.git/config" is that of a git repository`},
-		"git-case":      {one(".GiT/hooks/x"), [][]byte{x}, nil, "git repository"},
-		"nul":           {one("a\x00b"), [][]byte{x}, nil, "NUL"},
-		"odd":           {one("a//b"), [][]byte{x}, nil, "shortest form"},
-		"top":           {one("."), [][]byte{x}, nil, "shortest form"},
-		"long":          {one(strings.Repeat("x", 300)), [][]byte{x}, nil, "more than 255 bytes"},
-		"link-out":      {link("a/l", "../../etc"), [][]byte{x}, nil, `"a/l" leads out of the folder: "../../etc"`},
-		"link-absolute": {link("l", "/etc"), [][]byte{x}, nil, `absolute path "/etc"`},
-		"link-sly":      {link("l", "a/../../x"), [][]byte{x}, nil, "down and up again"},
-		"below-link": {listing{Entries: []entryOf{{Path: []byte("l"), Kind: kindLink, Target: []byte(".")}, fileOf("l/x", "x", 1)}}, [][]byte{x}, nil,
-			`"l/x" is below the link "l"`},
-		"below-file": {listing{Entries: []entryOf{fileOf("f", "x", 1), fileOf("f/x", "", 0)}}, [][]byte{x}, nil, `below the file "f"`},
-		"device":     {listing{Entries: []entryOf{{Path: []byte("d"), Kind: "device"}}}, nil, nil, `"d" is a "device"`},
-		"twice":      {listing{Entries: []entryOf{fileOf("f", "x", 1), fileOf("f", "x", 0)}}, [][]byte{x}, nil, `"f" is there twice`},
-		"deleted":    {listing{Deleted: [][]byte{[]byte("../../x")}}, nil, nil, `"../../x" leads out`},
-		"digest": {listing{Entries: []entryOf{{Path: []byte("f"), Kind: kindFile, Bytes: 1, Digest: digestOf(nil), Pieces: 1}}}, [][]byte{x}, nil,
-			`file "f": its content has the digest`},
-		"short":    {listing{Entries: []entryOf{fileOf("f", "xx", 1)}}, [][]byte{x}, nil, "less than the files"},
-		"more":     {one("f"), [][]byte{[]byte("xyz")}, nil, "more than the files"},
-		"bomb":     {one("f"), [][]byte{make([]byte, 100<<20)}, nil, "unpacks to more than 3.0 MiB"},
-		"pieces":   {listing{Entries: []entryOf{fileOf("f", "x", 5)}}, [][]byte{x}, nil, "claims to end 5 parts"},
-		"negative": {listing{Entries: []entryOf{{Path: []byte("f"), Kind: kindFile, Bytes: -5, Digest: digestOf(x), Pieces: 1}}}, [][]byte{x}, func(p *Plain) { p.Bytes = 1 }, "claims to have -5 bytes"},
-		"huge":     {listing{Entries: []entryOf{{Path: []byte("f"), Kind: kindFile, Bytes: 1 << 62, Digest: digestOf(x), Pieces: 1}}}, [][]byte{x}, func(p *Plain) { p.Bytes = 1 }, `file "f" claims`},
-		"claims":   {one("f"), [][]byte{x}, func(p *Plain) { p.Bytes = 1 << 50 }, "1.0 PiB"},
-		"count":    {one("f"), [][]byte{x}, func(p *Plain) { p.Files = 1 << 30 }, "1073741824 files"},
-		"other":    {one("f"), [][]byte{x}, func(p *Plain) { p.Files = 7 }, "it has 1 files"},
-		"no-list":  {one("f"), [][]byte{x}, func(p *Plain) { p.List = nil }, "no list of files"},
-		"part":     {one("f"), [][]byte{x}, func(p *Plain) { p.Parts[0].Bytes = 10 << 30 }, "10737418240 bytes"},
-		"version":  {one("f"), [][]byte{x}, func(p *Plain) { p.V = 7 }, "its format is 7"},
-		"missing":  {one("f"), [][]byte{x}, func(p *Plain) { p.Parts[0].Digest = strings.Repeat("ab", 32) }, ErrMissing.Error()},
-		"patterns": {one("f"), [][]byte{x}, func(p *Plain) { p.Exclude = []string{"["} }, "not valid"},
+		"other name": {[]string{"100644 elsewhere x"}, `"elsewhere" is not one of what comes back`},
+		"deleted":    {[]string{"100644 deleted ../../x\x00"}, `"../../x" leads out`},
+		"a link":     {[]string{"120000 deleted /etc/passwd"}, `"deleted" is not one of what comes back`},
 	} {
 		s := newMemory()
-		p := forge(t, s, c.list, c.pieces...)
-		if c.change != nil {
-			c.change(&p)
-		}
-		top := t.TempDir()
-		dir := filepath.Join(top, "a", "work")
-		must(t, os.Mkdir(filepath.Dir(dir), 0o755))
-		err := newCache(t).UnpackPlain(t.Context(), p, Limits{}, s, dir)
-		if err == nil || !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got := strings.TrimSuffix(tree(t, top), "\"a/work\"/\n"); got != "\"a\"/\n" {
+		m, r := forged(t, s, c.entries...)
+		dir := filepath.Join(t.TempDir(), "work")
+		_, err := ReceivePlain(t.Context(), m, r, Limits{}, s, dir)
+		wantError(t, err, c.words)
+		if got := tree(t, dir); got != "" {
 			t.Errorf("%s: left\n%s", name, got)
 		}
-		if _, err := ReceivePlain(t.Context(), p, Limits{}, s, dir); err == nil {
-			t.Errorf("%s: it was received", name)
-		}
 	}
-	s := newMemory()
-	p := forge(t, s, one("f"), x)
-	bomb, err := compress(make([]byte, 200<<20))
-	must(t, err)
-	p.List, err = send(t.Context(), s, bytes.NewReader(bomb))
-	must(t, err)
-	wantError(t, newCache(t).UnpackPlain(t.Context(), p, Limits{}, s, filepath.Join(t.TempDir(), "work")), "unpacks to more than 64.0 MiB")
+	m, r := forged(t, newMemory(), "100644 x x")
+	for name, change := range map[string]func(*Manifest){
+		"its format is 1": func(m *Manifest) { m.V = version },
+		"10737418240":     func(m *Manifest) { m.Parts = []Part{{m.Parts[0].Digest, 10 << 30}} },
+		"this part":       func(m *Manifest) { m.Parts = []Part{{strings.Repeat("ab", 32), 5}} },
+	} {
+		other := m
+		change(&other)
+		_, err := newCache(t).Unpack(t.Context(), other, Limits{}, newMemory(), filepath.Join(t.TempDir(), "work"))
+		wantError(t, err, name)
+	}
+	r.Commit = strings.Repeat("a", 40)
+	_, err := ReceivePlain(t.Context(), m, r, Limits{}, newMemory(), filepath.Join(t.TempDir(), "work"))
+	wantError(t, err, "were sent")
 }
 
-func FuzzList(f *testing.F) {
-	p := Plain{V: version, Files: 2, Bytes: 1, Parts: []Part{{strings.Repeat("ab", 32), 5}}}
-	good, err := json.Marshal(listing{Entries: []entryOf{fileOf("a/b", "x", 1), {Path: []byte("a/l"), Kind: kindLink, Target: []byte("../a")}}})
-	must(f, err)
-	f.Add(good)
-	f.Add([]byte("{}"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := readList(data, p)
-		if err != nil {
-			return
-		}
-		for _, e := range list.Entries {
-			if path := string(e.Path); !filepath.IsLocal(path) || inGit(path) {
-				t.Errorf("the name %q", path)
-			}
-			if e.Kind == kindLink && !filepath.IsLocal(filepath.Join(filepath.Dir(string(e.Path)), string(e.Target))) {
-				t.Errorf("the link %q to %q", e.Path, e.Target)
-			}
-		}
-	})
+// The content of files arrives as it is, whatever attributes a folder has.
+func TestPlainAttributes(t *testing.T) {
+	t.Parallel()
+	home, c, s := t.TempDir(), newCache(t), newMemory()
+	write(t, home, ".gitattributes", "* text=auto eol=crlf ident\n*.bin working-tree-encoding=UTF-16\n")
+	write(t, home, ".gitignore", "*\n")
+	write(t, home, "a.txt", "one\r\ntwo\n$Id$\n")
+	write(t, home, "b.bin", "three\n")
+	m, err := Pack(t.Context(), home, Choice{Plain: true}, s)
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "work")
+	unpacked(t, c, m, s, dir)
+	if got, want := tree(t, dir), tree(t, home); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
 }

@@ -17,23 +17,21 @@ import (
 
 // Received is what came back, as the receiving side has found it.
 type Received struct {
-	Ref      string // empty: nothing was changed, and there is no ref
-	Commit   string // that Ref has
-	Base     string // the snapshot: git diff Base Commit is what the task alone has changed
-	Files    int    // that the task alone has changed
-	Added    int    // lines
-	Removed  int
-	Commits  int // that the task made itself; 0: only the one that holds its files
-	Notes    []string
-	Previous string // what Ref had before; empty: there was none
+	Ref     string // empty: nothing was changed
+	Commit  string // that Ref has
+	Base    string // the snapshot: git diff Base Commit is what the task alone has changed
+	Files   int    // that the task alone has changed
+	Added   int    // lines
+	Removed int
+	Notes   []string
 }
 
 // RefPrefix begins all refs that [Receive] sets.
 const RefPrefix = "refs/drover/"
 
 // Receive stores what comes back under a ref of the repository of a folder, which begins with
-// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is the
-// one that was sent. It may be called again after a failure.
+// [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is as
+// it was sent. It may be called again after a failure.
 func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (Received, error) {
 	got, err := take(ctx, dir, m, r, ref, l.orDefault(), s)
 	if err != nil {
@@ -48,9 +46,8 @@ func take(
 	if err := r.check(l); err != nil {
 		return got, err
 	}
-	if r.Commit != m.Commit || r.Snapshot != m.Snapshot {
-		return got, fmt.Errorf("it builds on commit %s and snapshot %s, and %s and %s were sent", short(r.Commit), short(r.Snapshot),
-			short(m.Commit), short(m.Snapshot))
+	if err := r.answers(m); err != nil {
+		return got, err
 	}
 	got.Base, got.Notes = m.Snapshot, slices.Clone(r.Notes)
 	if r.Result == "" {
@@ -72,18 +69,23 @@ func take(
 		return got, fmt.Errorf("the repository does not have commit %s, from which the task began"+
 			" (it is another repository, or the commit was removed)", short(m.Commit))
 	}
-	if got.Previous, err = g.Commit(ctx, ref); err != nil {
+	previous, err := g.Commit(ctx, ref)
+	if err != nil {
 		return got, err
 	}
-	if err := r.bring(ctx, g, l, s); err != nil {
+	tips := []string{r.Result, r.Snapshot}
+	if r.Head != "" {
+		tips = append(tips, r.Head)
+	}
+	if err := fetch(ctx, g, r.Parts, tips, l, s); err != nil {
 		return got, err
 	}
 	if err := got.measure(ctx, g, m, r, l); err != nil {
 		return got, err
 	}
 	got.Commit = r.Result
-	if got.Previous != got.Commit {
-		_, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, got.Previous)
+	if previous != got.Commit {
+		_, err := g.Run(ctx, "update-ref", "--create-reflog", "-m", "drover: received", ref, r.Result, previous)
 		if err != nil {
 			return got, err
 		}
@@ -92,33 +94,51 @@ func take(
 	return got, nil
 }
 
-// bring receives the objects.
-func (r Return) bring(ctx context.Context, g gitrun.Git, l Limits, s Store) error {
-	tmp, remove, err := temporary()
+// answers refuses what comes back of another manifest.
+func (r Return) answers(m Manifest) error {
+	if r.Commit != m.Commit || r.Snapshot != m.Snapshot {
+		return fmt.Errorf("it builds on commit %s and snapshot %s, and %s and %s were sent", short(r.Commit), short(r.Snapshot),
+			short(m.Commit), short(m.Snapshot))
+	}
+	return nil
+}
+
+// fetch receives a pack into a repository, in which each tip must be then.
+func fetch(ctx context.Context, g gitrun.Git, parts []Part, tips []string, l Limits, s Store) error {
+	pack, remove, err := download(ctx, parts, s)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	path := filepath.Join(tmp, packName)
-	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := receive(ctx, s, r.Parts, f); err != nil {
-		return err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	tips := []string{r.Result, r.Snapshot}
-	if r.Head != "" {
-		tips = append(tips, r.Head)
-	}
-	return accept(ctx, g, f, tips, l)
+	return accept(ctx, g, pack, tips, l)
 }
 
-// measure finds out what the task alone has changed, and that the result builds on what was sent.
+// download receives a pack into a file of its own, which remove removes.
+func download(ctx context.Context, parts []Part, s Store) (pack *os.File, remove func(), err error) {
+	tmp, clean, err := temporary()
+	if err != nil {
+		return nil, nil, err
+	}
+	path := filepath.Join(tmp, packName)
+	f, err := saferoot.Near(path).Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = receive(ctx, s, parts, f)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		clean()
+		return nil, nil, err
+	}
+	return f, func() {
+		_ = f.Close()
+		clean()
+	}, nil
+}
+
+// measure counts the changes of the task alone, and checks that the result builds on what was sent.
 func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Return, l Limits) error {
 	if err := m.verify(ctx, g); err != nil {
 		return err
@@ -129,15 +149,6 @@ func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Re
 	}
 	if err != nil {
 		return err
-	}
-	if r.Head != "" {
-		text, err := g.Text(ctx, "rev-list", "--count", r.Head, "^"+m.Commit, "^"+m.Snapshot)
-		if err != nil {
-			return err
-		}
-		if got.Commits, err = strconv.Atoi(text); err != nil {
-			return err
-		}
 	}
 	return each(ctx, g, func(e string) error {
 		added, rest, ok := strings.Cut(e, "\t")

@@ -15,7 +15,7 @@ import (
 // special are entries of an index that are not plain files.
 type special struct {
 	links  []string // submodules
-	hidden []string // files that git was told not to look at
+	hidden []string // files that git is configured to ignore changes of
 	sparse bool     // some files are not checked out
 }
 
@@ -37,7 +37,7 @@ func specials(ctx context.Context, g gitrun.Git) (s special, err error) {
 }
 
 // stage takes the changed files of a work tree into an index of ours: the tracked ones that differ,
-// and those of the list. Submodules and other repositories in it stay as the index has them.
+// and the files of the list. Submodules and other repositories in it stay as the index has them.
 func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limits) error {
 	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !exited(err, 1) {
 		return err
@@ -91,7 +91,7 @@ func (b *bound) add(name string) error {
 		return nil // git does not take pipes and sockets
 	}
 	if b.files++; b.files > b.limits.Files {
-		return fmt.Errorf("more than %d files are changed or new, the limit (ignore what need not travel in .gitignore)",
+		return fmt.Errorf("more than %d files are changed or new, the limit (leave out what need not travel, in a checkout by .gitignore)",
 			b.limits.Files)
 	}
 	if info.Size() > b.most {
@@ -99,7 +99,7 @@ func (b *bound) add(name string) error {
 	}
 	if b.bytes += info.Size(); b.bytes > b.limits.UnpackedBytes {
 		return fmt.Errorf("the files that are changed or new have more than %s, the limit; the largest is %q with %s"+
-			" (ignore it in .gitignore, or raise the limit)", size(b.limits.UnpackedBytes), b.name, size(b.most))
+			" (leave it out, in a checkout by .gitignore, or raise the limit)", size(b.limits.UnpackedBytes), b.name, size(b.most))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func others(ctx context.Context, g gitrun.Git, l Limits, args ...string) (files,
 			return nil //nolint:nilerr // gone, or nothing that git takes
 		}
 		if files = append(files, name); len(files) > l.Files {
-			return fmt.Errorf("there are more than %d untracked files, the limit (ignore what need not travel in .gitignore)",
+			return fmt.Errorf("there are more than %d untracked files, the limit (leave out what need not travel, in a checkout by .gitignore)",
 				l.Files)
 		}
 		return nil
@@ -141,7 +141,7 @@ func named(names []string) string {
 	return b.String()
 }
 
-// note shortens what is said to people.
+// note formats a text for people and shortens it.
 func note(format string, args ...any) string {
 	s := fmt.Sprintf(format, args...)
 	if len(s) > maxNote {

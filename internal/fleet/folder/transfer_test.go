@@ -34,10 +34,10 @@ func TestResume(t *testing.T) {
 	whole := newMemory()
 	m, err := Pack(t.Context(), home, Choice{}, whole)
 	must(t, err)
-	if len(m.Parts) != 3 {
+	if len(m.Parts) < 3 {
 		t.Fatalf("%d parts", len(m.Parts))
 	}
-	for cut := 1; cut <= len(m.Parts); cut++ {
+	for _, cut := range []int{1, 2, len(m.Parts)} {
 		s, c := newMemory(), newCache(t)
 		s.fail = failAt("put", cut)
 		_, err := Pack(t.Context(), home, Choice{}, s)
@@ -64,7 +64,7 @@ func TestResume(t *testing.T) {
 		if s.gets != len(m.Parts) {
 			t.Errorf("cut at part %d: %d parts were fetched in all", cut, s.gets)
 		}
-		if left, err := os.ReadDir(filepath.Join(c.Dir, "incoming")); err != nil || len(left) > 0 {
+		if left, err := os.ReadDir(filepath.Join(c.Dir, partsName)); err != nil || len(left) > 0 {
 			t.Errorf("%v, %v are left of what came in", left, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestResumeBack(t *testing.T) {
 	s.fail = nil
 	r, err := c.Collect(t.Context(), dir, m, end, Limits{}, s)
 	must(t, err)
-	if s.puts != len(r.Parts) || len(r.Parts) != 3 {
+	if s.puts != len(r.Parts) || len(r.Parts) < 3 {
 		t.Errorf("%d parts were sent for %d", s.puts, len(r.Parts))
 	}
 	before := state(t, home)
@@ -130,7 +130,9 @@ func TestAtOnce(t *testing.T) {
 		t.Error("the repository at home is not as it was")
 	}
 	sh(t, home, "fsck", "--strict")
-	if s.gets > 10 {
+	m, err := Pack(t.Context(), home, Choice{}, newMemory())
+	must(t, err)
+	if most := len(m.Parts) + 4*2; s.gets > most { // and those of four returns
 		t.Errorf("%d parts were fetched: each should have been fetched once", s.gets)
 	}
 }

@@ -18,9 +18,10 @@ import (
 const snapshotRef = "refs/drover/snapshot"
 
 // Unpack makes a work tree of a manifest in a new or empty folder, whose parent exists: a
-// repository of its own, on the branch and the commit of the manifest, with what was not committed
-// at home not committed here either. It returns the folder in which the task works. After a failure
-// the folder is empty or gone, and what was received is kept for the next attempt.
+// repository of its own, on the branch and the commit of the manifest, with the uncommitted changes of home
+// uncommitted here; or the files of a folder without git, with a repository of ours in the folder of its name with .git
+// added, which the caller removes with it. It returns the folder in which the task works. After a failure
+// the folder is empty or gone, and the received parts are kept for the next attempt.
 func (c *Cache) Unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (string, error) {
 	work, err := c.unpack(ctx, m, l.orDefault(), s, dir)
 	if err != nil {
@@ -33,17 +34,11 @@ func (c *Cache) unpack(ctx context.Context, m Manifest, l Limits, s Store, dir s
 	if err := m.check(l); err != nil {
 		return "", fmt.Errorf("check the manifest: %w", err)
 	}
-	if err := saferoot.Dir(filepath.Dir(dir)).Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := vacant(dir)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = root.Close() }()
-	if err := vacant(root); err != nil {
-		return "", err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, clear(root))
@@ -51,6 +46,9 @@ func (c *Cache) unpack(ctx context.Context, m Manifest, l Limits, s Store, dir s
 	}()
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
+	}
+	if m.Plain {
+		return dir, c.unpackPlain(ctx, m, l, s, dir)
 	}
 	cache, lock, err := c.bring(ctx, m, l, s)
 	if lock != nil {
@@ -95,7 +93,22 @@ func (m Manifest) verify(ctx context.Context, g gitrun.Git) error {
 	return nil
 }
 
-func vacant(root *os.Root) error {
+// vacant opens a new or empty folder, whose parent exists.
+func vacant(dir string) (*os.Root, error) {
+	if err := saferoot.Dir(filepath.Dir(dir)).Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := isEmpty(root); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+func isEmpty(root *os.Root) error {
 	d, err := root.Open(".")
 	if err != nil {
 		return err
@@ -206,7 +219,7 @@ func copyFile(src *os.Root, name, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// checkout writes the files of the snapshot, and an index of what was staged.
+// checkout writes the files of the snapshot, and an index of the staged changes.
 func checkout(ctx context.Context, m Manifest, g gitrun.Git) (string, error) {
 	if _, err := g.Run(ctx, "read-tree", m.Snapshot); err != nil {
 		return "", err

@@ -18,14 +18,14 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/link"
 )
 
-// How long certificates are valid. They begin a day early, for machines whose clock is behind.
+// How long certificates are valid. They begin a day early, for machines whose clock is slow.
 const (
 	validFor  = 10 * 365 * 24 * time.Hour
 	validFrom = 24 * time.Hour
 )
 
-// certificate is the certificate of the hub with that of its authority behind it, made at the
-// first start, and the name of the authority's.
+// certificate returns the certificate of the hub followed by its authority's, made at the first start, and the pin of
+// the authority's.
 func (h *Hub) certificate() (cert tls.Certificate, pin string, err error) {
 	file := filepath.Join(h.cfg.Dir, "certificate.pem")
 	text, err := h.cfg.Root.ReadFile(file, maxFile)

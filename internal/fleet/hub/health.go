@@ -20,7 +20,7 @@ const (
 	enoughRoom = 64 << 20
 )
 
-// How often the hub looks at itself, and how soon it tries again what has failed.
+// How often the hub looks at itself, and how soon it repeats a failed attempt.
 const (
 	lookEvery = time.Second
 	tryEvery  = 10 * time.Second
@@ -53,7 +53,7 @@ func (h *Hub) look(now time.Time) {
 		h.set(problem)
 		h.retry = now
 	}
-	room, err := h.cfg.Root.Room()
+	room, err := h.cfg.Root.Space()
 	switch {
 	case err != nil:
 		h.set(err.Error())
@@ -78,13 +78,13 @@ func (h *Hub) failure() string {
 	if s := h.server.Healthz(&server.HealthzOptions{}); s.Error != "" {
 		return "a write to its store has failed: " + s.Error
 	}
-	if room, err := h.cfg.Root.Room(); err == nil && (room.Bytes < leastRoom || room.NoFiles()) {
+	if room, err := h.cfg.Root.Space(); err == nil && (room.Bytes < leastRoom || room.NoFiles()) {
 		return "its disk is full"
 	}
 	return ""
 }
 
-// reopen opens the store with what is in it.
+// reopen opens the store and keeps its content.
 func (h *Hub) reopen() error {
 	if err := h.server.EnableJetStream(&server.JetStreamConfig{
 		StoreDir: storeDir(h.cfg.Dir), MaxMemory: maxMemory, MaxStore: allStore, Strict: true,
@@ -104,7 +104,7 @@ func (h *Hub) reopen() error {
 	return nil
 }
 
-// set keeps the problem for whoever asks, and tells the user when it changes.
+// set stores the problem, which clients may ask for, and logs changes of it.
 func (h *Hub) set(problem string) {
 	h.mu.Lock()
 	was := h.problem
@@ -118,7 +118,7 @@ func (h *Hub) set(problem string) {
 	}
 }
 
-// attend answers [fleetwire.HubState] in each project that somebody has entered, and makes its streams.
+// attend answers [fleetwire.HubState] in each project that has had a client, and makes its streams.
 func (h *Hub) attend(ctx context.Context) {
 	h.mu.Lock()
 	var fresh []string

@@ -189,17 +189,16 @@ func (h *Hub) lock() error {
 	return nil
 }
 
-// About is what a running hub has written down for other processes of its user.
+// About is the file of a running hub for other processes of its user.
 type About struct {
 	Address string `json:"address"`
-	Pin     string `json:"certificate,omitempty"` // SHA-256 of that of its authority; empty: no TLS
+	Pin     string `json:"certificate,omitempty"` // SHA-256 of its authority's; empty: no TLS
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
 }
 
 func aboutFile(dir string) string { return filepath.Join(dir, "hub.json") }
 func storeDir(dir string) string  { return filepath.Join(dir, "jetstream") }
-func joinFile(dir string) string  { return filepath.Join(dir, "session.join") }
 
 // Describe writes down where the hub is, and a line by which sessions of this user join it.
 func (h *Hub) Describe(ctx context.Context, version string) error {
@@ -210,12 +209,12 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("describe hub: %w", err)
 	}
-	if old, err := h.cfg.Root.ReadFile(joinFile(h.cfg.Dir), maxFile); err == nil { // a token for ever and ever is enough
+	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // it stays valid
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
 			return errors.Join(
 				h.ensure(ctx, DefaultProject),
-				h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n")),
+				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")),
 			)
 		}
 	}
@@ -223,22 +222,7 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	return h.cfg.Root.WriteAtomic(joinFile(h.cfg.Dir), []byte(j.String()+"\n"))
-}
-
-// ErrNone is wrapped by errors that say that the user has no hub.
-var ErrNone = errors.New("there is no hub (start one: `drover hub`)")
-
-// Own is how sessions of this user join the hub of a folder.
-func Own(root home.Root, dir string) (link.Join, error) {
-	data, err := root.ReadFile(joinFile(dir), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return link.Join{}, ErrNone
-	}
-	if err != nil {
-		return link.Join{}, fmt.Errorf("find hub: %w", err)
-	}
-	return link.ParseJoin(string(data))
+	return h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n"))
 }
 
 // Invite makes a line that lets a role into a project of a running hub of this user, from another
@@ -246,7 +230,7 @@ func Own(root home.Root, dir string) (link.Join, error) {
 func Invite(ctx context.Context, root home.Root, dir, project, role, address string) (link.Join, error) {
 	data, err := root.ReadFile(aboutFile(dir), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return link.Join{}, ErrNone
+		return link.Join{}, link.ErrNoHub
 	}
 	var about About
 	if err == nil {
@@ -282,7 +266,7 @@ func Invite(ctx context.Context, root home.Root, dir, project, role, address str
 	return join, nil
 }
 
-// Close ends the hub. What it has promised to carry is in its folder.
+// Close ends the hub. The messages that it has accepted are in its folder.
 func (h *Hub) Close() {
 	h.stop()
 	h.watcher.Wait()
@@ -302,7 +286,7 @@ func (h *Hub) TLS() bool { return h.pin != "" }
 
 func (h *Hub) log(text string) { h.cfg.Log.Warn(text) }
 
-// account is that of a project, with JetStream.
+// account returns the account of a project, with JetStream.
 func (h *Hub) account(project string) (*server.Account, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -362,7 +346,7 @@ func (h *Hub) ensure(ctx context.Context, project string) error {
 // logger takes what the server wants to tell.
 type logger struct {
 	to     *slog.Logger
-	failed chan<- string // capacity 1: why it cannot go on
+	failed chan<- string // capacity 1: why it cannot continue
 }
 
 func (l logger) Noticef(string, ...any)            {}

@@ -255,7 +255,7 @@ func TestInvite(t *testing.T) {
 	if err := h.Describe(t.Context(), "v"); err != nil {
 		t.Fatal(err)
 	}
-	own, err := hub.Own(c.Root, c.Dir)
+	own, err := link.Own(c.Root, c.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func (m *members) admit(project, role string) (string, error) {
 	return secret, nil
 }
 
-// file is that of a token.
+// file returns the path of a token.
 func (m *members) file(secret string) string {
 	s := sha256.Sum256([]byte(secret))
 	return filepath.Join(m.dir, tokens, hex.EncodeToString(s[:])+".json")
@@ -98,7 +98,7 @@ func (m *members) token(secret string) (t token, err error) {
 	return t, err
 }
 
-// recognize says who connects, or refuses. A worker is bound to the key with which its name was
+// recognize identifies a client, or refuses it. A worker is bound to the key with which its name was
 // first used.
 func (m *members) recognize(secret, name, key, signature string, nonce []byte) (t token, worker string, err error) {
 	if t, err = m.token(secret); err != nil {
@@ -144,7 +144,7 @@ func (m *members) bind(name, key string) error {
 	return m.root.WriteAtomic(file, []byte(key+"\n"))
 }
 
-// signed checks that whoever connects has the private key, as a server of NATS does.
+// signed checks that the client has the private key, as a server of NATS does.
 func signed(key, signature string, nonce []byte) error {
 	public, err := nkeys.FromPublicKey(key)
 	if err != nil {
@@ -184,8 +184,8 @@ func (h *Hub) Check(c server.ClientAuthentication) bool {
 // callTime is how long a worker may take to answer a call.
 const callTime = time.Minute
 
-// ofWorker is what a worker may say and hear: offers, which have no secrets, what it is told, and
-// nothing of what others claimed.
+// ofWorker returns the subjects that a worker may use: offers, which have no secrets, its commands, and nothing of the
+// claims of others.
 func ofWorker(name string) *server.Permissions {
 	inbox := "_INBOX_" + link.RoleWorker + "_" + name + ".>"
 	consumer := link.ConsumerOf(name)

@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Join says where a hub is and what lets one in: the line that `drover hub` prints.
@@ -61,6 +64,27 @@ func ParseJoin(line string) (Join, error) {
 		return bad(fmt.Sprintf("%s is on another machine, and the line names no certificate", u.Hostname()))
 	}
 	return j, nil
+}
+
+// ErrNoHub is wrapped by errors that say that the user has no hub.
+var ErrNoHub = errors.New("there is no hub (start one: `drover hub`)")
+
+// OwnFile is the file in the folder of a hub with the join line for sessions of its user.
+func OwnFile(dir string) string { return filepath.Join(dir, "session.join") }
+
+// maxLine limits a file with a join line, in bytes.
+const maxLine = 4 << 10
+
+// Own returns how sessions of this user join the hub of a folder.
+func Own(root home.Root, dir string) (Join, error) {
+	data, err := root.ReadFile(OwnFile(dir), maxLine)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Join{}, ErrNoHub
+	}
+	if err != nil {
+		return Join{}, fmt.Errorf("find hub: %w", err)
+	}
+	return ParseJoin(string(data))
 }
 
 // Loopback reports whether only this machine reaches a host.

@@ -16,7 +16,7 @@ type Key struct {
 	pair   nkeys.KeyPair
 }
 
-// Sign signs what a hub asks to be signed.
+// Sign signs the nonce of a hub.
 func (k *Key) Sign(nonce []byte) ([]byte, error) { return k.pair.Sign(nonce) }
 
 // NewKey makes a key that is kept nowhere.

@@ -1,7 +1,7 @@
 // Package link connects sessions and workers to a hub: an embedded one or a cluster of NATS.
 //
-// A [Link] is one connection with the streams and buckets of a project on it. It promises that
-// what it has published is in a stream, or says so, and that it connects again by itself, with
+// A [Link] is one connection with the streams and buckets of a project on it. It promises that a
+// published message is in a stream unless it returns an error, and that it connects again by itself, with
 // pauses that differ from machine to machine. It knows nothing of claims.
 package link
 
@@ -45,7 +45,7 @@ type Options struct {
 	Dial func() (net.Conn, error)
 	// Seed signs as this key, by which a hub knows a worker again. Nil: without.
 	Seed *Key
-	// Log is told of messages that wait, and of lost connections. Nil: nobody is.
+	// Log gets warnings of messages that wait and of lost connections. Nil: none.
 	Log *slog.Logger
 }
 
@@ -69,7 +69,7 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// maxPayload is what a server must take in one message, with its headers.
+// maxPayload is the least limit that a server may have for one message with its headers, in bytes.
 const maxPayload = fleetwire.MaxMessage + 8<<10
 
 // askWait limits a question whose context has no limit.
@@ -160,8 +160,8 @@ func (l *Link) joined() Join {
 	return l.join
 }
 
-// handlers hear of lost connections, and tell of them: why, and once for each reason why there is no other. The client
-// calls them one after the other.
+// handlers log lost connections, and each reason why reconnecting fails once. The client calls them one after the
+// other.
 func (l *Link) handlers() []nats.Option {
 	last := ""
 	say := func(text string, why error) {
@@ -220,7 +220,7 @@ func explain(err error) error {
 	return err
 }
 
-// Redial connects again at once, for whoever knows that the way to the hub is another one.
+// Redial connects again at once, for callers who know that the way to the hub has changed.
 func (l *Link) Redial() { _ = l.Conn.ForceReconnect() } // it fails after Close only
 
 // Close closes the connection.
@@ -230,9 +230,8 @@ func (l *Link) Close() { l.Conn.Close() }
 const DefaultStore = 2 << 30
 
 // Ensure makes the streams and buckets of the project, or finds them. A worker must not, and
-// finds what a hub or a session has made.
-// most limits the bytes of what workers tell, and of parts of folders, each. What a program of a later protocol has
-// configured stays as it is.
+// finds those that a hub or a session has made.
+// most limits the bytes of events, and of parts of folders, each. The configuration of a later protocol is kept.
 func Ensure(ctx context.Context, js jetstream.JetStream, most int64) error {
 	return ensure(ctx, js, most, 1)
 }
@@ -322,8 +321,8 @@ func (l *Link) Consumer(ctx context.Context, stream string, c jetstream.Consumer
 }
 
 // Publish puts a message into a stream and returns when it is there. It tries again until ctx
-// ends: after a lost connection, or while the stream is full; [Link.Trouble] then says why. id makes
-// what is published twice count once.
+// ends: after a lost connection, or while the stream is full; [Link.Trouble] then says why. A message that
+// is published twice with the same id counts once.
 func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		state := l.now()
@@ -357,13 +356,13 @@ func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) erro
 	}
 }
 
-// whyTime limits how long a hub is asked what is wrong with it, and maxProblem what is shown of the answer, in columns.
+// whyTime limits the question to a hub about its problem, and maxProblem the shown part of the answer, in columns.
 const (
 	whyTime    = 2 * time.Second
 	maxProblem = 300
 )
 
-// Problem is what the hub says for which it takes no messages; empty: it takes them, or does not say.
+// Problem returns why the hub takes no messages; empty: it takes them, or does not answer.
 func (l *Link) Problem(ctx context.Context) string {
 	one, cancel := l.During(ctx, whyTime)
 	defer cancel()
@@ -428,5 +427,5 @@ func (l *Link) Ask(ctx context.Context, subject string, in, out any) ([]byte, er
 	return fleetwire.Decode(reply.Data, out)
 }
 
-// ConsumerOf is the name of the consumer by which a worker is told what to do.
+// ConsumerOf returns the name of the consumer of a worker's commands.
 func ConsumerOf(worker string) string { return "worker-" + worker }

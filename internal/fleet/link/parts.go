@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/folder"
 )
 
-// parts are those of folders in the bucket of a project. A part is found by its digest only, and
-// cannot be listed by workers: who knows the digest was told of the part.
+// parts is the store of parts of folders in the bucket of a project. A part is found by its digest only, and workers
+// cannot list parts: a worker that knows a digest was granted the folder.
 type parts struct {
 	link *Link
 
@@ -28,7 +28,7 @@ func (l *Link) Parts() folder.Store { return &parts{link: l, put: map[string]boo
 func partSubject(digest string) string { return "$KV." + fleetwire.Parts + "." + digest }
 
 // Has asks the hub, if this is the link of a session: a worker must not, since who may ask for one part may list all.
-// Without an answer the part is put again, which is no error.
+// Without an answer the part is put again, which is harmless.
 func (p *parts) Has(ctx context.Context, digest string) (bool, error) {
 	p.mu.Lock()
 	known := p.put[digest]

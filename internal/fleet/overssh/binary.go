@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Binary is a build of the program, for the machine of the worker. It stays what it was when the file is replaced.
+// Binary is a build of the program, for the machine of the worker. It stays the same when the file is replaced.
 type Binary struct {
 	Name   string // for people, such as drover 1.2.3
 	Sum    string // SHA-256, in hex

@@ -14,7 +14,7 @@ import (
 )
 
 // Bridge passes bytes between ssh, whose ends are in and out, and the socket of a worker, until one of them or ctx
-// ends. If nobody listens on the socket, begin starts the worker and returns when it listens.
+// ends. If no process listens on the socket, begin starts the worker and returns when it listens.
 func Bridge(ctx context.Context, socket string, begin func(context.Context) error, in *os.File, out io.Writer) error {
 	conn, err := net.Dial("unix", socket)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

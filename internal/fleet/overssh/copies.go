@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copies that are kept beside the ones in use, and how old what was never finished becomes.
+// Copies that are kept in addition to the used ones, and the age at which an unfinished copy is removed.
 const (
 	spare     = 2
 	abandoned = time.Hour
@@ -26,8 +26,8 @@ const (
 //rules:constant never changed after this line
 var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Keep marks the copy of the program at exe as one that is in use until release, and removes old ones that nobody
-// uses. A program that is no copy is left alone.
+// Keep marks the copy of the program at exe as used until release, and removes old unused copies. It leaves a program
+// outside of the folder of copies alone.
 func Keep(exe string) (release func(), err error) {
 	dir, own := filepath.Dir(filepath.Dir(exe)), filepath.Base(filepath.Dir(exe))
 	if !sums.MatchString(own) || !strings.HasSuffix(dir, filepath.Join("drover", "bin")) {
@@ -58,7 +58,7 @@ func hold(all *os.Root, name string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// prune removes what is old. What cannot be removed stays until the next time.
+// prune removes old copies. A copy that cannot be removed stays until the next time.
 func prune(all *os.Root, own string) {
 	dir, err := fs.ReadDir(all.FS(), ".")
 	if err != nil {

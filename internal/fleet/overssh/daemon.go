@@ -22,15 +22,15 @@ type Daemon struct {
 
 	mu       sync.Mutex
 	key, run string      // of whom it works for, and of who was attached last; guarded by mu
-	now      *attachment // nil: nobody is attached; guarded by mu
+	now      *attachment // nil: no bridge is attached; guarded by mu
 	ready    bool        // guarded by mu
 	ending   bool        // guarded by mu
 	away     time.Duration
 	alone    *time.Timer // ends the worker; guarded by mu
-	again    func()      // told of each attachment but the first; guarded by mu
+	again    func()      // called for each attachment after the first; guarded by mu
 }
 
-// attachment is one bridge, with somebody at its other end.
+// attachment is one bridge, with a process at its other end.
 type attachment struct {
 	mux     *yamux.Session
 	control net.Conn
@@ -41,12 +41,12 @@ type attachment struct {
 // Times of a daemon.
 const (
 	beginWait = 30 * time.Second // for the first who attaches
-	knockWait = 10 * time.Second // for the first message of who connects
+	knockWait = 10 * time.Second // for the first message of a connection
 	leastAway = time.Second
 	mostAway  = 24 * time.Hour
 )
 
-// maxKnocks limits who connects at the same time.
+// maxKnocks limits the connections that have not attached yet.
 const maxKnocks = 8
 
 // Causes of the end of a worker.
@@ -57,14 +57,14 @@ var (
 	errAway    = errors.New("nobody is connected")
 )
 
-// NewDaemon returns a daemon to which nobody is attached.
+// NewDaemon returns a daemon without an attachment.
 func NewDaemon() *Daemon {
 	return &Daemon{instance: rand.Text(), begun: make(chan Settings, 1), again: func() {}}
 }
 
-// Serve has work do what a worker does, with the settings of the first who attaches, and returns when it has returned.
-// The context of work ends with ctx, when the worker is told to end, or when nobody has been attached for too
-// long. Listener l must admit processes of this user only. It is closed in the end.
+// Serve calls work, which is the worker, with the settings of the first attachment, and returns when it has returned.
+// The context of work ends with ctx, on an order to end, or when no bridge has been attached for too long. Listener l
+// must admit processes of this user only. It is closed in the end.
 func (d *Daemon) Serve(ctx context.Context, l net.Listener, work func(context.Context, Settings) error) error {
 	ctx, d.cancel = context.WithCancelCause(ctx)
 	defer d.cancel(nil)
@@ -143,7 +143,7 @@ func (d *Daemon) serve(c net.Conn) {
 	}
 }
 
-// take makes a the one that is attached, if its answer names the instance, and returns the one that was.
+// take attaches a, if its answer names the instance, and returns the attachment before.
 func (d *Daemon) take(a *attachment, hello attach) (old *attachment, answer report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,7 +183,7 @@ func (d *Daemon) lose(a *attachment) {
 	}
 }
 
-// stop ends the worker. Nobody attaches from then on.
+// stop ends the worker. No bridge attaches from then on.
 func (d *Daemon) stop(why error) {
 	d.mu.Lock()
 	d.ending = true
@@ -191,7 +191,7 @@ func (d *Daemon) stop(why error) {
 	d.cancel(why)
 }
 
-// Ready says that the worker takes tasks. From then on again is called when somebody has attached once more.
+// Ready reports that the worker takes tasks. From then on again is called at each further attachment.
 func (d *Daemon) Ready(again func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +237,7 @@ func (d *Daemon) Dial() (net.Conn, error) {
 	return a.mux.Open()
 }
 
-// Write tells lines to the user at the other end, if somebody is there.
+// Write sends lines to the user at the other end of the bridge, if one is attached.
 func (d *Daemon) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	a := d.now
@@ -250,7 +250,7 @@ func (d *Daemon) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// say says something to who is attached, or nothing: a bridge that does not take it is lost.
+// say sends a report. A bridge that does not take it is lost.
 func (a *attachment) say(r report) {
 	a.says.Lock()
 	defer a.says.Unlock()

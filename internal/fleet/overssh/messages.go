@@ -3,8 +3,8 @@
 // Three processes take part. [Run] is on the machine that reaches the hub: it has ssh start the
 // program on the other one, copies it there before if its checksum is not the same, and carries the
 // connections of the worker to the hub. [Bridge] is what ssh starts: it passes bytes between ssh
-// and the socket of the worker, and starts the worker if there is none. A [Daemon] is the worker's
-// side, in a process that outlives the connection: while no bridge is there its tasks go on, until
+// and the socket of the worker, and starts the worker if none runs. A [Daemon] is the worker's
+// side, in a process that outlives the connection: without a bridge its tasks continue, until
 // their leases end, and it ends when none has come for [Settings.Away].
 //
 // Over ssh runs one session of yamux. Its first stream, which [Run] opens, has a line of JSON for
@@ -25,16 +25,16 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// version is that of the messages. Programs of two versions can meet: see --binary.
+// version is the version of the messages. Programs of two versions can meet: see --binary.
 const version = 1
 
-// Settings are what a worker is to be.
+// Settings configure a worker.
 type Settings struct {
 	Name     string        `json:"name"`
 	Labels   []string      `json:"labels,omitempty"`
 	Capacity int           `json:"capacity,omitempty"` // 0: the processors of its machine
 	Join     string        `json:"join"`               // the line by which it joins the hub
-	Away     time.Duration `json:"away_ns"`            // how long it goes on without a connection
+	Away     time.Duration `json:"away_ns"`            // how long it continues without a connection
 }
 
 // attach is the first message to a worker.
@@ -53,7 +53,7 @@ type order struct {
 
 // report is a message of a worker.
 type report struct {
-	Refused  string `json:"refused,omitempty"`  // it is not for whoever attached
+	Refused  string `json:"refused,omitempty"`  // why the bridge may not attach
 	Ending   bool   `json:"ending,omitempty"`   // it ends at this moment, and another can take its place
 	Instance string `json:"instance,omitempty"` // attached, to this start of the worker
 	Ready    bool   `json:"ready,omitempty"`    // it takes tasks

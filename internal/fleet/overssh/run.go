@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Host     Host
 	SSH      string // the command that is ssh, for a shell; empty: ssh
-	Terminal bool   // somebody can answer what ssh asks
+	Terminal bool   // a user can answer the questions of ssh
 	Binary   *Binary
 	Worker   Settings
 	Key      string                                  // of whom the worker is for, and how: another is not taken over
@@ -33,7 +33,7 @@ type Config struct {
 const (
 	firstPause = 250 * time.Millisecond // after a lost connection
 	lastPause  = 30 * time.Second
-	stopWait   = 15 * time.Second // for the end of a worker that was told to end
+	stopWait   = 15 * time.Second // for the end of a worker after the order to end
 	hubWait    = 5 * time.Second  // for a connection to the hub
 	maxFlows   = 4                // connections of one worker to the hub
 )
@@ -51,7 +51,7 @@ type run struct {
 // connection is returned at once.
 func Run(ctx context.Context, c Config) error {
 	r := &run{Config: c, id: rand.Text(), relay: &relay{to: c.Stderr, now: map[string]bool{}}}
-	defer r.relay.again() // what has no end of its line
+	defer r.relay.again() // the last line, if it is incomplete
 	pause := firstPause
 	for {
 		r.relay.again()
@@ -102,7 +102,7 @@ func (r *run) connect(ctx context.Context) (attached, ended bool, err error) {
 	return r.attach(ctx, p)
 }
 
-// attach attaches to the worker, and carries what it sends.
+// attach attaches to the worker, and carries its connections.
 func (r *run) attach(ctx context.Context, p *pipe) (attached, ended bool, err error) {
 	mux, err := yamux.Client(p, multiplex())
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *run) follow(
 	}
 }
 
-// unheard is the error of a worker that was told to end, and did not say that it has.
+// unheard is the error of a worker that does not confirm the order to end.
 func (r *run) unheard() error {
 	return fmt.Errorf("worker %s at %s has not said that it ended: it ends by itself after %s", r.Worker.Name, r.Host,
 		r.Worker.Away)
@@ -239,7 +239,7 @@ func join(a, b net.Conn) {
 		both.Go(func() {
 			defer a.Close()
 			defer b.Close()
-			_, _ = io.Copy(way[0], way[1]) // what is lost is sent again on the next connection
+			_, _ = io.Copy(way[0], way[1]) // lost bytes are sent again on the next connection
 		})
 	}
 	both.Wait()

@@ -15,7 +15,7 @@ const mark = "drover-worker "
 
 // script runs on the other machine. It says what machine that is, reads which program is wanted, takes a
 // copy if that is not there, and becomes the bridge. A copy has a name of its own until its checksum is
-// right, so one that was cut is used by nobody.
+// right, so an incomplete copy is never used.
 //
 // It is one line without single quotes, backslashes and exclamation marks, so that all shells of users,
 // csh and fish too, pass it on as it is.
@@ -52,7 +52,7 @@ var bads = map[string]string{
 // maxNoise limits what may come before the first line of the script, in bytes.
 const maxNoise = 64 << 10
 
-// hear reads a line of the script. Its error is io.EOF if there is none.
+// hear reads a line of the script. At the end its error is io.EOF.
 func hear(from *bufio.Reader) ([]string, error) {
 	for read := 0; read < maxNoise; {
 		line, err := from.ReadSlice('\n')
@@ -69,8 +69,8 @@ func hear(from *bufio.Reader) ([]string, error) {
 	return nil, fmt.Errorf("its shell prints more than %d bytes before it does what it is told", maxNoise)
 }
 
-// prepare has the program ready on the other machine. What is read and written after it is that of the bridge.
-// Its error has io.EOF if ssh or the script has ended without a word.
+// prepare has the program ready on the other machine. Everything that is read and written after it belongs to the
+// bridge. Its error has io.EOF if ssh or the script has ended without a word.
 func prepare(in io.Writer, out *bufio.Reader, b *Binary, host, name string, tell func(string)) error {
 	words, err := hear(out)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// pipe is a running ssh: what is written to it and read from it is stdin and stdout of the command there.
+// pipe is a running ssh. It is written to as stdin and read from as stdout of the command there.
 type pipe struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -22,11 +22,11 @@ type pipe struct {
 	err  error // of its end; after once
 }
 
-// endWait is how long ssh may take to end when nobody needs it any more.
+// endWait is how long ssh may take to end when it is not needed any more.
 const endWait = 2 * time.Second
 
-// arguments are those of ssh. The command line wins over the configuration of the user, of which only what concerns
-// the way to the host is to count.
+// arguments returns the arguments of ssh. The command line wins over the configuration of the user, of which only
+// what concerns the way to the host is to count.
 func arguments(h Host, terminal bool) []string {
 	args := []string{"-T", "-a", "-x",
 		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=20",
@@ -44,7 +44,7 @@ func arguments(h Host, terminal bool) []string {
 }
 
 // start starts ssh. A shell starts it so that program may be a command with options, and so that it does not end by the
-// Ctrl-C or the hang-up that ends this program: the worker is to be told first.
+// Ctrl-C or the hang-up that ends this program: the worker gets its order to end first.
 func start(program string, h Host, terminal bool, stderr io.Writer) (*pipe, error) {
 	if program == "" {
 		program = "ssh"
@@ -112,7 +112,7 @@ func (h Host) words() string {
 	return words
 }
 
-// relay passes what ssh says on to the user, line by line, but not what it has said at the last attempt.
+// relay passes the output of ssh on to the user, line by line, without the lines of the last attempt.
 type relay struct {
 	to      io.Writer
 	mu      sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/folder"
 )
 
-// Book is what a session knows of who may work on one task. It is a value; its methods are the
+// Book records which worker may work on one task. It is a value; its methods are the
 // rules of claims and do no I/O. Its zero value has granted nothing.
 type Book struct {
 	V        int    `json:"v"`
@@ -18,16 +18,14 @@ type Book struct {
 	Instance string `json:"instance"`       // which start of that worker
 	Offer    string `json:"offer"`          // that was claimed
 	Over     bool   `json:"over,omitempty"` // the grant counts no more
-	Told     bool   `json:"-"`              // its worker has told its end, which counts
+	Told     bool   `json:"-"`              // its worker has reported its end, which counts
 	Bytes    int64  `json:"-"`              // of output that has been taken
 
 	// Sending: the worker waits for its folder.
 	Sending bool `json:"sending,omitempty"`
-	// Sent is what the worker's folder was made of, without its parts. Nil: not of a checkout.
-	Sent *folder.Manifest `json:"folder,omitempty"`
-	// Plain: it was made of a folder without git.
-	Plain bool     `json:"plain,omitempty"`
-	Notes []string `json:"notes,omitempty"` // what of the folder did not travel, for people
+	// Sent is what the worker's folder was made of, without its parts. Nil: it has none.
+	Sent  *folder.Manifest `json:"folder,omitempty"`
+	Notes []string         `json:"notes,omitempty"` // what of the folder did not travel, for people
 
 	// Earlier are the last claims before this one whose folders may come back yet.
 	Earlier []Former `json:"earlier,omitempty"`
@@ -39,18 +37,17 @@ type Former struct {
 	Worker   string           `json:"worker"`
 	Instance string           `json:"instance"`
 	Sent     *folder.Manifest `json:"folder,omitempty"`
-	Plain    bool             `json:"plain,omitempty"`
 }
 
 // maxEarlier limits the claims of which a book remembers the folders.
 const maxEarlier = 4
 
-func (b Book) former() Former { return Former{b.Epoch, b.Worker, b.Instance, b.Sent, b.Plain} }
+func (b Book) former() Former { return Former{b.Epoch, b.Worker, b.Instance, b.Sent} }
 
 // Lost returns the claim by which a worker that could not be reached had a folder.
 func (b Book) Lost(worker, instance string, epoch uint64) (Former, bool) {
 	for _, f := range append([]Former{b.former()}, b.Earlier...) {
-		if f.Epoch == epoch && f.Worker == worker && f.Instance == instance && (f.Sent != nil || f.Plain) {
+		if f.Epoch == epoch && f.Worker == worker && f.Instance == instance && f.Sent != nil {
 			return f, true
 		}
 	}
@@ -89,9 +86,9 @@ func (b Book) Grant(open, offer, worker, instance string) (next Book, fresh bool
 	case open == "" || offer != open:
 		return b, false, errOther
 	}
-	if f := b.former(); f.Sent != nil || f.Plain {
+	if f := b.former(); f.Sent != nil {
 		b.Earlier = append(slices.Clone(b.Earlier[max(0, len(b.Earlier)-maxEarlier+1):]), f)
-		b.Sent, b.Plain, b.Notes = nil, false, nil
+		b.Sent, b.Notes = nil, nil
 	}
 	b.V, b.Epoch, b.Worker, b.Instance, b.Offer = bookVersion, b.Epoch+1, worker, instance, offer
 	b.Over, b.Told = false, false
@@ -116,8 +113,8 @@ func (b Book) End() Book {
 	return b
 }
 
-// Take says which part of output counts that begins at an offset of the worker's output: what has not been
-// taken yet. gap is set if something before it is missing.
+// Take returns the part of output that is new; the output begins at an offset of the worker's.
+// gap is set if something before it is missing.
 func (b Book) Take(base, offset int64, data []byte) (part []byte, next Book, gap bool) {
 	at := base + offset // in the output of the task, which may have more than one attempt
 	switch {

@@ -10,13 +10,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Want is a task that is to run elsewhere. Its [task.Spec] says where.
+// Want is a task for a worker. Its [task.Spec] says for which.
 type Want struct {
 	Job fleetwire.Job
-	Tee io.Writer // gets the output too; nil: nobody does
+	Tee io.Writer // gets the output too; nil: none
 
 	// Folder is the folder of the task, absolute, whose checkout travels with it. Empty, or not in a checkout:
-	// none does. Untracked are patterns of files that are not tracked and travel all the same. Sync makes the files of
+	// none does. Untracked are patterns of untracked files that travel. Sync makes the files of
 	// the folder travel, which must not be in a checkout then.
 	Folder    string
 	Untracked []string
@@ -24,7 +24,7 @@ type Want struct {
 
 	In *Workspace // a command runs there, and brings no folder; nil: anywhere
 
-	// Carried is called before the end of a command that is to carry its working directory; nil: nobody wants it.
+	// Carried is called before the end of a command that carries its working directory; nil: the directory is not needed.
 	Carried func(cwd string)
 }
 
@@ -48,7 +48,7 @@ var (
 // Driver returns the driver that does what another one would do on this machine.
 func (f *Fleet) Driver(here task.Driver, want *Want) *Driver { return &Driver{f, here, want} }
 
-// Kind is that of the driver of this machine.
+// Kind is the kind of the driver of this machine.
 func (d *Driver) Kind() task.Kind { return d.here.Kind() }
 
 // Launches makes a task begin when a worker has it; see [task.Launcher].
@@ -71,7 +71,7 @@ func (d *Driver) Adopts(r task.Record) bool {
 	return ok && a.Adopts(r)
 }
 
-// Freeze is that of the driver of this machine; of a task elsewhere see [Driver.Suspend].
+// Freeze calls the driver of this machine; a task at a worker is paused by [Driver.Suspend].
 func (d *Driver) Freeze(p task.Process) error {
 	if f, ok := d.here.(task.Freezer); ok {
 		return f.Freeze(p)
@@ -79,7 +79,7 @@ func (d *Driver) Freeze(p task.Process) error {
 	return nil
 }
 
-// Thaw is that of the driver of this machine.
+// Thaw calls the driver of this machine.
 func (d *Driver) Thaw(p task.Process) error {
 	if f, ok := d.here.(task.Freezer); ok {
 		return f.Thaw(p)
@@ -87,7 +87,7 @@ func (d *Driver) Thaw(p task.Process) error {
 	return nil
 }
 
-// Suspend tells the worker to pause the task, or to go on.
+// Suspend has the worker pause or resume the task.
 func (d *Driver) Suspend(id task.ID, paused bool) error {
 	w := d.fleet.find(id)
 	if w == nil {

@@ -1,9 +1,9 @@
 // Package placement places tasks of a session on workers, which are on other machines.
 //
 // A [Fleet] is the side of one session: its connection to the hub, which is opened when the first
-// task needs it, and the tasks that are offered or at work elsewhere. A task on a worker is an
-// ordinary task, whose driver stands for another one there: what the worker tells becomes its
-// output and its end, and what is done to it here is told to the worker.
+// task needs it, and the tasks that are offered to workers or run there. A task on a worker is an
+// ordinary task, whose driver represents a driver there: events of the worker become its output
+// and its end, and actions on it here become commands to the worker.
 //
 // The session alone decides who works on a task. It grants a claim with an epoch, durably and
 // before the worker knows; it refuses whatever comes with another epoch and keeps that as
@@ -29,7 +29,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// DefaultLease is for how long a worker may go on without an answer of the session.
+// DefaultLease is how long a worker may continue without an answer of the session.
 const DefaultLease = 30 * time.Second
 
 // Config configures the fleet of a session.
@@ -41,9 +41,9 @@ type Config struct {
 	Place home.Session  // whose folder takes what comes back of folders without git
 	// Task is a task of the session as it is now.
 	Task func(task.ID) (task.Record, bool)
-	// Refused keeps evidence of what a worker has told with an epoch that does not count.
+	// Refused keeps evidence of events with an epoch that does not count.
 	Refused func(Evidence)
-	// Say tells the user about a task that has ended; nil: nobody is told.
+	// Say tells the user about a task that has ended; nil: it is not said.
 	Say func(about task.ID, text string)
 }
 
@@ -59,7 +59,7 @@ type Evidence struct {
 	End    *fleetwire.End      `json:"end,omitempty"`
 }
 
-// Fleet is that of one session. Its methods may be called by several goroutines.
+// Fleet is the fleet of one session. Its methods may be called by several goroutines.
 type Fleet struct {
 	cfg Config
 
@@ -71,7 +71,6 @@ type Fleet struct {
 	works  map[task.ID]*work // guarded by mu
 	stop   func()            // ends the consumer; guarded by mu
 	closed bool
-	at     map[string]map[task.ID]bool // by worker: the tasks that it has, or is to have; guarded by mu
 
 	left chan left // capacity [maxLeft]
 }
@@ -81,8 +80,7 @@ func New(c Config) *Fleet {
 	if c.Lease <= 0 {
 		c.Lease = DefaultLease
 	}
-	return &Fleet{cfg: c, works: map[task.ID]*work{}, at: map[string]map[task.ID]bool{},
-		left: make(chan left, maxLeft)}
+	return &Fleet{cfg: c, works: map[task.ID]*work{}, left: make(chan left, maxLeft)}
 }
 
 // errClosed is returned when a task is placed while the session closes.
@@ -92,7 +90,7 @@ var errClosed = errors.New("the session is closing")
 // events themselves stay.
 const eventsIdle = 10 * time.Minute
 
-// pendingEvents limits events that are told and not yet taken, for all tasks together.
+// pendingEvents limits delivered events that wait for their tasks, for all tasks together.
 const pendingEvents = 256
 
 // open connects once.
@@ -155,7 +153,7 @@ func (f *Fleet) consumer(ctx context.Context, l *link.Link) (jetstream.Consumer,
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return c, err
 	}
-	if err := l.Ensure(ctx); err != nil { // a cluster that nobody has used yet
+	if err := l.Ensure(ctx); err != nil { // a new cluster
 		return nil, err
 	}
 	return l.Consumer(ctx, fleetwire.Events, want)
@@ -231,7 +229,6 @@ func (f *Fleet) remove(w *work) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.works, w.id)
-	f.move(w, "")
 }
 
 // claimed passes the claim of a worker to the task.
@@ -257,7 +254,7 @@ func (f *Fleet) claimed(m *nats.Msg) {
 	}
 }
 
-// answer replies, if the connection lets it: who asks does so again.
+// answer replies. The error is ignored: a worker without an answer asks again.
 func answer(m *nats.Msg, v any) {
 	if data, err := fleetwire.Encode(v, nil); err == nil {
 		_ = m.Respond(data)
@@ -279,7 +276,7 @@ func (f *Fleet) renewed(m *nats.Msg) {
 		rec, ok := f.cfg.Task(h.Task)
 		if ok && !rec.Status.Terminal() && rec.Worker == r.Worker {
 			b, err := readBook(rec.Checkpoint) // it is about to be taken up by this host
-			out.Tasks[i].Valid = err == nil && rec.Away() && b.Valid(r.Worker, r.Instance, h.Epoch) == nil
+			out.Tasks[i].Valid = err == nil && rec.ContinuesElsewhere() && b.Valid(r.Worker, r.Instance, h.Epoch) == nil
 		}
 	}
 	answer(m, out)
@@ -302,10 +299,10 @@ func (f *Fleet) told(m jetstream.Msg) {
 		return
 	}
 	if w := f.find(id); w != nil {
-		if w.inbox.put(told{e, data, worker, m}) != tooLate { // full: what is not acknowledged comes again
+		if w.inbox.put(told{e, data, worker, m}) != tooLate { // full: the hub delivers it again
 			return
 		}
-	} else if rec, ok := f.cfg.Task(id); ok && rec.Away() && !rec.Status.Terminal() {
+	} else if rec, ok := f.cfg.Task(id); ok && rec.ContinuesElsewhere() && !rec.Status.Terminal() {
 		if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unknownTries {
 			_ = m.NakWithDelay(time.Second)
 			return
@@ -330,14 +327,14 @@ func (f *Fleet) refuse(m jetstream.Msg, e Evidence) {
 	if f.cfg.Refused != nil {
 		f.cfg.Refused(e)
 	}
-	_ = m.Ack() // what is not acknowledged comes again
+	_ = m.Ack() // otherwise the hub delivers it again
 }
 
 // List reads what each worker says of itself, by name.
 func List(ctx context.Context, js jetstream.JetStream) ([]fleetwire.Worker, error) {
 	kv, err := js.KeyValue(ctx, fleetwire.Workers)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, nil // a cluster that nobody has used yet
+		return nil, nil // a new cluster
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
@@ -347,7 +344,7 @@ func List(ctx context.Context, js jetstream.JetStream) ([]fleetwire.Worker, erro
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
 	defer func() { _ = all.Stop() }()
-	found := map[string]fleetwire.Worker{} // one that speaks meanwhile comes twice
+	found := map[string]fleetwire.Worker{} // a worker that reports meanwhile is listed twice
 	for more := true; more; {
 		select {
 		case entry, open := <-all.Updates():

@@ -14,11 +14,10 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
 
-// identify finds out what of the folder travels.
+// identify finds out how the folder travels.
 func (w *work) identify(ctx context.Context) error {
 	if w.want.Folder == "" || w.repo != "" || w.plain {
 		return nil
@@ -40,14 +39,14 @@ func (w *work) identify(ctx context.Context) error {
 	return nil
 }
 
-// job is what the worker is granted.
+// job is the job of a grant.
 func (w *work) job() fleetwire.Job {
 	j := w.want.Job
-	j.Folder, j.Plain = w.repo != "" || w.plain, w.plain
+	j.Folder = w.repo != "" || w.plain
 	return j
 }
 
-// sendFolder sends what the hub and the worker lack of the folder, and what it is to make of it.
+// sendFolder sends the missing parts of the folder, and its manifest.
 func (w *work) sendFolder(ctx context.Context, l *link.Link) error {
 	if w.repo == "" && !w.plain {
 		return nil
@@ -105,21 +104,14 @@ func (w *work) packed(ctx context.Context, l *link.Link, b *Book) (data []byte, 
 // pack sends the parts of the folder and returns its manifest. It notes in the book what the next host needs to take
 // the changes in, should this one die.
 func (w *work) pack(ctx context.Context, l *link.Link, b *Book) ([]byte, error) {
-	if w.plain {
-		p, err := folder.PackPlain(ctx, w.want.Folder, folder.PlainChoice{}, l.Parts())
-		if err != nil {
-			return nil, err
-		}
-		b.Sent, b.Plain, b.Notes = nil, true, p.Notes
-		return json.Marshal(p)
-	}
-	m, err := folder.Pack(ctx, w.want.Folder, folder.Choice{Have: w.has, Untracked: w.want.Untracked}, l.Parts())
+	choice := folder.Choice{Have: w.has, Untracked: w.want.Untracked, Plain: w.plain}
+	m, err := folder.Pack(ctx, w.want.Folder, choice, l.Parts())
 	if err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(m)
 	m.Parts, m.Notes, b.Notes = nil, nil, m.Notes
-	b.Sent, b.Plain = &m, false
+	b.Sent = &m
 	return data, err
 }
 
@@ -133,22 +125,20 @@ func (w *work) abandon(ctx context.Context, l *link.Link, why error) (task.Resul
 	return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: why}
 }
 
-// leave takes in what the task has changed, and never into its folder.
+// leave takes in the changes of the task, and never into its folder.
 func (w *work) leave(l *link.Link, e fleetwire.End) func(context.Context) *task.Worktree {
 	b := w.book
-	if b.Sent == nil && !b.Plain {
+	if b.Sent == nil && len(e.Return) == 0 {
 		return nil
 	}
 	return func(ctx context.Context) *task.Worktree {
 		var t *task.Worktree
 		err := errors.New(e.Folder)
-		switch {
-		case e.Folder != "" || len(e.Return) == 0:
-		case b.Plain:
-			t, err = w.f.intoFolder(ctx, l, w.rec.Cwd, string(w.id), e.Return)
-		default:
+		if b.Sent == nil {
+			err = errors.New("its folder without git was sent by an earlier version of Drover")
+		} else if e.Folder == "" && len(e.Return) > 0 {
 			ref := fmt.Sprintf("%stasks/%s", folder.RefPrefix, w.id)
-			t, err = w.f.intoRef(ctx, l, w.rec.Cwd, ref, *b.Sent, e.Return)
+			t, err = w.f.takeIn(ctx, l, w.rec.Cwd, ref, string(w.id), *b.Sent, e.Return)
 		}
 		if err != nil {
 			t = &task.Worktree{
@@ -165,47 +155,35 @@ func (w *work) leave(l *link.Link, e fleetwire.End) func(context.Context) *task.
 // maxNotes limits the text about what did not travel, in characters.
 const maxNotes = 400
 
-// nothing is what is left of a task that has changed nothing.
-func nothing() *task.Worktree {
-	return &task.Worktree{Removed: true, Text: "The task has changed no file."}
-}
-
-// intoRef takes the changes of the checkout that cwd is in into a ref of its repository.
-func (f *Fleet) intoRef(
-	ctx context.Context, l *link.Link, cwd, ref string, sent folder.Manifest, back []byte,
+// takeIn takes the changes of a task into a ref of the repository that cwd is in, or into a folder of the session if
+// cwd is without git.
+func (f *Fleet) takeIn(
+	ctx context.Context, l *link.Link, cwd, ref, name string, sent folder.Manifest, back []byte,
 ) (*task.Worktree, error) {
 	r, err := folder.ReadReturn(back, folder.Limits{})
 	if err != nil {
 		return nil, err
 	}
+	if r.Result == "" {
+		return &task.Worktree{Removed: true, Text: "The task has changed no file."}, nil
+	}
+	if sent.Plain {
+		return f.intoFolder(ctx, l, cwd, name, sent, r)
+	}
 	got, err := folder.Receive(ctx, cwd, sent, r, ref, folder.Limits{}, l.Parts())
 	if err != nil {
 		return nil, err
-	}
-	if got.Ref == "" {
-		return nothing(), nil
 	}
 	return &task.Worktree{Rescue: got.Ref, Removed: true, Text: fmt.Sprintf(
 		"The task has changed %d files (+%d -%d): see `git diff %.12s %s`, take them by `git cherry-pick %s`.",
 		got.Files, got.Added, got.Removed, got.Base, got.Ref, got.Ref)}, nil
 }
 
-// Names in the folder of what came back of a folder without git.
-const (
-	filesName   = "files"   // new and changed ones
-	deletedName = "deleted" // names, each ended with a NUL
-)
-
 // intoFolder takes the changes of cwd, which is without git, into a folder of the session. That is there as a whole or
 // not at all: a host that died meanwhile has left one of another name, which is begun anew.
-func (f *Fleet) intoFolder(ctx context.Context, l *link.Link, cwd, name string, back []byte) (*task.Worktree, error) {
-	p, err := folder.ReadPlain(back, folder.Limits{})
-	if err != nil {
-		return nil, err
-	}
-	if p.Empty() {
-		return nothing(), nil
-	}
+func (f *Fleet) intoFolder(
+	ctx context.Context, l *link.Link, cwd, name string, sent folder.Manifest, r folder.Return,
+) (*task.Worktree, error) {
 	place := f.cfg.Place
 	dir, err := place.Returned(name)
 	if err != nil {
@@ -217,14 +195,7 @@ func (f *Fleet) intoFolder(ctx context.Context, l *link.Link, cwd, name string, 
 			return nil, err
 		}
 	}
-	if err := place.Below().Mkdir(half); err != nil {
-		return nil, err
-	}
-	got, err := folder.ReceivePlain(ctx, p, folder.Limits{}, l.Parts(), filepath.Join(half, filesName))
-	if err == nil && len(got.Deleted) > 0 {
-		names := []byte(strings.Join(got.Deleted, "\x00") + "\x00")
-		err = home.WriteBelow(place.Below(), filepath.Join(half, deletedName), names)
-	}
+	got, err := folder.ReceivePlain(ctx, sent, r, folder.Limits{}, l.Parts(), half)
 	if err == nil {
 		err = place.Below().Rename(half, dir)
 	}
@@ -238,11 +209,11 @@ func (f *Fleet) intoFolder(ctx context.Context, l *link.Link, cwd, name string, 
 func taken(cwd, dir string, c folder.Change) string {
 	text := fmt.Sprintf("The task has changed %d files and deleted %d.", len(c.Files), len(c.Deleted))
 	if len(c.Files) > 0 {
-		text += fmt.Sprintf(" Take the changed ones by `cp -a %s %s`.", quote(filepath.Join(dir, filesName)+"/."), quote(cwd))
+		text += fmt.Sprintf(" Take the changed ones by `cp -a %s %s`.", quote(filepath.Join(dir, folder.FilesName)+"/."), quote(cwd))
 	}
 	if len(c.Deleted) > 0 {
 		text += fmt.Sprintf(" Remove the deleted ones by `cd %s && xargs -0 rm -f -- <%s`.", quote(cwd),
-			quote(filepath.Join(dir, deletedName)))
+			quote(filepath.Join(dir, folder.DeletedName)))
 	}
 	if len(c.Notes) > 0 {
 		text += " Of what did not come back: " + excerpt.Line(strings.Join(c.Notes, "; "), maxNotes)

@@ -6,7 +6,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
-// inbox is what waits for the goroutine of a task, in the order in which it came. It needs no
+// inbox is the queue of the goroutine of a task. It needs no
 // memory while nothing waits: thousands of tasks may wait for a worker and hear nothing.
 type inbox struct {
 	wake chan struct{} // capacity 1: something is there
@@ -70,7 +70,7 @@ func (b *inbox) ring() {
 	}
 }
 
-// next takes what has waited for longest; nil: nothing waits. The goroutine is woken again for the rest.
+// next takes the oldest item; nil: none waits. The goroutine is woken again for the rest.
 func (b *inbox) next() any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *inbox) next() any {
 	return x
 }
 
-// close lets nothing more in, and returns what nobody has taken.
+// close refuses further items, and returns those that were not taken.
 func (b *inbox) close() []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,30 +13,23 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/link"
 )
 
-// How soon and how often tasks that wait are told who is there. Most tasks wait for less than the first.
+// How soon and how often tasks that wait learn which workers there are. Most tasks wait for less than the first.
 const (
 	lookFirst = 500 * time.Millisecond
 	lookAgain = 5 * time.Second
 )
 
-// lookout knows which workers are there, while tasks wait for one. It listens once for all of them, and
-// ends within [lookAgain] after the last one.
+// lookout lists the workers while tasks wait for one: once for all of these tasks. It ends within [lookAgain] after the
+// last one.
 type lookout struct {
 	mu      sync.Mutex
 	waiting map[*work]bool     // guarded by mu
 	stop    context.CancelFunc // ends the goroutine; nil: it does not run; guarded by mu
-	ready   chan struct{}      // closed when what was known at first has been heard; guarded by mu
-	workers map[string]heard   // guarded by mu
 	running sync.WaitGroup
 }
 
-type heard struct {
-	fleetwire.Worker
-	at time.Time
-}
-
-// add begins to tell a task who is there. The channel is closed when that is known.
-func (o *lookout) add(w *work, l *link.Link) <-chan struct{} {
+// add begins to inform a task.
+func (o *lookout) add(w *work, l *link.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting == nil {
@@ -45,10 +38,9 @@ func (o *lookout) add(w *work, l *link.Link) <-chan struct{} {
 	o.waiting[w] = true
 	if o.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		o.stop, o.ready, o.workers = cancel, make(chan struct{}), map[string]heard{}
+		o.stop = cancel
 		o.running.Go(func() { o.look(ctx, l.JS) })
 	}
-	return o.ready
 }
 
 func (o *lookout) remove(w *work) {
@@ -67,7 +59,7 @@ func (o *lookout) close() {
 	o.running.Wait()
 }
 
-// over reports whether nobody waits; the next one that does begins anew.
+// over reports whether no task waits, and ends the lookout then.
 func (o *lookout) over() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,83 +71,25 @@ func (o *lookout) over() bool {
 	return true
 }
 
-// all are the workers that have told something lately.
-func (o *lookout) all() []fleetwire.Worker {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	out := make([]fleetwire.Worker, 0, len(o.workers))
-	for name, w := range o.workers {
-		if time.Since(w.at) > fleetwire.WorkerGone {
-			delete(o.workers, name)
-			continue
-		}
-		out = append(out, w.Worker)
-	}
-	return out
-}
-
 func (o *lookout) look(ctx context.Context, js jetstream.JetStream) {
 	timer := time.NewTimer(lookFirst)
 	defer timer.Stop()
-	heard, leave := o.listen(ctx, js)
-	defer func() { leave() }()
 	for {
 		select {
-		case e, open := <-heard:
-			if !open {
-				heard = nil
-				break
-			}
-			o.hear(e)
 		case <-timer.C:
-			if o.over() {
-				return
-			}
-			if heard == nil { // the hub was out of reach, or has lost its files
-				leave()
-				heard, leave = o.listen(ctx, js)
-			}
-			o.tell(o.all())
-			timer.Reset(lookAgain)
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// listen follows what workers say of themselves; nil: that is not to be had now.
-func (o *lookout) listen(ctx context.Context, js jetstream.JetStream) (<-chan jetstream.KeyValueEntry, func()) {
-	short, cancel := context.WithTimeout(ctx, lookAgain)
-	defer cancel()
-	kv, err := js.KeyValue(short, fleetwire.Workers)
-	if err != nil {
-		return nil, func() {}
-	}
-	watch, err := kv.WatchAll(ctx)
-	if err != nil {
-		return nil, func() {}
-	}
-	return watch.Updates(), func() { _ = watch.Stop() }
-}
-
-// hear takes in what is new; nil: all that was known has been heard.
-func (o *lookout) hear(e jetstream.KeyValueEntry) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if e == nil {
-		select {
-		case <-o.ready: // listened to again
-		default:
-			close(o.ready)
+		if o.over() {
+			return
 		}
-		return
+		one, cancel := context.WithTimeout(ctx, lookAgain)
+		if workers, err := List(one, js); err == nil { // else the hub is out of reach
+			o.tell(workers)
+		}
+		cancel()
+		timer.Reset(lookAgain)
 	}
-	var w fleetwire.Worker
-	if _, err := fleetwire.Decode(e.Value(), &w); err != nil || w.Name != e.Key() || e.Operation() != jetstream.KeyValuePut {
-		delete(o.workers, e.Key()) // it has gone, or is a stranger's
-		return
-	}
-	o.workers[w.Name] = heard{w, time.Now()}
 }
 
 // tell tells each task that waits which of the workers may take it.
@@ -180,7 +114,7 @@ func (o *lookout) tell(workers []fleetwire.Worker) {
 type candidates struct {
 	some    bool   // one is there
 	ready   bool   // and has a place
-	foreign string // why one that is there cannot have it; empty: there is none
+	foreign string // why one of another protocol cannot have it; empty: none is
 	fit     bool   // one of those that are there takes tasks, sooner or later
 	problem string // why one of them takes nothing; empty: all do
 }
@@ -199,7 +133,7 @@ func (c candidates) with(one fleetwire.Worker) candidates {
 	return c
 }
 
-// text says what a task waits for.
+// text describes the wait of a task.
 func (c candidates) text(on string) string {
 	whom := "worker " + on
 	if on == Auto {

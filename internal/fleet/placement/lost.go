@@ -14,10 +14,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxLeft limits what comes back of lost claims and has not been taken in.
+// maxLeft limits the folders of lost claims that wait to be taken in.
 const maxLeft = 16
 
-// left is what a worker has sent of the folder of a claim that counts no more.
+// left is the folder of a claim that has ended here, as a worker sent it.
 type left struct {
 	id    task.ID
 	claim Former
@@ -32,23 +32,23 @@ func lostRef(id task.ID, epoch uint64) string {
 
 func lostName(id task.ID, epoch uint64) string { return fmt.Sprintf("%s-lost-%d", id, epoch) }
 
-// ofLost says where what a claim has changed will be, whose worker is out of reach. Nil: it had no folder.
+// ofLost says where the changes of a claim will be whose worker is out of reach. Nil: it had no folder.
 func (w *work) ofLost() *task.Worktree {
 	f := w.book.former()
 	where := lostRef(w.id, f.Epoch)
 	switch {
-	case f.Plain:
-		where = "the folder returned/" + lostName(w.id, f.Epoch) + " of the session"
 	case f.Sent == nil:
 		return nil
+	case f.Sent.Plain:
+		where = "the folder returned/" + lostName(w.id, f.Epoch) + " of the session"
 	}
 	return &task.Worktree{Text: fmt.Sprintf(
 		"What the task has changed at worker %s has not come back yet. It comes into %s as soon as the worker can send it.",
 		f.Worker, where)}
 }
 
-// leftOver takes what a worker has sent of a lost claim. The record of the task says who had that claim, so that nobody
-// else can send anything in its place.
+// leftOver takes the changes of a lost claim. The record of the task says which worker had that claim, so no other
+// worker can send anything in its place.
 func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e fleetwire.Event) {
 	refuse := func(why string) {
 		f.refuse(m, Evidence{Task: id, Worker: worker, Epoch: e.Epoch, Kind: e.Kind, Why: why})
@@ -70,7 +70,7 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e fleetwire
 	}
 	claim, ok := b.Lost(worker, e.Instance, e.Epoch)
 	if e.Kind == fleetwire.Ended && (came || e.Epoch != b.Epoch) {
-		refuse(errOver.Error()) // it is told again, or is of an attempt that has failed in order
+		refuse(errOver.Error()) // a repetition, or an attempt whose failure is recorded
 		return
 	}
 	if !ok || e.End == nil {
@@ -84,9 +84,9 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e fleetwire
 	}
 }
 
-// takeLeft takes in what comes back of lost claims until ctx ends.
+// takeLeft takes in the folders of lost claims until ctx ends.
 func (f *Fleet) takeLeft(ctx context.Context, l *link.Link) {
-	had := map[string]bool{} // told again because taking it in took long
+	had := map[string]bool{} // delivered again because taking it in took long
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,26 +115,21 @@ func (f *Fleet) takeLeft(ctx context.Context, l *link.Link) {
 	}
 }
 
-// keepLeft keeps what came back apart from what counts, and says where.
+// keepLeft keeps the changes of a lost claim apart, and says where.
 func (f *Fleet) keepLeft(ctx context.Context, l *link.Link, x left) (string, error) {
 	rec, ok := f.cfg.Task(x.id)
 	if !ok {
 		return "", errors.New("the session does not know the task any more")
 	}
-	var t *task.Worktree
-	var err error
-	if x.claim.Plain {
-		t, err = f.intoFolder(ctx, l, rec.Cwd, lostName(x.id, x.claim.Epoch), x.end.Return)
-	} else {
-		t, err = f.intoRef(ctx, l, rec.Cwd, lostRef(x.id, x.claim.Epoch), *x.claim.Sent, x.end.Return)
-	}
+	ref, name := lostRef(x.id, x.claim.Epoch), lostName(x.id, x.claim.Epoch)
+	t, err := f.takeIn(ctx, l, rec.Cwd, ref, name, *x.claim.Sent, x.end.Return)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("Worker %s has sent what it had of task %s after its end. %s", x.claim.Worker, x.id, t.Text), nil
 }
 
-// cameBack reports whether what a task has changed is in its record.
+// cameBack reports whether the record of a task names its changes.
 func cameBack(r task.Record) bool {
 	return r.Worktree != nil && (r.Worktree.Rescue != "" || r.Worktree.Path != "" || r.Worktree.Removed)
 }
@@ -151,11 +146,11 @@ func Misses(r task.Record, now time.Time) bool {
 	return !cameBack(r) && (r.EndTime == nil || now.Sub(*r.EndTime) < fleetwire.MessagesAge)
 }
 
-// listenAgain is the pause between tries to reach the hub for what is left of lost claims.
+// listenAgain is the pause between tries to reach the hub for the changes of lost claims.
 const listenAgain = time.Minute
 
-// Listen connects to the hub although no task of this host needs it, for what workers have left of
-// tasks of earlier hosts. It returns when the hub is there, or ctx ends.
+// Listen connects to the hub although no task of this host needs it, for changes of tasks of
+// earlier hosts. It returns when the hub is there, or ctx ends.
 func (f *Fleet) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, offerTime)

@@ -23,11 +23,11 @@ const (
 	reasonWorkerLost task.Reason = "worker_lost" // its worker did not renew its lease
 )
 
-// Patience of a session, beyond what a worker has.
+// Times of a session, in addition to the times of a worker.
 const (
 	offerTime = 20 * time.Second // for the first connection to the hub
 	tellTime  = 3 * time.Second  // for an offer, until it is said that the hub does not take it
-	maxUntold = 200              // columns of what a worker says of the hub
+	maxUntold = 200              // columns of a worker's text about the hub
 )
 
 type asked struct {
@@ -42,7 +42,7 @@ type told struct {
 	msg    jetstream.Msg
 }
 
-// work is one run of a task at workers. One goroutine, that of [Driver.Run], changes it.
+// work is one run of a task at workers. Only the goroutine of [Driver.Run] changes it.
 type work struct {
 	f    *Fleet
 	h    task.Host
@@ -51,10 +51,10 @@ type work struct {
 	want *Want       // nil: it is taken up
 
 	inbox *inbox
-	known chan candidates // capacity 1: who is there that may take the task, see [lookout]
+	known chan candidates // capacity 1: the workers that may take the task, see [lookout]
 
 	opened  chan fleetwire.Ready // capacity 1: where its workspace is; nil: it has none
-	aborted chan struct{}        // closed when nobody waits for the worker any more
+	aborted chan struct{}        // closed when the worker is not waited for any more
 	abort   func()               // closes it
 
 	mu      sync.Mutex
@@ -68,8 +68,6 @@ type work struct {
 	has   []string // commits of the checkout that the worker has
 	base  int64    // of the output of the attempt
 	told  string   // for people
-
-	where string // the worker at which it counts; guarded by mu of the fleet
 }
 
 func newWork(f *Fleet, h task.Host, rec task.Record, want *Want) *work {
@@ -86,7 +84,7 @@ func (w *work) close() {
 		switch x := x.(type) {
 		case asked:
 			answer(x.msg, fleetwire.Grant{Refused: errOver.Error()})
-		case told: // it is evidence, and is not told again
+		case told: // it is evidence, and is acknowledged
 			w.f.late(x.msg, w.evidence(x, errOver), x.Event)
 		}
 	}
@@ -115,7 +113,7 @@ func (w *work) renew(r fleetwire.Renewal, epoch uint64) fleetwire.Lease {
 	return fleetwire.Lease{Valid: true}
 }
 
-// command queues what the worker is to be told.
+// command queues a command to the worker.
 func (w *work) command(c fleetwire.Command) error {
 	switch w.inbox.put(c) {
 	case tooLate:
@@ -164,7 +162,6 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		b.Bytes = w.h.Output().Size()
 		w.set(b)
 		w.renewal = time.Now()
-		w.f.moved(w, b.Worker)
 	}
 	l, err := w.connect(ctx)
 	if err != nil {
@@ -188,7 +185,6 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 		}
 		taken = false
 		res, err := w.follow(ctx, l)
-		w.f.moved(w, "")
 		again, ok := w.h.(task.Retrier)
 		if r := w.h.Record(); !ok || w.want == nil || !repeats(err) || ctx.Err() != nil || len(r.Attempts) >= r.Retries {
 			return res, err
@@ -200,7 +196,7 @@ func (w *work) run(ctx context.Context) (task.Result, error) {
 	}
 }
 
-// repeats reports whether a failed attempt may be tried again: one that ended by itself, or whose
+// repeats reports whether a failed attempt may be tried again: it ended by itself, or its
 // worker was lost, if the user has allowed retries.
 func repeats(err error) bool {
 	var fail *task.FailError
@@ -218,47 +214,29 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 	}
 	w.offer, w.base = rand.Text(), w.h.Output().Size()
 	defer func() { w.offer = "" }()
-	data, err := fleetwire.Encode(
-		fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version, Session: w.rec.Session, Task: w.id, Offer: w.offer,
-			Repo: w.repo, Lease: w.f.cfg.Lease},
-		nil,
-	)
+	data, err := fleetwire.Encode(fleetwire.Offer{Oldest: fleetwire.Oldest, Newest: fleetwire.Version,
+		Session: w.rec.Session, Task: w.id, Offer: w.offer, Repo: w.repo, Lease: w.f.cfg.Lease}, nil)
 	if err != nil {
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("offer task: %w", err)}
 	}
-	all := fleetwire.OfferLabel(w.rec.On)
+	to := fleetwire.OfferLabel(w.rec.On)
 	if w.rec.On == Auto {
-		all = fleetwire.OfferAny
+		to = fleetwire.OfferAny
 	}
-	known := w.f.lookout.add(w, l)
+	w.f.lookout.add(w, l)
 	defer w.f.lookout.remove(w)
-	to := w.first(ctx, known)
-	var wider <-chan time.Time // the worker that was chosen has not claimed it: any other may
-	if to == "" {
-		to = all
-	} else {
-		to = fleetwire.OfferLabel(to)
-		timer := time.NewTimer(firstWait)
-		defer timer.Stop()
-		wider = timer.C
-	}
 	for !w.publish(ctx, l, to, w.offer, data) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 	again, unclaimed := 0, time.Now() // since when a worker has had a place and has not claimed the offer
-	repeat := func() {
-		if w.publish(ctx, l, all, fmt.Sprint(w.offer, again), data) {
-			again, unclaimed, wider = again+1, time.Now(), nil
-		}
-	}
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) // whoever claims the offer now is refused
+			return context.Cause(ctx) // a claim that arrives now is refused
 		case <-w.inbox.wake:
-			switch x := w.inbox.next().(type) { // a command is dropped: nobody is there to be told
+			switch x := w.inbox.next().(type) { // a command is dropped: it has no worker
 			case asked:
 				ok, err := w.grant(ctx, x)
 				if err != nil || ok {
@@ -267,35 +245,17 @@ func (w *work) place(ctx context.Context, l *link.Link) error {
 			case told: // of an earlier attempt
 				w.f.refuse(x.msg, w.evidence(x, errStale))
 			}
-		case <-wider:
-			w.f.moved(w, "")
-			repeat()
 		case c := <-w.known:
 			w.say(c.text(w.rec.On))
 			if !c.ready {
 				unclaimed = time.Now()
 			}
-			if time.Since(unclaimed) > fleetwire.OfferWait {
-				repeat() // the hub has lost the offer, or has given it out in vain too often
+			// Otherwise the hub has lost the offer, or has given it out in vain too often.
+			if time.Since(unclaimed) > fleetwire.OfferWait && w.publish(ctx, l, to, fmt.Sprint(w.offer, again), data) {
+				again, unclaimed = again+1, time.Now()
 			}
 		}
 	}
-}
-
-// firstWait is how long the worker that was chosen alone may take a task, and how long what workers
-// say of themselves is waited for before one is chosen.
-const firstWait = 150 * time.Millisecond
-
-// first is the worker to which the task is offered before all others; empty: none.
-func (w *work) first(ctx context.Context, known <-chan struct{}) string {
-	timer := time.NewTimer(firstWait)
-	defer timer.Stop()
-	select {
-	case <-known:
-	case <-timer.C: // then there is nothing to choose from
-	case <-ctx.Done():
-	}
-	return w.f.aim(w, w.f.lookout.all())
 }
 
 // publish offers the task, or says why the hub does not take the offer.
@@ -309,7 +269,7 @@ func (w *work) publish(ctx context.Context, l *link.Link, to, id string, offer [
 	return err == nil
 }
 
-// grant gives the task to who has claimed it, durably before the worker knows.
+// grant gives the task to the worker of a claim, durably before the worker knows.
 func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 	b, fresh, err := w.book.Grant(w.offer, c.Offer, c.Worker, c.Instance)
 	if err != nil {
@@ -323,7 +283,6 @@ func (w *work) grant(ctx context.Context, c asked) (bool, error) {
 			return false, err
 		}
 	}
-	w.f.moved(w, c.Worker)
 	answer(c.msg, fleetwire.Grant{Epoch: b.Epoch, Lease: w.f.cfg.Lease, Job: w.job()})
 	return true, nil
 }
@@ -360,7 +319,7 @@ func (w *work) grantAgain(c asked) {
 	answer(c.msg, fleetwire.Grant{Refused: errOther.Error()})
 }
 
-// follow takes in what the worker tells until the task has ended there, or the worker is given up.
+// follow takes the events of the worker until the task has ended there, or the worker is given up.
 func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 	w.say("")
 	tick := time.NewTicker(max(w.f.cfg.Lease/10, 10*time.Millisecond))
@@ -413,7 +372,7 @@ func (w *work) follow(ctx context.Context, l *link.Link) (task.Result, error) {
 	}
 }
 
-// silent gives the worker up. Its claim counts no more, so it ends what it does as soon as it
+// silent gives the worker up. Its claim has ended, so it ends the task as soon as it
 // hears of that, or when its lease ends, whichever is first.
 func (w *work) silent(ctx context.Context, why string) (task.Result, error) {
 	w.set(w.book.End())
@@ -509,7 +468,7 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			return res, false, nil
 		}
 		if missing := w.base + t.End.OutputBytes; missing > w.book.Bytes {
-			// The end is told again behind the output that is missing.
+			// The end comes again after the output that is missing.
 			w.send(l, fleetwire.Command{Kind: fleetwire.Resend, Offset: w.book.Bytes - w.base})
 			break
 		}
@@ -521,14 +480,14 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 		}
 		res, err := w.result(ctx, *t.End)
 		res.Leave = w.leave(l, *t.End)
-		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, it is told again
+		res.Settle = func() { _ = t.msg.Ack() } // until the end is durable here, the worker repeats it
 		return res, true, err
 	}
 	_ = t.msg.Ack()
 	return res, false, nil
 }
 
-// limited ends a task here because of its output; the worker ends it there, and tells what it has changed too late.
+// limited ends a task here because of its output; the worker ends it there, and reports its changes too late.
 func (w *work) limited(l *link.Link, why error) (task.Result, error) {
 	now := time.Duration(0)
 	w.send(l, fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime, Grace: &now})

@@ -50,7 +50,7 @@ func (f *Fleet) OpenWorkspace(ctx context.Context, h task.Host, want Want) (*Wor
 
 func (w *work) openWorkspace(ctx context.Context) (*Workspace, error) {
 	if b, err := readBook(w.rec.Checkpoint); err == nil {
-		w.set(b.End()) // of an earlier run: the epoch goes on rising
+		w.set(b.End()) // of an earlier run: the epoch keeps rising
 	}
 	l, err := w.connect(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *work) openWorkspace(ctx context.Context) (*Workspace, error) {
 // Worker is the name of the worker.
 func (ws *Workspace) Worker() string { return ws.grant.Worker }
 
-// lost is why there is no workspace any more.
+// lost returns why the workspace has ended.
 func (ws *Workspace) lost() error {
 	if ws.err != nil {
 		return ws.err
@@ -97,7 +97,7 @@ func (ws *Workspace) lost() error {
 		Err: fmt.Errorf("worker %s has ended the workspace of the agent", ws.grant.Worker)}
 }
 
-// Leave ends the workspace, and takes what was changed in it into a ref of the session's repository. Once ctx ends
+// Leave ends the workspace, and takes its changes into a ref of the session's repository. Once ctx ends
 // it does not wait for the worker any more, which ends the workspace when it hears of that, or when its
 // lease ends.
 func (ws *Workspace) Leave(ctx context.Context) *task.Worktree {

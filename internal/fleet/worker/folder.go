@@ -24,7 +24,7 @@ const (
 	tasksName = "tasks-" // of the tasks of one worker; locked while it lives
 )
 
-// cache keeps what the worker has of the repositories of a project.
+// cache keeps the objects of the repositories of a project.
 func (w *Worker) cache() *folder.Cache {
 	dir := w.cfg.Home.Workspaces()
 	_ = w.mkdir(dir) // without it, the cache says why it cannot be used
@@ -58,18 +58,18 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 			continue
 		}
 		old := filepath.Join(filepath.Dir(dir), n)
-		if f, err := w.lock(old); err == nil { // nobody has it any more
+		if f, err := home.LockBelow(w.cfg.Home.Below(), old, os.O_RDONLY, 0); err == nil { // its worker has ended
 			w.tasks.Go(func() {
 				defer f.Close()
 				w.clear(ctx, old)
 			})
 		}
 	}
-	held, err := home.Await(ctx, func() (*os.File, error) { // another one that starts may remove it before it is locked
+	held, err := home.Await(ctx, func() (*os.File, error) { // another worker that starts may remove it before it is locked
 		if err := w.mkdir(dir); err != nil {
 			return nil, err
 		}
-		f, err := w.lock(dir)
+		f, err := home.LockBelow(w.cfg.Home.Below(), dir, os.O_RDONLY, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = home.ErrLocked
 		}
@@ -84,30 +84,8 @@ func (w *Worker) settle(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// lock locks a folder that is still there.
-func (w *Worker) lock(dir string) (*os.File, error) {
-	f, err := w.cfg.Home.Below().Open(dir, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err = home.Flock(f); err == nil {
-		var a, b fs.FileInfo
-		if a, err = f.Stat(); err == nil {
-			b, err = os.Lstat(dir)
-		}
-		if err == nil && !os.SameFile(a, b) {
-			err = fs.ErrNotExist
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// remains is what a worker that is killed leaves in the folder of its tasks for each work tree, in a file beside it, so
-// that the next worker of its name can send what was changed.
+// remains is a file next to each work tree in the folder of a worker's tasks: if the worker is killed, the next one of
+// its name can send the changes.
 type remains struct {
 	V        int             `json:"v"`
 	Worker   string          `json:"worker"`
@@ -116,7 +94,6 @@ type remains struct {
 	Task     task.ID         `json:"task_id"`
 	Epoch    uint64          `json:"epoch"`
 	Manifest folder.Manifest `json:"folder"`
-	Plain    *folder.Plain   `json:"plain,omitempty"` // instead of Manifest
 }
 
 const (
@@ -125,13 +102,10 @@ const (
 	maxRemains     = 16 << 20 // bytes
 )
 
-// remember writes what the next worker needs should this one be killed. Without it that removes the work tree.
+// remember writes the [remains] of a work tree. Without it the next worker removes the work tree.
 func (p *place) remember(c *claim) error {
 	r := remains{V: remainsVersion, Worker: p.w.cfg.Name, Instance: c.instance,
-		Session: c.session, Task: c.id, Epoch: c.epoch}
-	if r.Manifest = p.manifest; c.job.Plain {
-		r.Plain = &p.plain
-	}
+		Session: c.session, Task: c.id, Epoch: c.epoch, Manifest: p.manifest}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -139,8 +113,8 @@ func (p *place) remember(c *claim) error {
 	return home.WriteBelow(p.w.cfg.Home.Below(), p.top+remainsExt, data)
 }
 
-// clear sends what is left in the folder of a worker that was killed, and removes it. That of a worker of another name
-// stays until it is of no use any more.
+// clear sends the changes in the folder of a worker that was killed, and removes it. The folder of a worker of another
+// name stays until its session does not wait for it any more.
 func (w *Worker) clear(ctx context.Context, dir string) {
 	names, err := w.cfg.Home.Below().Names(dir)
 	if err != nil {
@@ -155,20 +129,17 @@ func (w *Worker) clear(ctx context.Context, dir string) {
 		path := filepath.Join(dir, n)
 		r, err := w.remains(path)
 		if err != nil {
-			w.cfg.Log.Warn("what an earlier worker has left cannot be read", "file", path, "error", err)
-			continue
+			w.cfg.Log.Warn("what an earlier worker has left cannot be read, and stays", "file", path, "error", err)
+			return
 		}
 		info, err := os.Lstat(path)
 		if r.Worker != w.cfg.Name && err == nil && time.Since(info.ModTime()) < fleetwire.MessagesAge {
 			return
 		}
-		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch, Job: fleetwire.Job{Plain: r.Plain != nil}}, r.Instance)
+		c := newClaim(r.Session, r.Task, fleetwire.Grant{Epoch: r.Epoch}, r.Instance)
 		p := &place{w: w, top: filepath.Join(dir, base), whole: true, manifest: r.Manifest}
-		if r.Plain != nil {
-			p.plain = *r.Plain
-		}
 		if w.save(ctx, c, p); ctx.Err() != nil {
-			return // the next worker goes on
+			return // the next worker continues
 		}
 	}
 	w.removeAll(dir)
@@ -178,6 +149,9 @@ func (w *Worker) remains(path string) (r remains, err error) {
 	data, err := home.ReadFile(path, maxRemains)
 	if err == nil {
 		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && r.Manifest.V == 0 {
+		err = errors.New("it is of a folder without git, in the form of an earlier version")
 	}
 	if err == nil && r.V != remainsVersion {
 		err = fmt.Errorf("its format is %d, this program knows %d", r.V, remainsVersion)
@@ -195,11 +169,10 @@ func (w *Worker) removeAll(dir string) {
 type place struct {
 	w        *Worker
 	dir      string // in which it starts
-	bound    string // of a command in a workspace: what it may write; empty: see root
+	bound    string // of a command in a workspace: the folder that it may write; empty: see root
 	top      string // of its own work tree; empty: it has none
 	whole    bool   // the work tree has been made
 	manifest folder.Manifest
-	plain    folder.Plain // of a folder without git, instead of the manifest
 }
 
 // root is the folder that nothing of the task leaves.
@@ -207,7 +180,7 @@ func (p *place) root() string {
 	return cmp.Or(p.bound, p.top, p.dir)
 }
 
-// unpack makes the folder of a task, once it is told what to make it of.
+// unpack makes the folder of a task, once its manifest has arrived.
 func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	p := &place{w: w, dir: w.cfg.Dir}
 	if !c.job.Folder {
@@ -220,12 +193,7 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 		return p, context.Cause(ctx)
 	}
 	var err error
-	if c.job.Plain {
-		p.plain, err = folder.ReadPlain(data, folder.Limits{})
-	} else {
-		p.manifest, err = folder.ReadManifest(data, folder.Limits{})
-	}
-	if err != nil {
+	if p.manifest, err = folder.ReadManifest(data, folder.Limits{}); err != nil {
 		return p, err
 	}
 	if err := w.tell(
@@ -238,23 +206,17 @@ func (w *Worker) unpack(ctx context.Context, c *claim) (*place, error) {
 	}
 	cache := w.cache()
 	p.top = filepath.Join(w.tasksDir(), fmt.Sprintf("%s-%d", c.id, c.epoch))
-	if c.job.Plain {
-		p.dir, err = p.top, cache.UnpackPlain(ctx, p.plain, folder.Limits{}, w.cfg.Link.Parts(), p.top)
-	} else {
-		p.dir, err = cache.Unpack(ctx, p.manifest, folder.Limits{}, w.cfg.Link.Parts(), p.top)
-	}
-	if err != nil {
+	if p.dir, err = cache.Unpack(ctx, p.manifest, folder.Limits{}, w.cfg.Link.Parts(), p.top); err != nil {
 		return p, err
 	}
 	p.whole = true
 	if err := p.remember(c); err != nil {
 		w.cfg.Log.Warn("what the task changes would be lost with this worker", "task", c.id, "error", err)
 	}
-	w.sayAgain() // it has the repository now
 	return p, w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Note}, nil)
 }
 
-// collect sends back what the task has changed.
+// collect sends back the changes of the task.
 func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 	if p.top == "" {
 		return
@@ -265,18 +227,10 @@ func (p *place) collect(ctx context.Context, c *claim, e *fleetwire.End) {
 	}
 }
 
-// changes sends what the task has changed to the store, and returns what is to be told of it. some is false if that
-// is nothing.
+// changes sends the changes of the task to the store, and returns the text for the session. some is false without
+// changes.
 func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, some bool, err error) {
 	cache, parts := p.w.cache(), p.w.cfg.Link.Parts()
-	if c.job.Plain {
-		got, err := cache.CollectPlain(ctx, p.top, p.plain, folder.Limits{}, parts)
-		if err != nil {
-			return nil, false, err
-		}
-		back, err = json.Marshal(got)
-		return back, !got.Empty(), err
-	}
 	end := folder.Ending{Message: "Work of task " + string(c.id) + " at worker " + p.w.cfg.Name}
 	got, err := cache.Collect(ctx, p.top, p.manifest, end, folder.Limits{}, parts)
 	if err != nil {
@@ -286,13 +240,13 @@ func (p *place) changes(ctx context.Context, c *claim) (back json.RawMessage, so
 	return back, got.Result != "", err
 }
 
-// Patience with a hub that is out of reach while something is left to send.
+// Limits of sending changes to a hub that is out of reach.
 const (
 	saveTime  = 30 * time.Minute
 	saveTries = 5 // while the hub is there
 )
 
-// save sends what a task has changed whose claim counts no more: its session keeps that apart.
+// save sends the changes of a task whose claim has ended: its session keeps them apart.
 func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	if !p.whole || p.top == "" {
 		return // or it is with the session
@@ -303,7 +257,8 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	for try := 1; ; {
 		back, some, err := p.changes(ctx, c)
 		if err == nil && some {
-			err = w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Left, End: &fleetwire.End{Status: task.Failed, Return: back}}, nil)
+			end := &fleetwire.End{Status: task.Failed, Return: back}
+			err = w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Left, End: end}, nil)
 		}
 		if err == nil {
 			return
@@ -320,13 +275,14 @@ func (w *Worker) save(ctx context.Context, c *claim, p *place) {
 	}
 }
 
-// remove removes the work tree: what was changed in it is with the session, or was lost with the claim.
+// remove removes the work tree: its changes are with the session, or were lost with the claim.
 func (p *place) remove() {
 	if p.top == "" {
 		return
 	}
-	p.w.removeAll(p.top)
-	p.w.removeAll(p.top + remainsExt)
+	for _, ext := range []string{"", ".git", remainsExt} {
+		p.w.removeAll(p.top + ext)
+	}
 	p.top = ""
 	if _, err := p.w.cache().Trim(context.Background()); err != nil {
 		p.w.cfg.Log.Warn("what is kept of repositories cannot be trimmed", "error", err)

@@ -30,7 +30,7 @@ func (w *Worker) renew(ctx context.Context) {
 	}
 }
 
-// pulse lets the keeper end everything if this process stands still for longer than its longest lease.
+// pulse lets the keeper end everything if this process hangs for longer than its longest lease.
 func (w *Worker) pulse() {
 	if w.cfg.Pulse == nil {
 		return
@@ -99,7 +99,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bo
 			continue
 		}
 		c.mu.Lock()
-		if c.expires.Stop() { // one that has ended stays so
+		if c.expires.Stop() { // a lease that has ended stays ended
 			c.expires.Reset(time.Until(fleetwire.LeaseEnd(asked, c.lease)))
 		}
 		c.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bo
 	return all
 }
 
-// listen does what sessions tell.
+// listen carries out the commands of sessions.
 func (w *Worker) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := w.listenOnce(ctx); err != nil {
@@ -140,7 +140,7 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 	}
 }
 
-// told does what one message says, if it is about a claim that the worker has.
+// told carries out one message, if it is about a claim of the worker.
 func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 	var cmd fleetwire.Command
 	data, err := fleetwire.Decode(m.Data(), &cmd)
@@ -171,7 +171,7 @@ func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 	case fleetwire.FolderReady:
 		select {
 		case c.folders <- data:
-		default: // it has been told already
+		default: // a repetition
 		}
 	case fleetwire.Pause, fleetwire.Resume, fleetwire.Type:
 		select {
@@ -191,7 +191,7 @@ func (w *Worker) told(ctx context.Context, m jetstream.Msg) {
 	}
 }
 
-// obey does to a task what its session tells, until ctx ends.
+// obey carries out the commands of a session to a task, until ctx ends.
 func (w *Worker) obey(ctx context.Context, c *claim, local string) {
 	for {
 		var cmd fleetwire.Command

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/link"
 )
 
-// offers are those of one subject, which all workers share that take them.
+// offers reads the offers of one subject, which several workers share.
 type offers struct {
 	link     *link.Link
 	subject  string
@@ -20,13 +20,13 @@ type offers struct {
 }
 
 // Limits of offers. A thousand workers wait for one each, and offers of sessions that do not answer are
-// pending for as long as nobody may have them: neither may keep others waiting.
+// pending until then: neither may keep others waiting.
 const (
 	fetchTime    = 20 * time.Second // for one offer
 	offerTries   = 50
 	mostWaiting  = 20_000
 	mostPending  = 100_000
-	consumerIdle = 24 * time.Hour // until the hub forgets a consumer that nobody uses; the offers stay
+	consumerIdle = 24 * time.Hour // until the hub forgets an unused consumer; the offers stay
 )
 
 // next waits for one offer; nil: there was none. After an error the consumer is looked for again: the

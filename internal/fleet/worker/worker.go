@@ -1,12 +1,12 @@
 // Package worker takes tasks of sessions on other machines and has them done by a session of
 // this one.
 //
-// A [Worker] claims what is offered to it, as many tasks at once as it has places, and starts each
+// A [Worker] claims offers, as many tasks at once as it has places, and starts each
 // in its own session, whose keeper ends it should the worker die. It tells the session that has
 // granted the claim what becomes of it: output by offset, and the end. It works on a task only
 // while its lease lasts, which it measures by a clock that no correction of the time moves; when
-// it cannot renew the lease, it ends the task and says nothing more of it. What a task is and how
-// it ended is decided by the session.
+// it cannot renew the lease, it ends the task and reports nothing more of it. The session decides
+// what a task is and how it ended.
 package worker
 
 import (
@@ -44,11 +44,11 @@ type Config struct {
 	API     control.API // the session that does the work
 	Dir     string      // in which tasks work that bring no folder
 	Home    home.Root   // whose state directory has the folders of tasks
-	Project string      // of the hub, whose tasks share what is kept of their repositories
+	Project string      // of the hub, whose tasks share a cache of repositories
 	Env     []string    // of tasks
 	Log     *slog.Logger
 
-	// Tools are those of a workspace: dir is where its agent works, top the copy that dir is in.
+	// Tools makes the tools of a workspace: dir is where its agent works, top the copy that dir is in.
 	Tools func(ws fleetwire.Workspace, dir, top string) []agent.Tool
 
 	// Carry makes a file by which a command tells in which directory it has ended; nil: none does.
@@ -60,8 +60,8 @@ type Config struct {
 	// Bounded reports whether a sandbox bounds everything that commands of workspaces do; nil: it does not.
 	Bounded func() bool
 
-	// Pulse tells the keeper of the session to end what the worker does, should it not be told again
-	// within this time; 0: never. nil: a worker that stands still leaves its tasks at work.
+	// Pulse has the keeper of the session end the tasks of the worker unless it is called again within this time; 0:
+	// never. nil: a worker that hangs leaves its tasks running.
 	Pulse func(within time.Duration)
 }
 
@@ -87,7 +87,7 @@ type Worker struct {
 	begun    fleetwire.Begun    // offers, and commands in workspaces; guarded by mu
 	idle     chan struct{}      // closed when it drains and has no task; guarded by mu
 
-	changed chan struct{} // capacity 1: what it does is another
+	changed chan struct{} // capacity 1: its tasks have changed
 }
 
 // claim is a task that the worker has.
@@ -101,10 +101,10 @@ type claim struct {
 	since    time.Time
 	drop     context.CancelCauseFunc
 	folders  chan []byte // capacity 1: manifest of the folder
-	resend   chan int64  // capacity 1: output from there on is told again
+	resend   chan int64  // capacity 1: output from there on is sent again
 	free     func()      // gives the place back
 
-	orders chan fleetwire.Command // what is done to it, in order, once it has started
+	orders chan fleetwire.Command // to it, in order, once it has started
 	asked  chan struct{}          // closed when its end is asked for
 	ask    func()                 // closes it
 
@@ -143,7 +143,7 @@ const (
 	claimTries  = 3
 	claimTime   = 5 * time.Second
 	outputWait  = 15 * time.Second
-	endAgain    = 10 * time.Second // until an end that is not recorded is told again
+	endAgain    = 10 * time.Second // until an end that is not recorded is sent again
 	leaveTime   = 5 * time.Second  // for the ends of all tasks when the worker ends
 	beatLeast   = time.Second
 	pauseFailed = 2 * time.Second // after the hub has not answered
@@ -158,7 +158,7 @@ func New(c Config) *Worker {
 		idle: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
-// sayAgain lets the hub know soon what the worker does.
+// sayAgain has the state of the worker published soon.
 func (w *Worker) sayAgain() {
 	select {
 	case w.changed <- struct{}{}:
@@ -208,7 +208,7 @@ func (w *Worker) Serve(ctx context.Context) error {
 	return nil
 }
 
-// subjects are those of the offers that are for this worker.
+// subjects returns the subjects of offers to this worker.
 func (w *Worker) subjects() []string {
 	out := []string{fleetwire.OfferAny, fleetwire.OfferLabel(w.cfg.Name)}
 	for _, l := range w.cfg.Labels {
@@ -255,7 +255,7 @@ func (w *Worker) Drain() {
 }
 
 // settleDown drops the claims of which only the end is left to be heard, once the worker drains, and
-// lets Serve return when there is no other. The caller holds mu.
+// lets Serve return when no other is left. The caller holds mu.
 func (w *Worker) settleDown() {
 	if !w.draining {
 		return
@@ -286,7 +286,7 @@ func (w *Worker) leaving() bool {
 	return w.draining
 }
 
-// beat says what the worker is and does, every [fleetwire.HeartBeat].
+// beat publishes the state of the worker every [fleetwire.HeartBeat].
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(fleetwire.HeartBeat)
 	defer tick.Stop()
@@ -315,12 +315,8 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// About is what the worker says of itself.
+// About is the state of the worker, as it publishes it.
 func (w *Worker) About() fleetwire.Worker {
-	repos, err := w.cache().Repositories(fleetwire.MaxRepos)
-	if err != nil {
-		w.cfg.Log.Warn("what is kept of repositories cannot be listed", "error", err)
-	}
 	problem := w.problem()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,7 +332,6 @@ func (w *Worker) About() fleetwire.Worker {
 		Load:     load(),
 		Draining: w.draining,
 		Problem:  excerpt.Line(problem, maxProblem),
-		Repos:    repos,
 	}
 	for _, c := range w.claims {
 		c.mu.Lock()
@@ -390,12 +385,12 @@ func (w *Worker) pull(ctx context.Context, from *offers) {
 				w.offered(ctx, msg, free)
 			})
 		default:
-			_ = msg.Nak() // somebody else, or the next free place
+			_ = msg.Nak() // another worker takes it, or the next free place
 		}
 	}
 }
 
-// problem is why nothing can begin here; empty: it can.
+// problem returns why no task can begin here; empty: it can.
 func (w *Worker) problem() string {
 	if w.cfg.Admit == nil {
 		return ""
@@ -475,7 +470,7 @@ func (w *Worker) offered(ctx context.Context, msg jetstream.Msg, free func()) {
 		later(msg)
 		return
 	case g.Refused != "":
-		_ = msg.Ack() // it is somebody else's, or nobody's
+		_ = msg.Ack() // another worker has it, or it has ended
 		return
 	case g.Epoch == 0 || g.Lease <= 0:
 		_ = msg.Term()
@@ -584,11 +579,12 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 		if life.Err() != nil {
 			return
 		}
-		p.remove() // what was changed is on its way
+		p.remove() // its changes are with the hub
 		w.end(life, c, size, e)
 	case life.Err() == nil: // the session must not wait for the lease
-		w.end(life, c, 0, fleetwire.End{Status: task.Failed, Cause: &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError},
-			Error: "the worker cannot tell of the task: " + err.Error()})
+		cause := &task.Cause{Actor: task.ByRuntime, Reason: task.ReasonError}
+		w.end(life, c, 0, fleetwire.End{Status: task.Failed, Cause: cause,
+			Error: "the worker cannot report the task: " + err.Error()})
 	}
 }
 
@@ -646,7 +642,7 @@ func (w *Worker) start(ctx context.Context, c *claim, p *place) (task.Record, er
 	return *out[0].Task, nil
 }
 
-// tell tells the session of the task.
+// tell sends an event of the task to its session.
 func (w *Worker) tell(ctx context.Context, c *claim, e fleetwire.Event, data []byte) error {
 	e.Epoch, e.Instance = c.epoch, c.instance
 	msg, err := fleetwire.Encode(e, data)
@@ -656,7 +652,7 @@ func (w *Worker) tell(ctx context.Context, c *claim, e fleetwire.Event, data []b
 	return w.cfg.Link.Publish(ctx, fleetwire.EventOf(c.session, w.cfg.Name, c.id), "", msg)
 }
 
-// follow tells the output until the task has ended, and returns its size.
+// follow sends the output until the task has ended, and returns its size.
 func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, error) {
 	var at int64
 	for {
@@ -716,7 +712,7 @@ func (w *Worker) ended(ctx context.Context, c *claim, size int64) fleetwire.End 
 	return e
 }
 
-// end tells the end until the session has recorded it, which it says by ending the claim.
+// end sends the end until the session has recorded it, by which the session ends the claim.
 func (w *Worker) end(ctx context.Context, c *claim, size int64, e fleetwire.End) {
 	for {
 		if w.tell(ctx, c, fleetwire.Event{Kind: fleetwire.Ended, Offset: size, End: &e}, nil) != nil {
@@ -745,7 +741,7 @@ func (w *Worker) end(ctx context.Context, c *claim, size int64, e fleetwire.End)
 	}
 }
 
-// again tells the output once more from an offset on.
+// again sends the output once more from an offset on.
 func (w *Worker) again(ctx context.Context, c *claim, at int64) error {
 	for {
 		chunk, err := w.cfg.API.Output(ctx, control.OutputRequest{Ref: string(c.local), Offset: at, Max: fleetwire.MaxChunk})
@@ -769,7 +765,7 @@ func (w *Worker) cleanup(c *claim) {
 	c.stops.Wait()
 }
 
-// leave ends all tasks: first in order, so that their ends are told, and then at once.
+// leave ends all tasks: first with a grace, so that their ends are reported, and then at once.
 func (w *Worker) leave() {
 	w.Drain()
 	w.mu.Lock()

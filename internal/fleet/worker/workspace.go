@@ -210,11 +210,11 @@ func (w *Worker) answer(ctx context.Context, m *nats.Msg) {
 		data, err = fleetwire.Encode(fleetwire.Answer{Refused: err.Error()}, nil)
 	}
 	if err == nil {
-		_ = m.Respond(data) // who asks does so again
+		_ = m.Respond(data) // without an answer the session asks again
 	}
 }
 
-// call does a call that is asked for the first time, and returns its answer to whoever asks.
+// call makes a call once, and returns its answer however often it is asked for.
 func (ws *workspace) call(ctx context.Context, ask fleetwire.Call) (fleetwire.Answer, error) {
 	ws.mu.Lock()
 	if ws.over {

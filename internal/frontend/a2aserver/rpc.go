@@ -11,10 +11,10 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 const codeRequest = a2a.CodeRequest
@@ -168,7 +168,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusOK, c.id, asError(err))
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request has arrived; the answer may take its time
+	httpserve.KeepOpen(w)
 	s.dispatch(c, q)
 }
 

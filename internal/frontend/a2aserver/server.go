@@ -10,22 +10,17 @@ package a2aserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 // Agent is one agent that is offered.
@@ -50,13 +45,7 @@ type Config struct {
 }
 
 const (
-	headerTime  = 10 * time.Second
-	bodyTime    = time.Minute
-	keepTime    = 2 * time.Minute
-	writeTime   = 30 * time.Second // for each piece of an answer
-	drainTime   = 5 * time.Second
 	heartbeat   = 15 * time.Second
-	mostHeader  = 64 << 10
 	mostBody    = 2 << 20
 	mostStreams = 64 // requests that wait for news of a task
 )
@@ -92,13 +81,6 @@ func New(cfg Config, at net.Addr) (*Server, error) {
 
 // Serve answers on l until ctx ends, and closes it. Work of agents goes on without the server.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	srv := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: keepTime,
-		MaxHeaderBytes: mostHeader, ErrorLog: log.New(io.Discard, "", 0), // what a client is told is in its answer
-		BaseContext: func(net.Listener) context.Context { return requests },
-	}
 	for _, one := range s.store.all() {
 		if st := one.state(); st.Task == "" && st.End == nil { // the server before this one ended meanwhile
 			if err := s.begin(ctx, one); err != nil {
@@ -107,24 +89,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		s.deliver(one)
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }() // ends with Close or Shutdown below
-	var err error
-	select {
-	case failed := <-served:
-		err = fmt.Errorf("serve a2a: %w", failed)
-		_ = srv.Close()
-	case <-ctx.Done():
-		cancel(errors.New("the server is closing"))
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		if srv.Shutdown(last) != nil {
-			_ = srv.Close()
-		}
-		done()
-		<-served //nolint:errcheck // it says that the server was closed
-	}
+	err := httpserve.Serve(ctx, l, s.Handler(), func() {})
 	s.Close()
-	return err
+	if err != nil {
+		return fmt.Errorf("serve a2a: %w", err)
+	}
+	return nil
 }
 
 // Close ends deliveries, which the next server goes on with, and lets go of the session.
@@ -152,14 +122,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 
 // foreign says why a request is not for this server; empty: it is.
 func (s *Server) foreign(r *http.Request) string {
-	if !s.known(r.Host) {
+	if !httpserve.Local(r.Host, s.cfg.Hosts...) {
 		return fmt.Sprintf("the host %.100q is not this server (use the address that it prints, or add --host)", r.Host)
 	}
-	for _, origin := range r.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host != r.Host {
-			return fmt.Sprintf("the origin %.100q is not this server", origin)
-		}
+	if origin := httpserve.ForeignOrigin(r, func(string) bool { return false }); origin != "" {
+		return "the origin " + origin + " is not this server"
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return "the request comes from a page of another site"
@@ -167,21 +134,10 @@ func (s *Server) foreign(r *http.Request) string {
 	return ""
 }
 
-func (s *Server) known(hostport string) bool {
-	host := hostport
-	if name, _, err := net.SplitHostPort(hostport); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.cfg.Hosts, host)
-}
-
 // admitted reports whether a request bears the token.
 func (s *Server) admitted(r *http.Request) bool {
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.cfg.Token))
-	return strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	token, ok := httpserve.Bearer(r)
+	return ok && httpserve.Same(token, s.cfg.Token)
 }
 
 // link is the way to the session: made at the first request, and again when the session has ended.

@@ -25,8 +25,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -125,8 +128,10 @@ func newStation(t *testing.T, change ...func(*assemble.Config)) *station {
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}
 	root := home.At(filepath.Join(dir, "h"))
-	c := assemble.Config{Root: root, Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test",
-		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: env, AskWait: time.Minute}
+	set := settings.Settings{Options: options.Default()}
+	set.Sandbox.Mode = "off"
+	c := assemble.Config{Settings: set, Root: root, Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test",
+		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: env, Program: agents.Program{AskWait: time.Minute}}
 	for _, f := range change {
 		f(&c)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -204,7 +205,7 @@ func (s *Server) stream(c caller, one *entry, history *int, subscribed bool) err
 	begun := false
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	out := &sse{w: c.w, control: http.NewResponseController(c.w), id: c.id}
+	out := &sse{w: httpserve.Timed(c.w), id: c.id}
 	for err == nil {
 		select {
 		case e, open := <-events:
@@ -236,12 +237,10 @@ func (s *Server) stream(c caller, one *entry, history *int, subscribed bool) err
 	return errStreamed
 }
 
-// sse writes server-sent events. Each write has a time of its own, so that streams may last and clients that do
-// not read may not.
+// sse writes server-sent events.
 type sse struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	id      json.RawMessage
+	w  http.ResponseWriter
+	id json.RawMessage
 }
 
 func (o *sse) begin() {
@@ -260,9 +259,8 @@ func (o *sse) send(a answer) error {
 }
 
 func (o *sse) write(text string) error {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
 	if _, err := o.w.Write([]byte(text)); err != nil {
 		return err
 	}
-	return o.control.Flush()
+	return http.NewResponseController(o.w).Flush()
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Subagent sessions of ACP v1, of November 2026: the client opts in, the parent announces a child, and what
-// the child does comes as updates of a session of its own, which the client cannot prompt.
+// Subagent sessions of ACP v1, of November 2026: the client opts in, the parent announces a child, and the child
+// sends updates of a session of its own, which the client cannot prompt.
 
-// maxPrompt is how much of its prompt the client is shown of a child, in bytes.
+// maxPrompt is how many bytes of the prompt of a child are shown.
 const maxPrompt = 16 << 10
 
 // children are the agents below the main one, for a client that shows each as a session.
 type children struct {
-	mu    sync.Mutex // held while one is announced or changes: the client is told in order
+	mu    sync.Mutex // held while a child is announced or changes, so that updates are in order
 	known map[task.ID]*child
 }
 
-// child is an agent that was announced.
+// child is an announced agent.
 type child struct {
 	parent acp.SessionId
 	stage  stage
-	state  string // as the client was told
+	state  string // that the client knows
 }
 
-// stage is where the client sees what an agent does and is asked about.
+// stage is a session and its view, in which the client sees an agent and its questions.
 type stage struct {
 	id   acp.SessionId
 	view *view
@@ -42,7 +42,7 @@ type stage struct {
 // main is the stage of the main agent.
 func (s *session) main() stage { return stage{s.name(), s.view} }
 
-// stageOf is where the client is asked about a call of a task.
+// stageOf is the stage of a task.
 func (s *session) stageOf(id task.ID) stage {
 	if c := s.find(id); c != nil {
 		return c.stage
@@ -50,7 +50,7 @@ func (s *session) stageOf(id task.ID) stage {
 	return s.main()
 }
 
-// find is a child by the ID of its task; nil: it is none.
+// find returns a child by the ID of its task; nil: the task is not a child.
 func (s *session) find(id task.ID) *child {
 	if s.children == nil || id == s.open.ID() {
 		return nil
@@ -59,22 +59,21 @@ func (s *session) find(id task.ID) *child {
 	c := s.children.known[id]
 	s.children.mu.Unlock()
 	if c == nil { // the event of its start has not come yet
-		if r, err := s.open.Get(s.ctx, string(id)); err == nil {
+		if r, err := s.api.Get(s.ctx, string(id)); err == nil {
 			c = s.child(r)
 		}
 	}
 	return c
 }
 
-// acts shows what an agent below the main one does.
+// acts shows an event of an agent below the main one.
 func (s *session) acts(from task.ID, e agent.Event) {
 	if c := s.find(from); c != nil {
 		c.stage.view.main(e)
 	}
 }
 
-// child announces an agent when it is seen first, and tells the client when its state changes; nil: it is
-// none that the client sees.
+// child announces a new agent, or sends a change of its state; nil: the client does not see it.
 func (s *session) child(r task.Record) *child {
 	if !r.Kind.IsAgent() || r.IsConversation() || r.ID == s.open.ID() {
 		return nil
@@ -88,33 +87,33 @@ func (s *session) child(r task.Record) *child {
 	c := s.children.known[r.ID]
 	if c == nil {
 		if over(r) {
-			return nil // of an earlier host
+			return nil // it ended under an earlier host
 		}
 		c = &child{parent: parent, state: stateOf(r).State}
 		c.stage.id = acp.SessionId(r.ID)
-		c.stage.view = newView(cmp.Or(r.Cwd, s.folder), func(u acp.SessionUpdate) { s.tell(c.stage.id, u) })
+		c.stage.view = newView(cmp.Or(r.Cwd, s.folder), func(u acp.SessionUpdate) { s.send(c.stage.id, u) })
 		s.children.known[r.ID] = c
-		s.tell(parent, subagentUpdate{Kind: "subagent_update", SessionID: c.stage.id,
+		s.send(parent, subagentUpdate{Kind: "subagent_update", SessionID: c.stage.id,
 			Title:       excerpt.Line(cmp.Or(r.Description, r.Name, string(r.ID)), maxTitle),
 			Description: excerpt.Line(r.AgentType, maxTitle), Cwd: r.Cwd,
 			Capabilities: &subagentCapabilities{Cancel: &struct{}{}}, State: stateOf(r)})
 		prompt := strings.ToValidUTF8(r.Prompt[:min(len(r.Prompt), maxPrompt)], "")
-		s.tell(c.stage.id, sessionMessage{Kind: "session_message", MessageID: fmt.Sprintf("%s-prompt", r.ID),
+		s.send(c.stage.id, sessionMessage{Kind: "session_message", MessageID: fmt.Sprintf("%s-prompt", r.ID),
 			Sender: parent, Recipient: c.stage.id, Content: []acp.ContentBlock{acp.TextBlock(prompt)}})
 		return c
 	}
 	if now := stateOf(r); now.State != c.state {
 		c.state = now.State
-		s.tell(c.parent, subagentUpdate{Kind: "subagent_update", SessionID: c.stage.id, State: now})
+		s.send(c.parent, subagentUpdate{Kind: "subagent_update", SessionID: c.stage.id, State: now})
 	}
 	return c
 }
 
-// parentOf is the session in which an agent is announced: that of the agent above it, which is announced
-// before.
+// parentOf is the session in which an agent is announced: the one of the agent above it, which it announces
+// first.
 func (s *session) parentOf(r task.Record) (acp.SessionId, bool) {
 	for r.Parent != "" && r.Parent != s.open.ID() {
-		up, err := s.open.Get(s.ctx, string(r.Parent))
+		up, err := s.api.Get(s.ctx, string(r.Parent))
 		if err != nil {
 			return "", false
 		}
@@ -128,21 +127,20 @@ func (s *session) parentOf(r task.Record) (acp.SessionId, bool) {
 	return s.name(), true
 }
 
-// interruptChild cancels what a child is doing: its turn, or its run if somebody waits for that. A message begins
-// another one.
+// interruptChild cancels the turn of a child in the background, and the run of one whose parent waits for it.
 func (s *session) interruptChild(id acp.SessionId) {
-	r, err := s.open.Get(s.ctx, string(id))
+	r, err := s.api.Get(s.ctx, string(id))
 	if err == nil && r.Backgrounded {
-		_, err = s.open.Interrupt(s.ctx, string(id))
+		_, err = s.api.Interrupt(s.ctx, string(id))
 	} else if err == nil {
-		_, err = s.open.Stop(s.ctx, control.StopRequest{Refs: []string{string(id)}, Detail: "session/cancel of ACP"})
+		_, err = s.api.Stop(s.ctx, control.StopRequest{Refs: []string{string(id)}, Detail: "session/cancel of ACP"})
 	}
-	if err != nil && !conflict(err) && s.ctx.Err() == nil {
-		s.of.conn.warn("cancel what agent %s does: %v", id, err)
+	if err != nil && !control.IsCode(err, control.Conflict) {
+		s.warn(fmt.Sprintf("cancel agent %s", id), err)
 	}
 }
 
-// stateOf is what an agent is doing, in the words of the protocol.
+// stateOf is the state of an agent in the words of the protocol.
 func stateOf(r task.Record) *childState {
 	switch {
 	case r.AwaitingApproval && !over(r):
@@ -157,8 +155,8 @@ func stateOf(r task.Record) *childState {
 	return &childState{State: "idle", StopReason: acp.StopReasonEndTurn}
 }
 
-// findChild is the session whose agent is seen under an ID; nil: there is none.
-func (s *served) findChild(id acp.SessionId) *session {
+// findChild returns the session that has a child with an ID, or nil.
+func (s *server) findChild(id acp.SessionId) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.sessions {

@@ -12,15 +12,15 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// promptOf is a prompt of the client as the main agent gets it: its texts, what is embedded
-// in it, the names of what it links to, and its images.
+// promptOf returns a prompt of the client as the main agent gets it: texts, embedded resources, names of linked
+// resources, and images.
 func promptOf(blocks []acp.ContentBlock) (control.PromptRequest, error) {
 	var req control.PromptRequest
 	var text strings.Builder
 	image := func(data, mime string) error {
 		raw, err := base64.StdEncoding.DecodeString(data)
 		if err != nil {
-			return refuse(acp.NewInvalidParams, fmt.Sprintf("read an image of the prompt: %v", err))
+			return invalid("read an image of the prompt: %v", err)
 		}
 		req.Images = append(req.Images, control.Image{MediaType: mime, Data: raw})
 		return nil
@@ -48,18 +48,17 @@ func promptOf(blocks []acp.ContentBlock) (control.PromptRequest, error) {
 				return req, err
 			}
 		default:
-			return req, refuse(acp.NewInvalidParams,
-				fmt.Sprintf("block %d of the prompt: only text, images, resources and links to them are taken", i+1))
+			return req, invalid("block %d of the prompt is not text, an image, a resource or a link", i+1)
 		}
 	}
 	req.Text = text.String()
 	if strings.TrimSpace(req.Text) == "" && len(req.Images) == 0 {
-		return req, refuse(acp.NewInvalidParams, "the prompt is empty")
+		return req, invalid("the prompt is empty")
 	}
 	return req, nil
 }
 
-// location is an address as a model reads it: the path of a file, with its lines.
+// location is an address for the model: the path of a file with its lines.
 func location(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {

@@ -8,43 +8,35 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 )
 
-// What the types of the protocol library lack.
+// The messages that the types of the protocol library lack.
 
-// deleteMethod removes what a session left.
+// deleteMethod removes the files of a session.
 const deleteMethod = "session/delete"
 
 // deleteRequest is the request of [deleteMethod].
-type deleteRequest struct {
-	SessionID acp.SessionId `json:"sessionId"`
-}
+type deleteRequest acp.CloseSessionRequest
 
-// Validate implements [checked].
+// Validate refuses a request without a session; the library reads it as empty.
 func (r *deleteRequest) Validate() error {
-	if r.SessionID == "" {
+	if r.SessionId == "" {
 		return errors.New("sessionId is required")
 	}
 	return nil
 }
 
-// forkRequest is that of session/fork, whose types in the library are copies of the others.
-// Its answer is that of session/new.
-type forkRequest struct {
-	SessionID             acp.SessionId   `json:"sessionId"`
-	Cwd                   string          `json:"cwd"`
-	McpServers            []acp.McpServer `json:"mcpServers"`
-	AdditionalDirectories []string        `json:"additionalDirectories"`
-}
+// forkRequest is the request of session/fork, whose types in the library are copies of the others. Its answer
+// is that of session/new.
+type forkRequest acp.ResumeSessionRequest
 
-// Validate implements [checked].
+// Validate refuses an incomplete request.
 func (r *forkRequest) Validate() error {
-	if r.SessionID == "" || r.Cwd == "" {
+	if r.SessionId == "" || r.Cwd == "" {
 		return errors.New("sessionId and cwd are required")
 	}
 	return nil
 }
 
-// formRequest is the request of elicitation/create with a form. The type of the library lacks
-// the session.
+// formRequest is the request of elicitation/create with a form. The type of the library lacks the session.
 type formRequest struct {
 	SessionID  acp.SessionId   `json:"sessionId"`
 	ToolCallID acp.ToolCallId  `json:"toolCallId,omitempty"`
@@ -59,7 +51,7 @@ type formAnswer struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// withDelete adds to the answer of initialize that sessions can be deleted.
+// withDelete adds the capability of [deleteMethod] to the answer of initialize.
 func withDelete(r acp.InitializeResponse) (any, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -77,13 +69,19 @@ func withDelete(r acp.InitializeResponse) (any, error) {
 	return all, nil
 }
 
-// initializeRequest is the request of initialize, with what the client says of sessions of subagents.
+// initializeRequest is the request of initialize, with a capability that the library lacks.
 type initializeRequest struct {
 	acp.InitializeRequest
-	subagents bool
+	subagents bool // the client shows subagents as sessions
 }
 
-// UnmarshalJSON reads both.
+// forms reports whether the client shows forms.
+func (r *initializeRequest) forms() bool {
+	e := r.ClientCapabilities.Elicitation
+	return e != nil && (e.Form != nil || e.Url == nil)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
 func (r *initializeRequest) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &r.InitializeRequest); err != nil {
 		return err
@@ -97,13 +95,13 @@ func (r *initializeRequest) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// notification is that of session/update with an update that the library may lack.
+// notification is a session/update with any update.
 type notification struct {
 	SessionID acp.SessionId `json:"sessionId"`
 	Update    any           `json:"update"`
 }
 
-// subagentUpdate announces a child session, or changes what was said of it.
+// subagentUpdate announces a child session, or a change of its state.
 type subagentUpdate struct {
 	Kind         string                `json:"sessionUpdate"` // subagent_update
 	SessionID    acp.SessionId         `json:"sessionId"`
@@ -119,7 +117,7 @@ type subagentCapabilities struct {
 	Cancel *struct{} `json:"cancel,omitempty"`
 }
 
-// childState is what a child does: running, requires_action or idle.
+// childState is the state of a child: running, requires_action or idle.
 type childState struct {
 	State      string         `json:"state"`
 	StopReason acp.StopReason `json:"stopReason,omitempty"`
@@ -134,7 +132,7 @@ type sessionMessage struct {
 	Content   []acp.ContentBlock `json:"content"`
 }
 
-// newNotFound is the error for what does not exist.
+// newNotFound is the error for a resource that does not exist.
 func newNotFound(data any) *acp.RequestError {
 	return &acp.RequestError{Code: -32002, Message: "Resource not found", Data: data}
 }

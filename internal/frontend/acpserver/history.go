@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// replay shows the conversation of a session as it was, from its transcript.
+// replay shows the conversation of a session from its transcript.
 func (s *session) replay() error {
 	err := s.open.History(func(r agent.Record) error {
 		s.view.record(r)
@@ -25,7 +25,7 @@ func (v *view) record(r agent.Record) {
 	}
 	blocks, err := r.Message.Blocks()
 	if err != nil {
-		return // as the next host would
+		return // the next host ignores it too
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -41,13 +41,10 @@ func (v *view) record(r agent.Record) {
 		prompt := r.Prompt > 0 && i >= r.Prompt-1
 		switch {
 		case b.Type == "tool_result":
-			input, asked := v.calls[b.ToolUseID]
-			if !asked {
-				continue
+			if call, asked := v.calls[b.ToolUseID]; asked {
+				text, images := resultOf(b.Content)
+				v.done(call, agent.Output{Text: text, Images: images, IsError: b.IsError})
 			}
-			text, images := resultOf(b.Content)
-			v.done(agent.Call{ID: b.ToolUseID, Name: v.names[b.ToolUseID], Input: input},
-				agent.Output{Text: text, Images: images, IsError: b.IsError})
 		case r.Prompt > 0 && b.Type == "image":
 			if data, kind, ok := imageOf(b.Source); ok {
 				v.send(acp.UpdateUserMessage(acp.ImageBlock(data, kind)))
@@ -64,7 +61,7 @@ func (v *view) record(r agent.Record) {
 
 // reply shows a whole reply.
 func (v *view) reply(blocks []agent.Block) {
-	if v.spoken { // of another turn
+	if v.spoken { // in another turn
 		v.text("\n\n")
 	}
 	for _, b := range blocks {
@@ -79,7 +76,7 @@ func (v *view) reply(blocks []agent.Block) {
 	}
 }
 
-// unfinished shows calls without a result as failed: nothing of them runs any more.
+// unfinished shows calls without a result as failed: they no longer run.
 func (v *view) unfinished() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,17 +84,16 @@ func (v *view) unfinished() {
 		v.status(id, acp.ToolCallStatusFailed, text("The session ended before the call did."))
 	}
 	clear(v.calls)
-	clear(v.names)
 	v.spoken = false
 }
 
-// resultOf is the text of the result of a call, and its images.
+// resultOf returns the text and the images of the result of a call.
 func resultOf(raw json.RawMessage) (text string, images []agent.Block) {
 	if json.Unmarshal(raw, &text) == nil {
 		return text, nil
 	}
 	var blocks []agent.Block
-	_ = json.Unmarshal(raw, &blocks) // what is neither is empty
+	_ = json.Unmarshal(raw, &blocks) // any other value has no blocks
 	for _, b := range blocks {
 		if b.Type == "image" {
 			images = append(images, b)

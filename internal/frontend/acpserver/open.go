@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,42 +11,37 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/acpwire"
 	"github.com/drover-dev/drover/task"
 )
 
-// pageOf is how many sessions a listing has.
-const pageOf = 100
+// pageSize is how many sessions a page of a listing has.
+const pageSize = 100
 
-// place says where a session is opened, and with what of the client's.
-type place struct {
-	cwd     string
-	dirs    []string
-	servers []acp.McpServer
-}
-
-// opening is the place as a host needs it.
-func (p place) opening(id acp.SessionId) (Opening, error) {
-	for _, dir := range append([]string{p.cwd}, p.dirs...) {
+// openingOf returns the session that a request names, with the folders and servers of the client.
+func openingOf(r acp.ResumeSessionRequest) (Opening, error) {
+	for _, dir := range append([]string{r.Cwd}, r.AdditionalDirectories...) {
 		if !filepath.IsAbs(dir) {
-			return Opening{}, refuse(acp.NewInvalidParams, fmt.Sprintf("open a session: folder %.200q is not absolute", dir))
+			return Opening{}, invalid("open a session: folder %.200q is not absolute", dir)
 		}
 	}
-	o := Opening{Folder: filepath.Clean(p.cwd), Session: task.ID(id), Dirs: p.dirs}
-	var err error
-	o.MCP, err = serversOf(p.servers)
-	return o, err
+	servers, err := serversOf(r.McpServers)
+	return Opening{Folder: filepath.Clean(r.Cwd), Session: task.ID(r.SessionId), Dirs: r.AdditionalDirectories,
+		MCP: servers}, err
 }
 
-// serversOf are the MCP servers of the client in the form of .mcp.json; empty: there are none.
+// mcpServer is a server in the form of .mcp.json.
+type mcpServer struct {
+	Type    string            `json:"type,omitempty"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// serversOf returns the MCP servers of the client in the form of .mcp.json; empty: none.
 func serversOf(list []acp.McpServer) (string, error) {
-	type server struct {
-		Type    string            `json:"type,omitempty"`
-		Command string            `json:"command,omitempty"`
-		Args    []string          `json:"args,omitempty"`
-		Env     map[string]string `json:"env,omitempty"`
-		URL     string            `json:"url,omitempty"`
-		Headers map[string]string `json:"headers,omitempty"`
-	}
 	headers := func(list []acp.HttpHeader) map[string]string {
 		all := map[string]string{}
 		for _, h := range list {
@@ -55,33 +49,27 @@ func serversOf(list []acp.McpServer) (string, error) {
 		}
 		return all
 	}
-	all := map[string]server{}
-	add := func(name string, one server) error {
-		if _, twice := all[name]; twice {
-			return refuse(acp.NewInvalidParams, fmt.Sprintf("open a session: two MCP servers have the name %.80q", name))
-		}
-		all[name] = one
-		return nil
-	}
+	all := map[string]mcpServer{}
 	for _, m := range list {
-		var err error
+		var name string
+		var one mcpServer
 		switch {
 		case m.Stdio != nil:
-			env := map[string]string{}
+			name, one = m.Stdio.Name, mcpServer{Command: m.Stdio.Command, Args: m.Stdio.Args, Env: map[string]string{}}
 			for _, v := range m.Stdio.Env {
-				env[v.Name] = v.Value
+				one.Env[v.Name] = v.Value
 			}
-			err = add(m.Stdio.Name, server{Command: m.Stdio.Command, Args: m.Stdio.Args, Env: env})
 		case m.Http != nil:
-			err = add(m.Http.Name, server{Type: "http", URL: m.Http.Url, Headers: headers(m.Http.Headers)})
+			name, one = m.Http.Name, mcpServer{Type: "http", URL: m.Http.Url, Headers: headers(m.Http.Headers)}
 		case m.Sse != nil:
-			err = add(m.Sse.Name, server{Type: "sse", URL: m.Sse.Url, Headers: headers(m.Sse.Headers)})
+			name, one = m.Sse.Name, mcpServer{Type: "sse", URL: m.Sse.Url, Headers: headers(m.Sse.Headers)}
 		default:
-			err = refuse(acp.NewInvalidParams, "open a session: an MCP server is reached over stdio, http or sse")
+			return "", invalid("open a session: an MCP server is reached over stdio, http or sse")
 		}
-		if err != nil {
-			return "", err
+		if _, twice := all[name]; twice {
+			return "", invalid("open a session: two MCP servers have the name %.80q", name)
 		}
+		all[name] = one
 	}
 	if len(all) == 0 {
 		return "", nil
@@ -91,61 +79,15 @@ func serversOf(list []acp.McpServer) (string, error) {
 }
 
 // newSession opens a new session.
-func (s *served) newSession(ctx context.Context, p acp.NewSessionRequest) (any, error) {
-	one, o, err := s.open(ctx, place{p.Cwd, p.AdditionalDirectories, p.McpServers}, "")
-	if err != nil {
-		return nil, err
-	}
-	return followed{one.opened(o), one.follow}, nil
+func (s *server) newSession(ctx context.Context, p acp.NewSessionRequest) (any, error) {
+	return s.opened(ctx, acp.ResumeSessionRequest{Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories,
+		McpServers: p.McpServers})
 }
 
-// opened is the answer that tells the client of a session.
-func (s *session) opened(o offered) acp.NewSessionResponse {
-	return acp.NewSessionResponse{SessionId: s.name(), Modes: o.modes(), Models: o.modelState(),
-		ConfigOptions: o.options()}
-}
-
-// load opens an earlier session and shows its conversation. One that is open is shown again.
-func (s *served) load(ctx context.Context, p acp.LoadSessionRequest) (any, error) {
-	one, o, then, err := s.reopen(ctx, place{p.Cwd, p.AdditionalDirectories, p.McpServers}, p.SessionId)
-	if err != nil {
-		return nil, err
-	}
-	if err := one.replay(); err != nil {
-		s.conn.warn("show the conversation of session %s: %v", one.name(), err)
-	}
-	r := one.opened(o)
-	return followed{acp.LoadSessionResponse{Modes: r.Modes, Models: r.Models, ConfigOptions: r.ConfigOptions}, then}, nil
-}
-
-// resume opens an earlier session without its conversation.
-func (s *served) resume(ctx context.Context, p acp.ResumeSessionRequest) (any, error) {
-	one, o, then, err := s.reopen(ctx, place{p.Cwd, p.AdditionalDirectories, p.McpServers}, p.SessionId)
-	if err != nil {
-		return nil, err
-	}
-	r := one.opened(o)
-	return followed{acp.ResumeSessionResponse{Modes: r.Modes, Models: r.Models, ConfigOptions: r.ConfigOptions}, then}, nil
-}
-
-// reopen opens an earlier session, unless it is open. then is called when the client knows it.
-func (s *served) reopen(
-	ctx context.Context, p place, id acp.SessionId,
-) (one *session, o offered, then func(), err error) {
-	if one, err = s.find(id); err == nil {
-		o, err = one.offer(ctx)
-		return one, o, func() {}, err
-	}
-	if one, o, err = s.open(ctx, p, id); err != nil {
-		return nil, o, nil, err
-	}
-	return one, o, one.follow, nil
-}
-
-// fork opens a new session that goes on with the conversation of another one.
-func (s *served) fork(ctx context.Context, p forkRequest) (any, error) {
-	where := place{p.Cwd, p.AdditionalDirectories, p.McpServers}
-	o, err := where.opening(p.SessionID)
+// fork opens a new session that continues with the conversation of another one.
+func (s *server) fork(ctx context.Context, p forkRequest) (any, error) {
+	r := acp.ResumeSessionRequest(p)
+	o, err := openingOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -153,32 +95,69 @@ func (s *served) fork(ctx context.Context, p forkRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	one, now, err := s.open(ctx, where, acp.SessionId(copied))
+	r.SessionId = acp.SessionId(copied)
+	return s.opened(ctx, r)
+}
+
+// opened opens a session that the client does not know yet.
+func (s *server) opened(ctx context.Context, r acp.ResumeSessionRequest) (any, error) {
+	one, o, err := s.open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return followed{one.opened(now), one.follow}, nil
+	return acpwire.Then{Do: one.follow, Result: acp.NewSessionResponse{SessionId: one.name(), Modes: o.modes(),
+		Models: o.modelState(), ConfigOptions: o.options()}}, nil
+}
+
+// load opens an earlier session and shows its conversation. For an open session it shows it again.
+func (s *server) load(ctx context.Context, p acp.LoadSessionRequest) (any, error) {
+	return s.reopen(ctx, acp.ResumeSessionRequest(p), true)
+}
+
+// resume opens an earlier session without its conversation.
+func (s *server) resume(ctx context.Context, p acp.ResumeSessionRequest) (any, error) {
+	return s.reopen(ctx, p, false)
+}
+
+func (s *server) reopen(ctx context.Context, r acp.ResumeSessionRequest, replay bool) (any, error) {
+	then := acpwire.Then{Do: func() {}}
+	var o offered
+	one, err := s.find(r.SessionId)
+	if err == nil {
+		o, err = one.offer(ctx)
+	} else if one, o, err = s.open(ctx, r); err == nil {
+		then.Do = one.follow
+	}
+	if err != nil {
+		return nil, err
+	}
+	if replay {
+		if err := one.replay(); err != nil {
+			s.warn("show the conversation of session %s: %v", one.name(), err)
+		}
+	}
+	then.Result = acp.ResumeSessionResponse{Modes: o.modes(), Models: o.modelState(), ConfigOptions: o.options()}
+	return then, nil
 }
 
 // open opens a session and keeps it.
-func (s *served) open(ctx context.Context, p place, id acp.SessionId) (*session, offered, error) {
-	o, err := p.opening(id)
+func (s *server) open(ctx context.Context, r acp.ResumeSessionRequest) (*session, offered, error) {
+	o, err := openingOf(r)
 	if err != nil {
 		return nil, offered{}, err
 	}
 	s.mu.Lock()
 	if len(s.sessions)+s.opening >= maxSessions {
 		s.mu.Unlock()
-		return nil, offered{}, refuse(acp.NewInternalError,
-			fmt.Sprintf("open a session: %d are open (close one)", maxSessions))
+		return nil, offered{}, acpwire.Refuse(acp.NewInternalError, "open a session: %d are open (close one)", maxSessions)
 	}
 	s.opening++
 	s.mu.Unlock()
 	one, err := newSession(ctx, s, o)
 	var now offered
 	if err == nil {
-		if now, err = one.tellSettings(ctx); err != nil {
-			_ = one.close() // the first problem is told
+		if now, err = one.showSettings(ctx); err != nil {
+			_ = one.close() // the first error counts
 		}
 	}
 	s.mu.Lock()
@@ -192,11 +171,11 @@ func (s *served) open(ctx context.Context, p place, id acp.SessionId) (*session,
 }
 
 // list lists sessions, newest first.
-func (s *served) list(ctx context.Context, p acp.ListSessionsRequest) (any, error) {
+func (s *server) list(ctx context.Context, p acp.ListSessionsRequest) (any, error) {
 	folder := ""
 	if p.Cwd != nil {
 		if folder = *p.Cwd; !filepath.IsAbs(folder) {
-			return nil, refuse(acp.NewInvalidParams, fmt.Sprintf("list sessions: cwd %.200q is not absolute", folder))
+			return nil, invalid("list sessions: cwd %.200q is not absolute", folder)
 		}
 	}
 	all, err := s.cfg.Host.Sessions(ctx, folder)
@@ -206,13 +185,13 @@ func (s *served) list(ctx context.Context, p acp.ListSessionsRequest) (any, erro
 	if p.Cursor != nil {
 		at := slices.IndexFunc(all, func(i control.Info) bool { return string(i.Session) == *p.Cursor })
 		if at < 0 {
-			return nil, refuse(acp.NewInvalidParams, fmt.Sprintf("list sessions: cursor %.80q is not known", *p.Cursor))
+			return nil, invalid("list sessions: cursor %.80q is unknown", *p.Cursor)
 		}
 		all = all[at+1:]
 	}
 	out := acp.ListSessionsResponse{Sessions: []acp.SessionInfo{}}
 	for i, info := range all {
-		if i == pageOf {
+		if i == pageSize {
 			out.NextCursor = acp.Ptr(string(all[i-1].Session))
 			break
 		}
@@ -230,17 +209,17 @@ func (s *served) list(ctx context.Context, p acp.ListSessionsRequest) (any, erro
 	return out, nil
 }
 
-// delete removes what a session left. One that is open here is closed first.
-func (s *served) delete(ctx context.Context, p deleteRequest) (any, error) {
-	if one, err := s.take(p.SessionID); err == nil {
+// delete removes the files of a session. It closes an open session first.
+func (s *server) delete(ctx context.Context, p deleteRequest) (any, error) {
+	if one, err := s.take(p.SessionId); err == nil {
 		if err := one.close(); err != nil {
 			return nil, err
 		}
 	}
-	return nil, s.cfg.Host.Remove(ctx, task.ID(p.SessionID))
+	return nil, s.cfg.Host.Remove(ctx, task.ID(p.SessionId))
 }
 
-// title tells the client how the session is called since its first prompt.
+// title shows the title that the session has since its first prompt.
 func (s *session) title(prompt string) {
 	name := s.open.Entitle(prompt)
 	if name == "" {
@@ -250,13 +229,11 @@ func (s *session) title(prompt string) {
 		UpdatedAt: acp.Ptr(time.Now().UTC().Format(time.RFC3339))}})
 }
 
-// plan tells the client of the to-dos of the session.
+// plan shows the to-dos of the session.
 func (s *session) plan() {
 	all, err := s.open.Todos(s.ctx)
 	if err != nil {
-		if s.ctx.Err() == nil {
-			s.of.conn.warn("read the to-dos of session %s: %v", s.name(), err)
-		}
+		s.warn("read the to-dos", err)
 		return
 	}
 	plan := []acp.PlanEntry{}
@@ -267,7 +244,7 @@ func (s *session) plan() {
 	s.update(acp.UpdatePlan(plan...))
 }
 
-// used tells the client how full the model's window is, and what the session has cost.
+// used shows how much of the model's window is used, and the cost of the session.
 func (s *session) used() {
 	u := s.open.Usage()
 	if u.Window <= 0 {

@@ -11,35 +11,37 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/acpwire"
 	"github.com/drover-dev/drover/task"
 )
 
-// errClosed is the cause of the end of what follows a session.
+// errClosed is the cause of the contexts of a session that was closed.
 var errClosed = errors.New("the session is closed")
 
 // session is one session of the client.
 type session struct {
-	of     *served
+	of     *server
 	open   Session
+	api    control.API
 	folder string
 	view   *view
-	since  task.Seq // the newest event before the main agent works
+	since  task.Seq // the newest event before the main agent starts
 
 	children *children // nil: the client does not show subagents as sessions
 
 	ctx       context.Context // ends with close
 	end       context.CancelCauseFunc
-	following sync.WaitGroup
+	following sync.WaitGroup // the goroutines of follow
 
 	mu      sync.Mutex
-	asked   *asked // the prompt that is being answered; nil: none
+	asked   *asked // the prompt without an answer; nil: none
 	running bool   // a turn of the main agent is running
-	turning bool   // it is that of asked
+	turning bool   // it is the turn of asked
 	closed  bool
 
-	telling  sync.Mutex       // held while the client is told of settings
-	known    control.Settings // that the client knows; guarded by telling
-	commands []string         // that the client knows; of the goroutine of changes
+	showing  sync.Mutex       // held while the client is sent settings
+	known    control.Settings // to the client; guarded by showing
+	commands []string         // known to the client; used by the goroutine of changes only
 }
 
 // asked is a prompt of the client that has no answer yet.
@@ -48,18 +50,21 @@ type asked struct {
 	after     task.Seq  // the newest event before it was sent
 	sent      bool      // it may begin a turn
 	cancelled bool      // by the client
-	done      chan Turn // takes the end of its turn
+	done      chan Turn // receives the end of its turn
 }
 
 // newSession opens a session.
-func newSession(ctx context.Context, of *served, o Opening) (*session, error) {
-	s := &session{of: of, folder: o.Folder, children: of.client.children()}
+func newSession(ctx context.Context, of *server, o Opening) (*session, error) {
+	s := &session{of: of, folder: o.Folder}
+	if of.client.Load().subagents {
+		s.children = &children{known: map[task.ID]*child{}}
+	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.view = newView(o.Folder, s.update)
 	ready := make(chan struct{})
 	defer close(ready)
 	o.On = func(from task.ID, e agent.Event) {
-		<-ready // an agent that the session had before may work at once
+		<-ready // an agent of an earlier host may work at once
 		s.on(from, e)
 	}
 	o.Begin, o.Done = s.begun, s.over
@@ -68,21 +73,28 @@ func newSession(ctx context.Context, of *served, o Opening) (*session, error) {
 		s.end(err)
 		return nil, fmt.Errorf("open a session in %s: %w", o.Folder, err)
 	}
+	s.api = s.open.API()
 	return s, nil
 }
 
 func (s *session) name() acp.SessionId { return acp.SessionId(s.open.ID()) }
 
-// update sends what happens in the session to the client.
-func (s *session) update(u acp.SessionUpdate) { s.tell(s.name(), u) }
+// update sends an update of the session to the client.
+func (s *session) update(u acp.SessionUpdate) { s.send(s.name(), u) }
 
-// tell sends an update of a session, or of a child of it.
-func (s *session) tell(id acp.SessionId, update any) {
-	s.of.conn.notify(acp.ClientMethodSessionUpdate, notification{id, update})
+// send sends an update of the session or of a child.
+func (s *session) send(id acp.SessionId, update any) {
+	s.of.conn.Notify(acp.ClientMethodSessionUpdate, notification{id, update})
 }
 
-// follow begins to tell the client what happens, and lets the main agent work. It is called
-// when the client knows the session.
+// warn reports an error of the session, unless the session is closed.
+func (s *session) warn(what string, err error) {
+	if s.ctx.Err() == nil {
+		s.of.warn("%s of session %s: %v", what, s.name(), err)
+	}
+}
+
+// follow starts to send updates, and starts the main agent. It is called when the client knows the session.
 func (s *session) follow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +108,7 @@ func (s *session) follow() {
 	s.open.Run()
 }
 
-// on is told what agents do.
+// on receives the events of agents.
 func (s *session) on(from task.ID, e agent.Event) {
 	switch {
 	case from != s.open.ID():
@@ -122,8 +134,8 @@ func (s *session) on(from task.ID, e agent.Event) {
 	}
 }
 
-// prompt takes a prompt in the order of requests, so that a cancel behind it finds it.
-func (s *session) prompt(p acp.PromptRequest) (work, error) {
+// prompt accepts a prompt in the order of requests, so that a cancel after it finds it.
+func (s *session) prompt(p acp.PromptRequest) (acpwire.Work, error) {
 	req, err := promptOf(p.Prompt)
 	if err != nil {
 		return nil, err
@@ -131,8 +143,8 @@ func (s *session) prompt(p acp.PromptRequest) (work, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked != nil {
-		return nil, refuse(acp.NewInvalidRequest,
-			fmt.Sprintf("session %s answers another prompt (wait for its end, or send session/cancel)", s.name()))
+		return nil, acpwire.Refuse(acp.NewInvalidRequest,
+			"session %s answers another prompt (wait for its end, or send session/cancel)", s.name())
 	}
 	a := &asked{done: make(chan Turn, 1)}
 	s.asked = a
@@ -155,7 +167,7 @@ func (s *session) answer(ctx context.Context, a *asked, req control.PromptReques
 	}
 	a.text, a.after, a.sent = req.Text, s.open.Newest(), true
 	s.mu.Unlock()
-	if err := s.open.Prompt(ctx, req); err != nil {
+	if err := s.api.Prompt(ctx, req); err != nil {
 		if ctx.Err() != nil {
 			return acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil
 		}
@@ -169,11 +181,11 @@ func (s *session) answer(ctx context.Context, a *asked, req control.PromptReques
 		case <-withdrawn:
 			withdrawn = nil // the turn ends soon
 			s.cancel()
-			if errors.Is(context.Cause(ctx), errGone) {
+			if errors.Is(context.Cause(ctx), acpwire.ErrClosed) {
 				return acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil
 			}
 		case <-s.open.Ended():
-			return nil, refuse(acp.NewInternalError, fmt.Sprintf("session %s has ended", s.name()))
+			return nil, acpwire.Refuse(acp.NewInternalError, "session %s has ended", s.name())
 		case <-s.ctx.Done():
 			return acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil
 		}
@@ -190,7 +202,7 @@ func (s *session) stopped(a *asked, t Turn) (any, error) {
 	case reason == acp.StopReasonCancelled || failed && cancelled:
 		return acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil
 	case failed:
-		return nil, describe(t.Err)
+		return nil, t.Err
 	}
 	if t.Beside && strings.TrimSpace(t.Result.Text) != "" {
 		s.view.say(t.Result.Text)
@@ -198,7 +210,7 @@ func (s *session) stopped(a *asked, t Turn) (any, error) {
 	return acp.PromptResponse{StopReason: reason, Usage: usageOf(t.Result.Usage)}, nil
 }
 
-// stopReason is why a turn has ended; failed says that it is none that the protocol has.
+// stopReason is the reason for the end of a turn in the words of the protocol, which has none for a failed turn.
 func stopReason(t Turn) (reason acp.StopReason, failed bool) {
 	switch t.Result.Reason {
 	case "interrupted":
@@ -220,7 +232,7 @@ func usageOf(u agent.Usage) *acp.Usage {
 		TotalTokens: in + int(u.OutputTokens)}
 }
 
-// begun is told that a turn begins. A prompt that was cancelled before is interrupted at once.
+// begun receives the begin of a turn. It interrupts the turn of a cancelled prompt at once.
 func (s *session) begun(t Trigger) {
 	s.view.begin(t.Origin)
 	s.mu.Lock()
@@ -234,7 +246,7 @@ func (s *session) begun(t Trigger) {
 	}
 }
 
-// over is told that a turn has ended.
+// over receives the end of a turn.
 func (s *session) over(t Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +258,7 @@ func (s *session) over(t Turn) {
 	s.asked.done <- t
 }
 
-// cancel ends the turn that is running, and the one of a prompt that waits as soon as it
-// begins.
+// cancel ends the running turn, and the turn of a waiting prompt when it begins.
 func (s *session) cancel() {
 	s.mu.Lock()
 	if s.asked != nil {
@@ -260,15 +271,15 @@ func (s *session) cancel() {
 	}
 }
 
-// interrupt cancels the turn of the main agent. That there is none is no problem.
+// interrupt cancels the turn of the main agent, if one is running.
 func (s *session) interrupt() {
-	_, err := s.open.Interrupt(s.ctx, string(s.open.ID()))
-	if err != nil && !conflict(err) && s.ctx.Err() == nil {
-		s.of.conn.warn("cancel the turn of session %s: %v", s.name(), err)
+	_, err := s.api.Interrupt(s.ctx, string(s.open.ID()))
+	if err != nil && !control.IsCode(err, control.Conflict) {
+		s.warn("cancel the turn", err)
 	}
 }
 
-// close ends all that the session has begun, and waits for it.
+// close closes the session and waits for everything that it has begun.
 func (s *session) close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -1,8 +1,8 @@
 package acpserver
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -21,47 +21,43 @@ const (
 	defaultEffort = "default"
 )
 
-// modes are the permission modes, as the client shows them.
+// modes are the permission modes with their names for people.
 func modes() []acp.SessionMode {
 	mode := func(id, name, about string) acp.SessionMode {
 		return acp.SessionMode{Id: acp.SessionModeId(id), Name: name, Description: &about}
 	}
 	return []acp.SessionMode{
-		mode("default", "Ask", "reading in the folder is allowed; what no rule and no sandbox covers is asked about"),
+		mode("default", "Ask", "reads in the folder are allowed; asks before calls that neither a rule nor the sandbox covers"),
 		mode("acceptEdits", "Accept edits", "edits in the folder are allowed too"),
-		mode("plan", "Plan", "reading only, until you approve a plan"),
-		mode("dontAsk", "Do not ask", "what would be asked about is denied"),
-		mode("bypassPermissions", "Bypass permissions", "what no rule denies is allowed"),
+		mode("plan", "Plan", "reads only, until you approve a plan"),
+		mode("dontAsk", "Don't ask", "denies every call that it would ask about"),
+		mode("bypassPermissions", "Bypass permissions", "allows every call that no rule denies"),
 	}
 }
 
-// offered is what the user of a session may choose from, and has chosen.
+// offered are the settings of a session and the models to choose from.
 type offered struct {
 	now    control.Settings
-	models []string // the names that may be chosen
+	models []string // by name
 }
 
-// offer reads it.
+// offer reads the settings and the models.
 func (s *session) offer(ctx context.Context) (offered, error) {
-	now, err := s.open.Configure(ctx, control.ConfigureRequest{})
+	now, err := s.api.Configure(ctx, control.ConfigureRequest{})
 	if err != nil {
 		return offered{}, err
 	}
-	env, err := s.open.Environment(ctx)
+	env, err := s.api.Environment(ctx)
 	if err != nil {
 		return offered{}, err
 	}
-	return offer(now, env.Models), nil
-}
-
-func offer(now control.Settings, models []string) offered {
 	if now.Mode == "" || now.Mode == "auto" {
 		now.Mode = "default"
 	}
-	if !slices.Contains(models, now.Model) {
-		models = append([]string{now.Model}, models...)
+	if !slices.Contains(env.Models, now.Model) {
+		env.Models = append([]string{now.Model}, env.Models...)
 	}
-	return offered{now, models}
+	return offered{now, env.Models}, nil
 }
 
 func (o offered) modes() *acp.SessionModeState {
@@ -101,44 +97,45 @@ func (o offered) options() []acp.SessionConfigOption {
 	for _, name := range o.models {
 		model = append(model, choice(name, name, ""))
 	}
-	effort := acp.SessionConfigSelectOptionsUngrouped{choice(defaultEffort, "Default", "as the provider has it")}
+	effort := acp.SessionConfigSelectOptionsUngrouped{choice(defaultEffort, "Default", "the provider's default")}
 	for _, name := range control.Efforts() {
 		effort = append(effort, choice(name, name, ""))
 	}
-	now := o.now.Thinking.Effort
-	if now == "" {
-		now = defaultEffort
-	}
+	now := cmp.Or(o.now.Thinking.Effort, defaultEffort)
 	return []acp.SessionConfigOption{
 		option(modeOption, "Permissions", acp.SessionConfigOptionCategoryMode, o.now.Mode, mode),
 		option(modelOption, "Model", acp.SessionConfigOptionCategoryModel, o.now.Model, model),
 		option(effortOption, "Effort", acp.SessionConfigOptionCategoryThoughtLevel, now, effort),
 		option(sessionOption, "Session", "", o.now.SessionMode, acp.SessionConfigSelectOptionsUngrouped{
-			choice("interactive", "Interactive", "the agent stops when it has answered"),
-			choice("autopilot", "Autopilot", "the agent goes on until it says that all is done"),
+			choice("interactive", "Interactive", "the agent stops after its answer"),
+			choice("autopilot", "Autopilot", "the agent continues until it reports that everything is done"),
 		}),
 	}
 }
 
-// configure changes settings, and tells the client of all that is different.
-func (s *session) configure(ctx context.Context, req control.ConfigureRequest) (offered, error) {
-	if _, err := s.open.Configure(ctx, req); err != nil {
+// configure changes settings of an open session and shows the client the result.
+func (s *server) configure(ctx context.Context, id acp.SessionId, req control.ConfigureRequest) (offered, error) {
+	one, err := s.find(id)
+	if err == nil {
+		_, err = one.api.Configure(ctx, req)
+	}
+	if err != nil {
 		return offered{}, err
 	}
-	return s.tellSettings(ctx)
+	return one.showSettings(ctx)
 }
 
-// tellSettings tells the client of settings that differ from those that it knows.
-func (s *session) tellSettings(ctx context.Context) (offered, error) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+// showSettings sends the client the settings that it does not know.
+func (s *session) showSettings(ctx context.Context) (offered, error) {
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	o, err := s.offer(ctx)
 	if err != nil || o.now == s.known {
 		return o, err
 	}
 	before := s.known
 	s.known = o.now
-	if before == (control.Settings{}) { // the answer that opens the session has them
+	if before == (control.Settings{}) { // the answer to the request that opens the session has them
 		return o, nil
 	}
 	if before.Mode != o.now.Mode {
@@ -149,31 +146,29 @@ func (s *session) tellSettings(ctx context.Context) (offered, error) {
 	return o, nil
 }
 
-// changes tells the client of settings that others change, such as an approved plan, and of
-// commands, until the session is closed.
+// changes sends settings that others change, for example by approving a plan, and commands, until the session is
+// closed.
 func (s *session) changes() {
 	version := int64(0)
 	for s.ctx.Err() == nil {
-		now, err := s.open.State(s.ctx, control.StateRequest{After: version, Wait: time.Minute})
+		now, err := s.api.State(s.ctx, control.StateRequest{After: version, Wait: time.Minute})
 		if err == nil {
 			version = now.Version
-			_, err = s.tellSettings(s.ctx)
+			_, err = s.showSettings(s.ctx)
 		}
 		if err == nil {
-			err = s.tellCommands(s.ctx)
+			err = s.showCommands(s.ctx)
 		}
 		if err != nil {
-			if s.ctx.Err() == nil {
-				s.of.conn.warn("read the state of session %s: %v", s.name(), err)
-			}
+			s.warn("read the state", err)
 			return
 		}
 	}
 }
 
-// tellCommands tells the client with what a prompt may begin, if that has changed.
-func (s *session) tellCommands(ctx context.Context) error {
-	all, err := s.open.Commands(ctx)
+// showCommands sends the commands with which a prompt may begin, if they have changed.
+func (s *session) showCommands(ctx context.Context) error {
+	all, err := s.api.Commands(ctx)
 	if err != nil {
 		return err
 	}
@@ -198,35 +193,23 @@ func (s *session) tellCommands(ctx context.Context) error {
 }
 
 // setMode changes the permission mode.
-func (s *served) setMode(ctx context.Context, p acp.SetSessionModeRequest) (any, error) {
-	one, err := s.find(p.SessionId)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) setMode(ctx context.Context, p acp.SetSessionModeRequest) (any, error) {
 	mode := string(p.ModeId)
-	_, err = one.configure(ctx, control.ConfigureRequest{Mode: &mode})
+	_, err := s.configure(ctx, p.SessionId, control.ConfigureRequest{Mode: &mode})
 	return acp.SetSessionModeResponse{}, err
 }
 
 // setModel changes the model.
-func (s *served) setModel(ctx context.Context, p acp.UnstableSetSessionModelRequest) (any, error) {
-	one, err := s.find(p.SessionId)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) setModel(ctx context.Context, p acp.UnstableSetSessionModelRequest) (any, error) {
 	model := string(p.ModelId)
-	_, err = one.configure(ctx, control.ConfigureRequest{Model: &model})
+	_, err := s.configure(ctx, p.SessionId, control.ConfigureRequest{Model: &model})
 	return acp.UnstableSetSessionModelResponse{}, err
 }
 
 // setOption changes one of the options.
-func (s *served) setOption(ctx context.Context, p acp.SetSessionConfigOptionRequest) (any, error) {
+func (s *server) setOption(ctx context.Context, p acp.SetSessionConfigOptionRequest) (any, error) {
 	if p.ValueId == nil {
-		return nil, refuse(acp.NewInvalidParams, "change an option: its value is the name of a choice")
-	}
-	one, err := s.find(p.ValueId.SessionId)
-	if err != nil {
-		return nil, err
+		return nil, invalid("change an option: its value must be the name of a choice")
 	}
 	value, req := string(p.ValueId.Value), control.ConfigureRequest{}
 	switch p.ValueId.ConfigId {
@@ -242,11 +225,8 @@ func (s *served) setOption(ctx context.Context, p acp.SetSessionConfigOptionRequ
 	case sessionOption:
 		req.SessionMode = &value
 	default:
-		return nil, refuse(acp.NewInvalidParams, fmt.Sprintf("change option %.80q: it is not known", p.ValueId.ConfigId))
+		return nil, invalid("change option %.80q: it is unknown", p.ValueId.ConfigId)
 	}
-	now, err := one.configure(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return acp.SetSessionConfigOptionResponse{ConfigOptions: now.options()}, nil
+	now, err := s.configure(ctx, p.ValueId.SessionId, req)
+	return acp.SetSessionConfigOptionResponse{ConfigOptions: now.options()}, err
 }

@@ -14,39 +14,38 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of what the client is shown of a task.
+// Bounds of the display of a task.
 const (
 	tailLines = 40   // of a command's output
 	lastSteps = 20   // calls of a subagent
-	maxPast   = 4096 // calls that have ended and are remembered
+	maxPast   = 4096 // ended calls that are remembered
 )
 
-// shownTask is a task that the client sees as a call: as the call of the main agent that has
-// started it, or as one of its own.
+// shownTask is a task that the client sees as a call: the call of the main agent that started it, or a call of
+// its own.
 type shownTask struct {
 	call  string // ID of the call
-	own   bool   // it is none of the main agent
 	rec   task.Record
 	steps []string // calls of a subagent, newest last
-	asked int      // number of those
+	asked int      // number of all calls
 }
 
-// tasks shows what becomes of tasks, until the session is closed.
+// tasks shows the tasks and their ends until the session is closed.
 func (s *session) tasks() {
-	page, err := s.open.List(s.ctx, control.ListRequest{})
+	page, err := s.api.List(s.ctx, control.ListRequest{})
 	for _, r := range page.Tasks { // of an earlier host
 		s.task(r)
 	}
 	if err == nil {
-		for e, wrong := range s.open.Events(s.ctx, s.since) {
+		for e, wrong := range s.api.Events(s.ctx, s.since) {
 			if err = wrong; err != nil {
 				break
 			}
 			s.task(e.Task)
 		}
 	}
-	if err != nil && s.ctx.Err() == nil {
-		s.of.conn.warn("read the tasks of session %s: %v", s.name(), err)
+	if err != nil {
+		s.warn("read the tasks", err)
 	}
 }
 
@@ -58,14 +57,12 @@ func (s *session) task(r task.Record) {
 	if r.ID == s.open.ID() || r.IsConversation() || r.Depth > 1 {
 		return
 	}
-	if !s.view.task(r) {
-		return
+	if s.view.task(r) {
+		s.view.ended(r, s.ending(s.ctx, r))
 	}
-	content := s.ending(s.ctx, r)
-	s.view.ended(r, content)
 }
 
-// meet shows a task whose agent acts before its event has come.
+// meet shows a task whose agent acts before the event of its start arrives.
 func (s *session) meet(id task.ID) {
 	s.view.mu.Lock()
 	known := s.view.tasks[id] != nil
@@ -73,14 +70,14 @@ func (s *session) meet(id task.ID) {
 	if known {
 		return
 	}
-	if r, err := s.open.Get(s.ctx, string(id)); err == nil {
+	if r, err := s.api.Get(s.ctx, string(id)); err == nil {
 		s.task(r)
 	}
 }
 
-// started shows the tasks that a call has started before the end of the call is shown.
+// started shows the tasks of a call, before the end of the call.
 func (s *session) started(call string) {
-	page, err := s.open.List(s.ctx, control.ListRequest{})
+	page, err := s.api.List(s.ctx, control.ListRequest{})
 	if err != nil {
 		return // the session is closed
 	}
@@ -91,9 +88,9 @@ func (s *session) started(call string) {
 	}
 }
 
-// ending is what the client is shown of a task that has ended.
+// ending is the display of an ended task.
 func (s *session) ending(ctx context.Context, r task.Record) []acp.ToolCallContent {
-	line := fmt.Sprintf("%s %s: %s", r.Kind, r.ID, r.Status)
+	line := fmt.Sprintf("%s %s: %s", r.Noun(), r.ID, r.Status)
 	if r.ExitCode != nil {
 		line += fmt.Sprintf(", exit code %d", *r.ExitCode)
 	}
@@ -104,20 +101,20 @@ func (s *session) ending(ctx context.Context, r task.Record) []acp.ToolCallConte
 		line += ": " + excerpt.Line(r.Error, 500)
 	}
 	if r.Kind.IsAgent() {
-		a, err := s.open.Result(ctx, control.ResultRequest{Ref: string(r.ID), Max: maxResult})
+		a, err := s.api.Result(ctx, control.ResultRequest{Ref: string(r.ID), Max: maxResult})
 		if err == nil && strings.TrimSpace(a.Text) != "" {
 			return text(line + "\n\n" + a.Text)
 		}
 		return text(line)
 	}
-	chunk, err := s.open.Output(ctx, control.OutputRequest{Ref: string(r.ID), Tail: tailLines, Max: maxResult})
+	chunk, err := s.api.Output(ctx, control.OutputRequest{Ref: string(r.ID), Tail: tailLines, Max: maxResult})
 	if err != nil || len(chunk.Data) == 0 {
 		return text(line)
 	}
 	return text(line + "\n\n" + fenced(excerpt.Plain(string(chunk.Data))))
 }
 
-// task shows a task that is alive, and reports whether its end is to be shown.
+// task shows a live task, and reports whether its end must be shown.
 func (v *view) task(r task.Record) (ended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -128,25 +125,24 @@ func (v *view) task(r task.Record) (ended bool) {
 		}
 		t = &shownTask{call: r.ToolUseID, rec: r}
 		if _, open := v.calls[r.ToolUseID]; !open {
-			t.call, t.own = "task-"+string(r.ID), true
+			t.call = "task-" + string(r.ID)
 			v.appear(t)
 		}
 		v.tasks[r.ID] = t
 		return false
 	}
 	t.rec = r
-	if _, open := v.calls[t.call]; over(r) && open { // the end of the call tells it
+	if _, open := v.calls[t.call]; over(r) && open { // the end of the call shows it
 		delete(v.tasks, r.ID)
 		return false
 	}
 	return over(r)
 }
 
-// over reports whether a task has done what it was started for. An agent that waits for
-// messages has.
+// over reports whether a task has done its work; an agent that waits for messages has.
 func over(r task.Record) bool { return r.Status.Terminal() || r.Resting() && r.Kind.IsAgent() }
 
-// appear shows a task that is of no call that the client knows.
+// appear shows a task as a call of its own.
 func (v *view) appear(t *shownTask) {
 	r := t.rec
 	kind := acp.ToolKindExecute
@@ -176,7 +172,7 @@ func (v *view) ended(r task.Record, content []acp.ToolCallContent) {
 	v.status(t.call, status, content)
 }
 
-// remember keeps the ID of a call that is over, so that a late event shows nothing.
+// remember keeps the ID of an ended call, so that late events of it show nothing.
 func (v *view) remember(call string) {
 	if len(v.past) >= maxPast {
 		clear(v.past)
@@ -184,7 +180,7 @@ func (v *view) remember(call string) {
 	v.past[call] = true
 }
 
-// settled forgets the tasks of a call that tells their end itself.
+// settled forgets the tasks of a call whose result shows their end.
 func (v *view) settled(call string) {
 	v.remember(call)
 	for id, t := range v.tasks {
@@ -194,30 +190,30 @@ func (v *view) settled(call string) {
 	}
 }
 
-// living is a task in the background that a call has started; nil: there is none.
-func (v *view) living(call string) *shownTask {
+// living reports whether a task of a call runs in the background.
+func (v *view) living(call string) bool {
 	for _, t := range v.tasks {
 		if t.call == call && !over(t.rec) && t.rec.Backgrounded {
-			return t
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// step shows that a subagent calls a tool.
+// step shows a call of a tool by a subagent.
 func (v *view) step(from task.ID, c agent.Call) {
 	t := v.tasks[from]
 	if t == nil {
 		return
 	}
 	t.asked++
-	t.steps = append(t.steps, describeCall(c.Name, c.Input, v.folder).title)
+	t.steps = append(t.steps, describeCall(c, v.folder).title)
 	if len(t.steps) > lastSteps {
 		t.steps = t.steps[len(t.steps)-lastSteps:]
 	}
 	var b strings.Builder
 	if more := t.asked - len(t.steps); more > 0 {
-		fmt.Fprintf(&b, "- %d calls before\n", more)
+		fmt.Fprintf(&b, "- %d earlier calls\n", more)
 	}
 	for _, one := range t.steps {
 		b.WriteString("- " + one + "\n")
@@ -225,7 +221,7 @@ func (v *view) step(from task.ID, c agent.Call) {
 	v.status(t.call, acp.ToolCallStatusInProgress, text(b.String()))
 }
 
-// abandon shows the end of tasks that closing the session ends.
+// abandon shows the end of the tasks that the close of the session has stopped.
 func (s *session) abandon() {
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()

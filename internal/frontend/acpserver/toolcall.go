@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of what the client is shown of a call.
+// Bounds of the display of a call.
 const (
 	maxTitle  = 200
 	maxInput  = 64 << 10 // bytes of its input
@@ -21,7 +21,7 @@ const (
 	maxDiff   = 1 << 20  // bytes of a text in a diff
 )
 
-// about is what the client is shown of a call.
+// about is the display of a call.
 type about struct {
 	kind      acp.ToolKind
 	title     string
@@ -29,7 +29,7 @@ type about struct {
 	content   []acp.ToolCallContent
 }
 
-// input are the fields of the inputs of our tools that say what a call is about.
+// input has the fields of the inputs of our tools that a title or a diff shows.
 type input struct {
 	FilePath    string `json:"file_path"`
 	Offset      int    `json:"offset"`
@@ -47,31 +47,23 @@ type input struct {
 	Type        string `json:"subagent_type"`
 }
 
-// inputOf reads an input. What does not fit is left out: the tool itself refuses it.
-func inputOf(raw json.RawMessage) input {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &fields)
-	var in input
-	for name, value := range fields {
-		one, err := json.Marshal(map[string]json.RawMessage{name: value})
-		if err == nil {
-			_ = json.Unmarshal(one, &in)
-		}
-	}
+// inputOf reads an input. It skips fields of a wrong type, for which the tool refuses the call.
+func inputOf(raw json.RawMessage) (in input) {
+	_ = json.Unmarshal(raw, &in)
 	return in
 }
 
-// describeCall is what a call is about. The kind is that of the protocol.
-func describeCall(name string, raw json.RawMessage, folder string) about {
-	in := inputOf(raw)
+// describeCall returns the display of a call.
+func describeCall(c agent.Call, folder string) about {
+	in := inputOf(c.Input)
 	at := func(path string) []acp.ToolCallLocation {
 		if path == "" {
 			return nil
 		}
 		return []acp.ToolCallLocation{{Path: absolute(path, folder)}}
 	}
-	a := about{kind: acp.ToolKindOther, title: name}
-	switch name {
+	a := about{kind: acp.ToolKindOther, title: c.Name}
+	switch c.Name {
 	case "Read":
 		a.kind, a.title, a.locations = acp.ToolKindRead, "Read "+shown(in.FilePath, folder), at(in.FilePath)
 		if in.Offset > 0 && len(a.locations) > 0 {
@@ -85,7 +77,7 @@ func describeCall(name string, raw json.RawMessage, folder string) about {
 		a.kind, a.title, a.locations = acp.ToolKindEdit, "Edit "+shown(in.FilePath, folder), at(in.FilePath)
 		a.content = diff(in.FilePath, folder, &in.OldString, in.NewString)
 	case "Glob", "Grep":
-		a.kind, a.title, a.locations = acp.ToolKindSearch, name+" "+in.Pattern, at(in.Path)
+		a.kind, a.title, a.locations = acp.ToolKindSearch, c.Name+" "+in.Pattern, at(in.Path)
 	case "Bash":
 		a.kind, a.title = acp.ToolKindExecute, "`"+in.Command+"`"
 		if in.Description != "" {
@@ -110,12 +102,12 @@ func describeCall(name string, raw json.RawMessage, folder string) about {
 	return a
 }
 
-// describeResult is what came of a call, as the client shows it.
-func describeResult(name string, raw json.RawMessage, out agent.Output, folder string) []acp.ToolCallContent {
+// describeResult returns the display of the result of a call.
+func describeResult(c agent.Call, out agent.Output, folder string) []acp.ToolCallContent {
 	if !out.IsError {
-		switch name {
+		switch c.Name {
 		case "Write", "Edit":
-			return describeCall(name, raw, folder).content
+			return describeCall(c, folder).content
 		case "Bash":
 			if strings.TrimSpace(out.Text) == "" {
 				return nil
@@ -132,7 +124,7 @@ func describeResult(name string, raw json.RawMessage, out agent.Output, folder s
 	return content
 }
 
-// imageOf reads the source of an image, as the Messages API has it.
+// imageOf reads the source of an image of the Messages API.
 func imageOf(raw json.RawMessage) (data, kind string, ok bool) {
 	var source struct {
 		MediaType string `json:"media_type"`
@@ -142,7 +134,7 @@ func imageOf(raw json.RawMessage) (data, kind string, ok bool) {
 	return source.Data, source.MediaType, err == nil && source.Data != ""
 }
 
-// fenced is text that is shown as it is.
+// fenced is text in a code block.
 func fenced(text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -158,7 +150,7 @@ func text(text string) []acp.ToolCallContent {
 	return []acp.ToolCallContent{acp.ToolContent(acp.TextBlock(text))}
 }
 
-// diff is a change of a file. Without a before the whole file is new.
+// diff is a change of a file; a nil before means that the file is new.
 func diff(path, folder string, before *string, after string) []acp.ToolCallContent {
 	if path == "" || len(after) > maxDiff || before != nil && len(*before) > maxDiff {
 		return nil
@@ -167,7 +159,7 @@ func diff(path, folder string, before *string, after string) []acp.ToolCallConte
 		OldText: before, NewText: after}}}
 }
 
-// bounded is the beginning of a text, with a note of what is left out.
+// bounded is the beginning of a text, with the number of bytes left out.
 func bounded(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -182,7 +174,7 @@ func absolute(path, folder string) string {
 	return filepath.Join(folder, path)
 }
 
-// shown is a path as people read it: relative to the folder, if it is below.
+// shown is a path for people: relative to the folder if it is below it.
 func shown(path, folder string) string {
 	rel, err := filepath.Rel(folder, absolute(path, folder))
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
@@ -191,7 +183,7 @@ func shown(path, folder string) string {
 	return rel
 }
 
-// rawInput is an input as the client gets it, if it is not too long.
+// rawInput is an input for the client; nil: it is too long or not JSON.
 func rawInput(raw json.RawMessage) any {
 	if len(raw) == 0 || len(raw) > maxInput || !json.Valid(raw) {
 		return nil

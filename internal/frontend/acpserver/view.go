@@ -1,7 +1,7 @@
 package acpserver
 
 import (
-	"encoding/json"
+	"cmp"
 	"sync"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -15,25 +15,24 @@ type view struct {
 	folder string
 	send   func(acp.SessionUpdate)
 
-	mu       sync.Mutex // held while updates are sent: they keep the order of events
+	mu       sync.Mutex // held while updates are sent, so that they keep the order of events
 	spoken   bool       // the last update was text of the main agent
 	streamed map[int]bool
-	calls    map[string]json.RawMessage // inputs of calls that were shown and have not ended, by ID
-	names    map[string]string          // of their tools
-	past     map[string]bool            // calls that have ended
-	tasks    map[task.ID]*shownTask     // that live, or whose end is not shown
+	calls    map[string]agent.Call  // shown and not ended, by ID
+	past     map[string]bool        // calls that have ended
+	tasks    map[task.ID]*shownTask // live, or ended without being shown so
 }
 
 func newView(folder string, send func(acp.SessionUpdate)) *view {
-	return &view{folder: folder, send: send, streamed: map[int]bool{}, calls: map[string]json.RawMessage{},
-		names: map[string]string{}, past: map[string]bool{}, tasks: map[task.ID]*shownTask{}}
+	return &view{folder: folder, send: send, streamed: map[int]bool{}, calls: map[string]agent.Call{},
+		past: map[string]bool{}, tasks: map[task.ID]*shownTask{}}
 }
 
-// begin is told that a turn of the main agent begins.
+// begin begins a turn of the main agent.
 func (v *view) begin(origin string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if origin != "" && v.spoken { // what it says is no part of what was said before
+	if origin != "" && v.spoken { // separates the answers of two turns
 		v.text("\n\n")
 	}
 	v.streamed = map[int]bool{}
@@ -56,7 +55,7 @@ func (v *view) think(text string) {
 	v.spoken = false
 }
 
-// main shows what the main agent does.
+// main shows an event of the agent whose view it is.
 func (v *view) main(e agent.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -70,20 +69,20 @@ func (v *view) main(e agent.Event) {
 	case agent.ReplyDoneEvent:
 		v.streamed = map[int]bool{}
 	case agent.ToolStartEvent:
-		v.calls[e.Call.ID] = e.Call.Input
+		v.calls[e.Call.ID] = e.Call
 		v.status(e.Call.ID, acp.ToolCallStatusInProgress, nil)
 	case agent.ToolDoneEvent:
 		v.done(e.Call, e.Output)
 	case agent.CompactStartEvent:
-		v.think("The conversation has become too long and is summed up.\n")
+		v.think("The conversation is too long. Summarizing it.\n")
 	case agent.CompactEvent:
 		if e.Err != nil {
-			v.think("The conversation could not be summed up: " + e.Err.Error() + "\n")
+			v.think("Summarizing the conversation failed: " + e.Err.Error() + "\n")
 		}
 	}
 }
 
-// part shows a piece of a reply while it comes in.
+// part shows a piece of a reply while it streams.
 func (v *view) part(p agent.Part) {
 	switch {
 	case p.Kind == agent.TextPart && p.Text != "":
@@ -92,7 +91,7 @@ func (v *view) part(p agent.Part) {
 	case p.Kind == agent.ThinkingPart && p.Text != "":
 		v.streamed[p.Index] = true
 		v.think(p.Text)
-	case p.Kind == agent.BlockPart && p.Block != nil && !v.streamed[p.Index]: // it came in one piece
+	case p.Kind == agent.BlockPart && p.Block != nil && !v.streamed[p.Index]: // not streamed
 		switch {
 		case p.Block.Type == "text" && p.Block.Text != "":
 			v.text(p.Block.Text)
@@ -105,16 +104,16 @@ func (v *view) part(p agent.Part) {
 		v.think(p.Fallback.String() + "\n")
 	case p.Kind == agent.VoidPart:
 		if len(v.streamed) > 0 {
-			v.think("The answer broke off and is asked for again.\n")
+			v.think("The answer broke off. Asking again.\n")
 		}
 		v.streamed = map[int]bool{}
 	}
 }
 
-// call shows a call that is not decided.
+// call shows a call before it runs.
 func (v *view) call(c agent.Call) {
-	v.calls[c.ID], v.names[c.ID] = c.Input, c.Name
-	about := describeCall(c.Name, c.Input, v.folder)
+	v.calls[c.ID] = c
+	about := describeCall(c, v.folder)
 	v.spoken = false
 	v.send(acp.SessionUpdate{ToolCall: &acp.SessionUpdateToolCall{
 		ToolCallId: acp.ToolCallId(c.ID), Title: about.title, Kind: about.kind, Status: acp.ToolCallStatusPending,
@@ -122,7 +121,7 @@ func (v *view) call(c agent.Call) {
 	}})
 }
 
-// status shows how far a call has come, and with content what is known of it.
+// status shows the status of a call, and its content unless that is nil.
 func (v *view) status(id string, now acp.ToolCallStatus, content []acp.ToolCallContent) {
 	v.spoken = false
 	v.send(acp.SessionUpdate{ToolCallUpdate: &acp.SessionToolCallUpdate{
@@ -130,43 +129,40 @@ func (v *view) status(id string, now acp.ToolCallStatus, content []acp.ToolCallC
 	}})
 }
 
-// done shows how a call has ended. One that has started work in the background goes on with
-// that.
+// done shows the result of a call. A call that has started work in the background stays in progress.
 func (v *view) done(c agent.Call, out agent.Output) {
-	input := c.Input
-	if asked, ok := v.calls[c.ID]; ok && len(input) == 0 {
-		input = asked
+	if asked, ok := v.calls[c.ID]; ok && len(c.Input) == 0 {
+		c.Input = asked.Input
 	}
 	delete(v.calls, c.ID)
-	delete(v.names, c.ID)
 	status := acp.ToolCallStatusCompleted
 	if out.IsError {
 		status = acp.ToolCallStatusFailed
 	}
-	if v.living(c.ID) != nil {
+	if v.living(c.ID) {
 		status = acp.ToolCallStatusInProgress
 	} else {
 		v.settled(c.ID)
 	}
-	v.status(c.ID, status, describeResult(c.Name, input, out, v.folder))
+	v.status(c.ID, status, describeResult(c, out, v.folder))
 }
 
-// ask shows a call about which the client is asked, and returns it as the request names it. A
-// call of another agent than the main one is shown from now on.
-func (v *view) ask(id, name string, input json.RawMessage) acp.ToolCallUpdate {
+// ask shows the call of a question, unless it is shown already, and returns it for the request.
+func (v *view) ask(q task.Question) acp.ToolCallUpdate {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, shown := v.calls[id]; !shown {
-		v.call(agent.Call{ID: id, Name: name, Input: input})
+	c := agent.Call{ID: cmp.Or(q.ToolUseID, q.ID), Name: q.Tool, Input: q.Input}
+	if _, shown := v.calls[c.ID]; !shown {
+		v.call(c)
 	}
-	about := describeCall(name, input, v.folder)
-	return acp.ToolCallUpdate{ToolCallId: acp.ToolCallId(id), Title: &about.title, Kind: &about.kind,
+	about := describeCall(c, v.folder)
+	return acp.ToolCallUpdate{ToolCallId: acp.ToolCallId(c.ID), Title: &about.title, Kind: &about.kind,
 		Status: acp.Ptr(acp.ToolCallStatusPending), Locations: about.locations, Content: about.content,
-		RawInput: rawInput(input)}
+		RawInput: rawInput(c.Input)}
 }
 
-// other shows the calls of subagents as steps of their tasks, and the end of those about
-// which the client was asked.
+// other shows the calls of a subagent as steps of its task, and the end of a call that the client was asked
+// about.
 func (v *view) other(from task.ID, e agent.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -178,7 +174,7 @@ func (v *view) other(from task.ID, e agent.Event) {
 	}
 }
 
-// settle shows the end of a question that is of no call.
+// settle shows the end of a question without a call.
 func (v *view) settle(id string, allowed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -186,7 +182,6 @@ func (v *view) settle(id string, allowed bool) {
 		return
 	}
 	delete(v.calls, id)
-	delete(v.names, id)
 	status := acp.ToolCallStatusCompleted
 	if !allowed {
 		status = acp.ToolCallStatusFailed

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-//rules:constant a flag of the test binary
+// rules:constant a flag of the test binary
 var update = flag.Bool("update", false, "write the golden files and the example of docs/stream-json.md anew")
 
 // stories are sessions as they happen, and the lines that they print.

@@ -2,14 +2,13 @@ package agentsdk
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/task"
 )
 
-// lifecycleLine tells the program that drives the session where a prompt of its own is.
+// lifecycleLine is the state of a prompt of the program that drives the session.
 type lifecycleLine struct {
 	Type  string `json:"type"`
 	UUID  string `json:"command_uuid"`
@@ -17,61 +16,68 @@ type lifecycleLine struct {
 	stamp
 }
 
-// stateLine tells whether the main agent is at work.
+// stateLine is the state of the main agent.
 type stateLine struct {
-	Type     string `json:"type"`
-	Subtype  string `json:"subtype"`
+	head
 	State    string `json:"state"` // running, requires_action or idle
 	HostOnly bool   `json:"sdk_host_only"`
 	stamp
 }
 
-// Queued says that a prompt of the program that drives the session is queued, in the
-// order in which the prompts will be answered. The UUID is the program's name of it;
-// empty: it has none.
-func (s *Stream) Queued(uuid string) {
+// queue adds a prompt of the program that drives the session, in the order of the answers. The UUID is the program's
+// name of it, or empty.
+func (s *Stream) queue(uuid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queued = append(s.queued, uuid)
 	s.lifecycle("queued", uuid)
 }
 
-// Waiting are the names of the prompts that no turn has begun with.
-func (s *Stream) Waiting() []string {
+// waiting returns the names of the prompts that no turn has begun with.
+func (s *Stream) waiting() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.queued), func(uuid string) bool { return uuid == "" })
 }
 
-// Line prints a line with its stamp.
-func (s *Stream) Line(fields map[string]any) {
+// changeMode prints the permission mode of the main agent.
+func (s *Stream) changeMode(mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fields = maps.Clone(fields)
-	fields["uuid"], fields["session_id"] = newUUID(), s.o.Session
-	s.line(fields)
+	s.line(statusLine{head: system("status"), Mode: mode, stamp: s.stamp()})
 }
 
-// Hook is a hook that begins or has ended.
+// changeState prints the state of the main agent, also without the option States.
+func (s *Stream) changeState(now string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.printState(now)
+}
+
+func (s *Stream) printState(now string) {
+	s.line(stateLine{head: system("session_state_changed"), State: now, HostOnly: true, stamp: s.stamp()})
+}
+
+// Hook is the begin or the end of a hook.
 type Hook struct {
 	From         task.ID // the session for the main agent
 	ID           string
 	Event, About string
-	Done         bool // what follows is set
+	Done         bool // has the fields below
 
 	Stdout, Stderr string
-	Code           *int   // of its exit, where it was a command
+	Code           *int   // the exit code of a command
 	Outcome        string // success, error or cancelled
 }
 
-// maxHookOutput is how much of what a hook has printed a line shows.
+// maxHookOutput is how many bytes of each output of a hook a line has.
 const maxHookOutput = 16 << 10
 
 // Hook prints a line about a hook.
 func (s *Stream) Hook(h Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := hookLine{Type: "system", Subtype: "hook_started", ID: string(h.From) + "-" + h.ID, Name: h.Event,
+	l := hookLine{head: system("hook_started"), ID: string(h.From) + "-" + h.ID, Name: h.Event,
 		Event: h.Event, stamp: s.stamp()}
 	if h.About != "" {
 		l.Name += ":" + h.About
@@ -85,7 +91,7 @@ func (s *Stream) Hook(h Hook) {
 	s.line(hookDoneLine{hookLine: l, Output: out + errs, Stdout: out, Stderr: errs, Code: h.Code, Outcome: h.Outcome})
 }
 
-// beginning is what a line shows of what a hook has printed.
+// beginning returns the beginning of an output, and how much is left out.
 func beginning(text string) string {
 	if len(text) <= maxHookOutput {
 		return text
@@ -93,16 +99,15 @@ func beginning(text string) string {
 	return strings.ToValidUTF8(text[:maxHookOutput], "") + fmt.Sprintf("\n[%d bytes more]", len(text)-maxHookOutput)
 }
 
-// Flush prints all task events there are.
-func (s *Stream) Flush() {
+// flush prints all task events so far.
+func (s *Stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pull()
 }
 
-// UseModel stores the model and the permission mode of the main agent, which the next
-// system/init tells.
-func (s *Stream) UseModel(name, mode string) {
+// useModel sets the model and the permission mode for the next system/init.
+func (s *Stream) useModel(name, mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.o.Model, s.main.model, s.o.PermissionMode = name, name, mode
@@ -116,14 +121,14 @@ func (s *Stream) lifecycle(state string, uuids ...string) {
 	}
 }
 
-// state tells the program that drives the session where the main agent stands.
+// state prints the state of the main agent, if that is an option.
 func (s *Stream) state(now string) {
 	if s.o.States {
-		s.line(stateLine{Type: "system", Subtype: "session_state_changed", State: now, HostOnly: true, stamp: s.stamp()})
+		s.printState(now)
 	}
 }
 
-// began takes the next prompt that was queued.
+// began takes the next queued prompt.
 func (s *Stream) began() {
 	if len(s.queued) == 0 {
 		return
@@ -138,8 +143,7 @@ func (s *Stream) answered() {
 	s.begun = nil
 }
 
-// endTime is a time of a task as the wire has it, in milliseconds since 1970; nil: it has
-// not ended.
+// endTime is the end of a task in milliseconds since 1970; nil: it has not ended.
 func endTime(r task.Record) *int64 {
 	if r.EndTime == nil {
 		return nil

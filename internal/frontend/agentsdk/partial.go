@@ -2,15 +2,14 @@ package agentsdk
 
 import "github.com/drover-dev/drover/agent"
 
-// reply is how far a reply has come, told in the events of the Messages API.
-// The zero value is a reply of which nothing has come.
+// reply is the state of a streaming reply, in terms of the events of the Messages API. The zero value is a reply before
+// its first part.
 type reply struct {
 	begun bool
-	open  map[int]bool // blocks by index: begun, and true while they are open
+	open  map[int]bool // blocks that have begun, by index; true while they are open
 }
 
-// take returns the events that a part makes. The ID of the message is not known
-// while it comes in; the assistant lines have it.
+// take returns the events of a part. The ID of the message is unknown while it streams; the assistant lines have it.
 func (r *reply) take(model string, p agent.Part) []map[string]any {
 	var out []map[string]any
 	if !r.begun {
@@ -25,14 +24,8 @@ func (r *reply) take(model string, p agent.Part) []map[string]any {
 	}
 	delta := func(kind, field string) {
 		if p.Text != "" {
-			out = append(
-				out,
-				map[string]any{
-					"type":  "content_block_delta",
-					"index": p.Index,
-					"delta": map[string]any{"type": kind, field: p.Text},
-				},
-			)
+			out = append(out, map[string]any{"type": "content_block_delta", "index": p.Index,
+				"delta": map[string]any{"type": kind, field: p.Text}})
 		}
 	}
 	switch p.Kind {
@@ -51,8 +44,7 @@ func (r *reply) take(model string, p agent.Part) []map[string]any {
 	return out
 }
 
-// opening is a block of which nothing has come yet, or the whole of one that
-// does not come in parts.
+// opening is the block before its first part, or the whole block if it has no parts.
 func opening(p agent.Part) any {
 	switch p.Kind {
 	case agent.ThinkingPart:
@@ -67,7 +59,7 @@ func opening(p agent.Part) any {
 	return apiBlock(agent.TextBlock(""))
 }
 
-// done returns the events of the end, and makes r ready for the next reply.
+// done returns the events of the end and resets r for the next reply.
 func (r *reply) done(whole *agent.Reply) []map[string]any {
 	begun := r.begun
 	*r = reply{}

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Format is what is printed.
+// Format is the format of the output.
 type Format string
 
 // The formats.
@@ -27,21 +27,19 @@ const (
 	StreamJSON Format = "stream-json" // everything, one object a line
 )
 
-// Options is what a [Stream] is made of. Out, Session, Since and Grown are
-// required; the zero Format is Text.
+// Options configure a [Stream]. Out, Session, Since and Grown are required; the zero Format is Text.
 type Options struct {
-	Out     io.Writer // each line is one Write; a reader that does not read holds the agents up
+	Out     io.Writer // each line is one Write; a blocked Write blocks the agents
 	Format  Format
-	Partial bool      // stream-json: replies as they come in
+	Partial bool      // stream-json: parts of replies
 	Err     io.Writer // text and json: short lines about tasks; nil: none
-	Warn    io.Writer // text and json: what has failed and is tried again; nil: nobody is told
-	Denied  io.Writer // a line for each sort of call that was refused; nil: none
+	Warn    io.Writer // text and json: failures that are retried; nil: none
+	Denied  io.Writer // a line for each kind of denied call; nil: none
 
-	// Terminal says that Out is one: what would be alive there is escaped in JSON,
-	// and what the lines mean stays the same.
+	// Terminal says that Out is a terminal. Characters that a terminal interprets are then escaped in JSON.
 	Terminal bool
 
-	// What system/init tells.
+	// The fields of system/init.
 	Session        task.ID
 	Cwd            string
 	Model          string
@@ -49,38 +47,33 @@ type Options struct {
 	Version        string
 	Tools          []string
 	Agents         []string
-	Commands       []string // that a prompt may begin with, without the slash
+	Commands       []string // without the slash
 	Skills         []string
 	MCPServers     []MCPServer
-	KeySource      string // where the key of the provider comes from, in the words of the wire; empty: none
+	KeySource      string // of the provider, in the words of the wire; empty: none
 	Effort         string // of the model; empty: the provider's default
 
-	// States says that lines tell when the main agent begins to work and when it rests.
+	// States prints lines when the main agent starts to work and when it rests.
 	States bool
 
-	// Since returns durable task events after a number, oldest first, as many
-	// as it likes at once, and none if there are none. It does not wait for
-	// more, and must not call the Stream.
+	// Since returns durable task events after a number, oldest first, any number of them at once, or none. It does
+	// not wait, and must not call the Stream.
 	Since func(ctx context.Context, after task.Seq) ([]task.Event, error)
-	// Grown returns a channel that is closed at the next event. An event is
-	// there for Since before whoever caused it goes on.
+	// Grown returns a channel that is closed at the next event. Since has an event before its cause proceeds.
 	Grown func() <-chan struct{}
-	// Start is the number of the newest event that is not told.
+	// Start is the number of the newest event before the stream.
 	Start task.Seq
 	// Live are the tasks that were alive at Start, in any order.
 	Live []task.Record
 
-	// Cost is what the session has cost so far, in US dollars, and whether that is
-	// known of all that was used. nil: it is not known. What it is at the start is
-	// no cost of this run.
+	// Cost returns the cost of the session so far in US dollars, and whether all of it is known; nil: unknown. The
+	// cost before the stream does not count as cost of this run.
 	Cost func() (usd float64, known bool)
-	// Price is what a call of a model has cost, in US dollars, and whether that is known.
-	// nil: it is not known.
+	// Price returns the cost of a call of a model in US dollars, and whether it is known; nil: unknown.
 	Price func(model string, u agent.Usage) (usd float64, known bool)
-	// Limits are how many tokens a model can read, and write in one reply; 0: not known.
-	// nil: they are not known.
+	// Limits returns how many tokens a model can read, and write in one reply; 0 or nil: unknown.
 	Limits func(model string) (window, output int64)
-	// Answer is the final text of an agent's run that has ended. nil: none.
+	// Answer returns the final text of an ended run of an agent; nil: none.
 	Answer func(ctx context.Context, r task.Record) string
 }
 
@@ -93,7 +86,7 @@ type Stream struct {
 	err   error      // the first
 	last  task.Seq
 	tasks map[task.ID]*entry // live runs
-	due   []*entry           // foreground commands not told of yet, oldest first; some may have ended
+	due   []*entry           // foreground commands before their task_started, oldest first; some may have ended
 	main  voice
 	turn  turn
 	turns int // results so far
@@ -101,11 +94,11 @@ type Stream struct {
 	stats stats
 	usage map[string]*modelUsage
 
-	before float64 // what the session had cost at the start
+	before float64 // cost of the session at the start
 
-	denied map[string]bool // lines about refusals that were printed
+	denied map[string]bool // printed lines about denials
 
-	queued, begun []string // prompts of the program that drives the session, by its names
+	queued, begun []string // prompts of the program that drives the session, by name
 }
 
 // New makes a stream. It does no I/O.
@@ -125,26 +118,23 @@ func New(o Options) *Stream {
 	if o.Cost != nil {
 		s.before, _ = o.Cost()
 	}
-	live := slices.SortedStableFunc(
-		slices.Values(o.Live),
-		func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) },
-	)
+	live := slices.Clone(o.Live)
+	slices.SortStableFunc(live, func(a, b task.Record) int { return a.CreateTime.Compare(b.CreateTime) })
 	for i, r := range live {
 		if !s.hidden(r) && !r.Status.Terminal() {
-			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(live)), told: true, voice: speaker(r)}
+			s.tasks[r.ID] = &entry{rec: r, order: task.Seq(i - len(live)), shown: true, voice: speaker(r)}
 		}
 	}
 	return s
 }
 
-// Run prints what tasks do, as it happens, until ctx ends. It returns at once
-// with the first error of Since or of a write: then nobody reads any more, and
-// nothing further is printed. The log must stay open until Run has returned.
+// Run prints task events until ctx ends. It returns the first error of Since or of a write, after which nothing more is
+// printed. The log must stay open until Run has returned.
 func (s *Stream) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		grown := s.o.Grown() // before looking, so that nothing falls between
+		grown := s.o.Grown() // before looking, so that no event is missed
 		wait := s.look()
 		timer.Reset(wait)
 		select {
@@ -160,7 +150,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	}
 }
 
-// look prints what there is and returns how long until something becomes due.
+// look prints the events so far and returns the time until a command becomes due.
 func (s *Stream) look() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,12 +161,12 @@ func (s *Stream) look() time.Duration {
 	return time.Hour
 }
 
-// Agent prints what happens in the conversation of the task, or of the main
-// agent if from is the session. The events of one agent come one at a time.
+// Agent prints an event of the agent of a task, or of the main agent if from is the session. The events of one agent
+// come one at a time.
 func (s *Stream) Agent(from task.ID, e agent.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Kind != agent.PartEvent { // which can follow from no task event, and there are many of them
+	if e.Kind != agent.PartEvent { // parts are frequent and follow from no task event
 		s.pull()
 	}
 	if from == s.o.Session {
@@ -186,9 +176,8 @@ func (s *Stream) Agent(from task.ID, e agent.Event) {
 	}
 }
 
-// Finish prints what is left: the last task events, and for text and json the
-// answer. It is called once, after the last turn. It returns the first error
-// that the stream met; a broken pipe is one.
+// Finish prints the last task events, and for text and json the answer. It is called once, after the last turn, and
+// returns the first error of the stream, for example of a broken pipe.
 func (s *Stream) Finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +199,8 @@ func (s *Stream) Finish() error {
 	return s.err
 }
 
-// pull prints all task events there are. It uses no caller's context: what a
-// stop did is told after the stop has ended everybody's.
+// pull prints all task events so far. It uses no context of a caller: the events of a stop come after the stop has
+// ended those.
 func (s *Stream) pull() {
 	ctx := context.Background()
 	for s.err == nil {
@@ -272,25 +261,24 @@ func (s *Stream) fail(err error) {
 	}
 }
 
-// note tells a person something, where lines of JSON do not.
+// note prints a line for people, except with stream-json.
 func (s *Stream) note(format string, args ...any) {
 	if s.o.Err != nil && s.o.Format != StreamJSON {
 		fmt.Fprintf(s.o.Err, format+"\n", args...)
 	}
 }
 
-// warn tells a person that something is wrong, where lines of JSON do not.
+// warn prints a warning for people, except with stream-json.
 func (s *Stream) warn(format string, args ...any) {
 	if s.o.Warn != nil && s.o.Format != StreamJSON {
 		fmt.Fprintf(s.o.Warn, "drover: "+format+"\n", args...)
 	}
 }
 
-// maxDenied is how many different refusals are told.
+// maxDenied is how many different denials are printed.
 const maxDenied = 50
 
-// refusals tells a person what was refused, and which rule would allow it: each
-// only once.
+// refusals prints denied calls and the rules that would allow them, each once.
 func (s *Stream) refusals(list []agent.Denial) {
 	if s.o.Denied == nil {
 		return
@@ -308,31 +296,24 @@ func (s *Stream) refusals(list []agent.Denial) {
 	}
 }
 
-// Refusal is a line about a call that was refused, with the rule that would allow it.
+// Refusal is a line about a denied call, with the rule that would allow it.
 func Refusal(d agent.Denial) string {
 	why := strings.TrimPrefix(d.Reason, "this needs permission, and nobody is there to give it: ")
 	how := ""
 	if d.Suggest != "" {
 		why = strings.TrimSuffix(why, " (allow with "+d.Suggest+")")
-		how = " (allow it with --allowed-tools " + quoted(d.Suggest) + ")"
+		how = " (allow it with --allowed-tools '" + strings.ReplaceAll(d.Suggest, "'", `'\''`) + "')"
 	}
 	if !strings.HasPrefix(why, "denied ") { // as in "denied by the rule"
 		why = "denied: " + why
 	}
-	return fmt.Sprintf(
-		"drover: %s call %s%s",
-		excerpt.Line(excerpt.Exact(d.Name), 100),
-		excerpt.Line(excerpt.Exact(why), 500),
-		excerpt.ExactLine(how),
-	)
+	return fmt.Sprintf("drover: %s call %s%s", excerpt.Line(excerpt.Exact(d.Name), 100),
+		excerpt.Line(excerpt.Exact(why), 500), excerpt.ExactLine(how))
 }
-
-// quoted is a word for a shell.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func (s *Stream) stamp() stamp { return stamp{UUID: newUUID(), Session: s.o.Session} }
 
-// hidden reports records that are no task for a reader: that of the main agent.
+// hidden reports whether a record is of a main agent, which is not a task for readers.
 func (s *Stream) hidden(r task.Record) bool {
 	return r.ID == s.o.Session || r.IsConversation()
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// patience is how long a command may run in the foreground before it is told
-// of: most end at once, and two lines for each would drown the rest.
+// patience is how long a command may run in the foreground before its task_started: most end sooner, and two lines for
+// each would hide the rest.
 const patience = 2 * time.Second
 
 // entry is a live run.
 type entry struct {
 	rec   task.Record
-	order task.Seq  // of the event by which it was seen first
-	told  bool      // task_started is written
+	order task.Seq  // number of its first event
+	shown bool      // task_started is written
 	ours  bool      // it began under this stream and is counted
-	due   time.Time // when it is told of at the latest
+	due   time.Time // latest time of its task_started
 	voice voice     // of an agent
 
 	calls   int   // tool calls of the run
@@ -28,7 +28,7 @@ type entry struct {
 	output  int64 // tokens of all replies
 }
 
-// onTask prints what one event changed.
+// onTask prints the change of one event.
 func (s *Stream) onTask(ctx context.Context, e task.Event) {
 	r := e.Task
 	if s.hidden(r) || e.Verb == task.MarkSeen {
@@ -48,7 +48,7 @@ func (s *Stream) onTask(ctx context.Context, e task.Event) {
 		defer s.ended(ctx, t, was.Background())
 	}
 	switch {
-	case t.told:
+	case t.shown:
 		s.changed(t, was)
 	case r.Kind != task.LocalBash || r.Backgrounded || e.At.Sub(r.CreateTime) >= patience:
 		s.started(t)
@@ -58,11 +58,11 @@ func (s *Stream) onTask(ctx context.Context, e task.Event) {
 	}
 }
 
-// overdue tells of foreground commands that still run after the time.
+// overdue starts the foreground commands that are due.
 func (s *Stream) overdue(now time.Time) {
 	for len(s.due) > 0 {
 		t := s.due[0]
-		if !t.told && s.tasks[t.rec.ID] == t {
+		if !t.shown && s.tasks[t.rec.ID] == t {
 			if now.Before(t.due) {
 				return
 			}
@@ -74,30 +74,19 @@ func (s *Stream) overdue(now time.Time) {
 
 func (s *Stream) started(t *entry) {
 	r := t.rec
-	t.told = true
+	t.shown = true
 	if r.Background() {
 		s.background()
 	}
 	s.line(startedLine{
-		Type:         "system",
-		Subtype:      "task_started",
-		Task:         r.ID,
-		Run:          r.Run,
-		ToolUseID:    r.ToolUseID,
-		Kind:         r.Kind,
-		SubagentType: r.AgentType,
-		Description:  describe(r),
-		Backgrounded: r.Backgrounded,
-		Depth:        r.Depth,
-		Parent:       s.parent(r),
-		Prompt:       r.Prompt,
-		Workflow:     workflowName(r),
-		stamp:        s.stamp(),
+		head: system("task_started"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID, Kind: r.Kind,
+		SubagentType: r.AgentType, Description: describe(r), Backgrounded: r.Backgrounded, Depth: r.Depth,
+		Parent: s.parent(r), Prompt: r.Prompt, Workflow: workflowName(r), stamp: s.stamp(),
 	})
 	s.note("task %s started: %s", r.ID, excerpt.Line(describe(r), 120))
 }
 
-// changed tells of what may change in a life and has a word on the wire.
+// changed prints the changes of a live run that the wire has words for.
 func (s *Stream) changed(t *entry, was task.Record) {
 	s.steps(t, was)
 	r := t.rec
@@ -110,7 +99,7 @@ func (s *Stream) changed(t *entry, was task.Record) {
 	if r.Backgrounded && !was.Backgrounded {
 		s.updated(r, patch{Backgrounded: true})
 		s.background()
-		s.note("task %s goes on in the background", r.ID)
+		s.note("task %s continues in the background", r.ID)
 	}
 }
 
@@ -126,12 +115,12 @@ func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 			s.stats.Killed[reason(r)]++
 		}
 	}
-	if !t.told {
+	if !t.shown {
 		return
 	}
 	s.updated(r, patch{Status: patchStatus(r), EndTime: endTime(r), Error: r.Error})
 	n := notificationLine{
-		Type: "system", Subtype: "task_notification",
+		head: system("task_notification"),
 		Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
 		Status: notificationStatus(r.Status), Reason: notificationReason(r.Cause), OutputFile: r.OutputFile,
 		Summary: describe(r) + ": " + outcome(r), ExitCode: r.ExitCode, Cause: r.Cause, stamp: s.stamp(),
@@ -151,7 +140,7 @@ func (s *Stream) ended(ctx context.Context, t *entry, wasBackground bool) {
 	s.note("task %s %s", r.ID, outcome(r))
 }
 
-// report is the final text of a run, or says that there is none.
+// report returns the final text of a run, or a summary if it is empty.
 func (s *Stream) report(ctx context.Context, r task.Record, summary string) (string, bool) {
 	if s.o.Answer == nil || s.o.Format != StreamJSON {
 		return summary, false
@@ -163,7 +152,7 @@ func (s *Stream) report(ctx context.Context, r task.Record, summary string) (str
 }
 
 func (s *Stream) updated(r task.Record, p patch) {
-	s.line(updatedLine{Type: "system", Subtype: "task_updated", Task: r.ID, Run: r.Run, Patch: p, stamp: s.stamp()})
+	s.line(updatedLine{head: system("task_updated"), Task: r.ID, Run: r.Run, Patch: p, stamp: s.stamp()})
 }
 
 // background prints the whole list of live background tasks.
@@ -178,45 +167,29 @@ func (s *Stream) background() {
 	list := make([]backgroundTask, len(live))
 	for i, t := range live {
 		r := t.rec
-		list[i] = backgroundTask{
-			Task:         r.ID,
-			Run:          r.Run,
-			Kind:         r.Kind,
-			SubagentType: r.AgentType,
-			Description:  describe(r),
-			Parent:       s.parent(r),
-		}
+		list[i] = backgroundTask{Task: r.ID, Run: r.Run, Kind: r.Kind, SubagentType: r.AgentType,
+			Description: describe(r), Parent: s.parent(r)}
 	}
-	s.line(backgroundLine{Type: "system", Subtype: "background_tasks_changed", Tasks: list, stamp: s.stamp()})
+	s.line(backgroundLine{head: system("background_tasks_changed"), Tasks: list, stamp: s.stamp()})
 }
 
-// progress is told once for every tool call of an agent.
+// progress prints a line for a tool call of an agent.
 func (s *Stream) progress(t *entry, tool string) {
 	r := t.rec
 	t.calls++
-	if !t.told {
+	if !t.shown {
 		return
 	}
 	s.line(progressLine{
-		Type:         "system",
-		Subtype:      "task_progress",
-		Task:         r.ID,
-		Run:          r.Run,
-		ToolUseID:    r.ToolUseID,
-		SubagentType: r.AgentType,
-		Description:  describe(r),
-		Usage: taskUsage{
-			Tokens:     t.context + t.output,
-			ToolUses:   t.calls,
-			DurationMS: r.Duration(time.Now()).Milliseconds(),
-		},
-		LastTool: tool,
-		Summary:  summary(r),
-		stamp:    s.stamp(),
+		head: system("task_progress"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
+		SubagentType: r.AgentType, Description: describe(r),
+		Usage: taskUsage{Tokens: t.context + t.output, ToolUses: t.calls,
+			DurationMS: r.Duration(time.Now()).Milliseconds()},
+		LastTool: tool, Summary: summary(r), stamp: s.stamp(),
 	})
 }
 
-// summary is what a summary service says of a run that is at work.
+// summary is the summary of a running agent.
 func summary(r task.Record) string {
 	if r.Progress == nil {
 		return ""

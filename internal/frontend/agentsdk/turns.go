@@ -20,18 +20,18 @@ const (
 	interruption = "[The turn was interrupted.]"
 )
 
-// turn is what is known of the main agent's turn.
+// turn is the state of the main agent's turn.
 type turn struct {
-	told    bool // system/init is written
+	shown   bool // system/init is written
 	replied bool
-	origin  string // what started the turn, if it was not a prompt
+	origin  string // the cause of the turn; empty: a prompt
 	inTools bool   // the last reply called tools
 
-	asked time.Time // since when the model may be at work
+	asked time.Time // the earliest begin of the current call of the model
 	api   time.Duration
 }
 
-// voice is whose lines these are, and how far a reply of theirs has come.
+// voice is the source of lines and the state of its current reply.
 type voice struct {
 	origin
 	model string
@@ -53,12 +53,12 @@ func (s *Stream) onMain(e agent.Event) {
 		s.turn, s.main.model = turn{asked: now}, s.o.Model
 		return
 	}
-	if !s.turn.told {
-		// Somebody woke for mail that was told already. That is no turn.
+	if !s.turn.shown {
+		// Woken for mail that was delivered already: not a turn.
 		if e.Kind == agent.TurnDoneEvent && errors.Is(e.Err, agent.ErrNothing) {
 			return
 		}
-		s.turn.told = true
+		s.turn.shown = true
 		s.state("running")
 		s.init()
 	}
@@ -92,7 +92,7 @@ func (s *Stream) onMain(e agent.Event) {
 	case e.Kind == agent.CompactStartEvent:
 		compacting := "compacting"
 		s.status(&compacting)
-		s.note("the conversation is summed up: it has become too long")
+		s.note("the conversation is too long and is being summarized")
 	case e.Kind == agent.CompactEvent:
 		s.compacted(e)
 	case e.Kind == agent.TurnDoneEvent && e.Result != nil:
@@ -104,12 +104,12 @@ func (s *Stream) onMain(e agent.Event) {
 	}
 }
 
-// Beside prints a turn in which the model was not asked.
+// Beside prints a turn without a call of the model.
 func (s *Stream) Beside(r agent.TurnResult, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pull()
-	if !s.turn.told {
+	if !s.turn.shown {
 		s.state("running")
 		s.init()
 	}
@@ -121,21 +121,21 @@ func (s *Stream) Beside(r agent.TurnResult, err error) {
 }
 
 func (s *Stream) status(now *string) {
-	s.line(statusLine{Type: "system", Subtype: "status", Status: now, stamp: s.stamp()})
+	s.line(statusLine{head: system("status"), Status: now, stamp: s.stamp()})
 }
 
-// compacted tells that the conversation goes on from a summary, or why not.
+// compacted prints that the conversation continues from a summary, or why not.
 func (s *Stream) compacted(e agent.Event) {
 	s.status(nil)
 	if e.Compaction != nil {
 		s.spent(s.main.model, e.Compaction.Usage)
 	}
 	if e.Err != nil || e.Compaction == nil {
-		s.note("the conversation could not be summed up: %v", e.Err)
+		s.note("summarizing the conversation failed: %v", e.Err)
 		return
 	}
 	s.line(compactLine{
-		Type: "system", Subtype: "compact_boundary",
+		head:    system("compact_boundary"),
 		Compact: compaction{Trigger: compactTrigger(e.Compaction.Trigger), Before: e.Compaction.Before}, stamp: s.stamp(),
 	})
 }
@@ -202,8 +202,7 @@ func (s *Stream) user(v *voice, b agent.Block, result json.RawMessage, synthetic
 	})
 }
 
-// structured encodes what a tool said beside its text. What cannot be encoded
-// is left out: the text is there.
+// structured encodes the structured result of a tool. A value that cannot be encoded is left out; the text has it too.
 func structured(v any) json.RawMessage {
 	if v == nil {
 		return nil
@@ -223,12 +222,12 @@ func (s *Stream) part(v *voice, p agent.Part) {
 		s.retry(v, p.Retry)
 	case p.Kind == agent.FallbackPart:
 		v.model = p.Fallback.To
-		s.line(informationalLine{Type: "system", Subtype: "informational", Level: "warning", Tag: "model_fallback",
+		s.line(informationalLine{head: system("informational"), Level: "warning", Tag: "model_fallback",
 			Content: p.Fallback.String(), From: p.Fallback.From, To: p.Fallback.To, origin: v.origin, stamp: s.stamp()})
 		s.warn("%s", excerpt.Line(p.Fallback.String(), 600))
 	case p.Kind == agent.VoidPart:
 		if v.reply.begun {
-			s.line(discardedLine{Type: "system", Subtype: "partial_message_discarded", origin: v.origin, stamp: s.stamp()})
+			s.line(discardedLine{head: system("partial_message_discarded"), origin: v.origin, stamp: s.stamp()})
 		}
 		v.reply = reply{}
 	case s.o.Partial:
@@ -236,10 +235,10 @@ func (s *Stream) part(v *voice, p agent.Part) {
 	}
 }
 
-// retry tells that a call of a model is made again.
+// retry prints that a call of a model is retried.
 func (s *Stream) retry(v *voice, r agent.Retry) {
 	l := retryLine{
-		Type: "system", Subtype: "api_retry", Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
+		head: system("api_retry"), Attempt: r.Attempt, Most: r.Most, DelayMS: r.After.Milliseconds(),
 		Error: retryWord(r.Why.Kind), Text: r.Why.Text, origin: v.origin, stamp: s.stamp(),
 	}
 	if r.Why.Status >= 400 {
@@ -259,14 +258,14 @@ func (s *Stream) parts(v *voice, events []map[string]any) {
 	}
 }
 
-// void counts what came of a reply that failed.
+// void counts the usage of a failed reply.
 func (s *Stream) void(model string, p agent.Part) {
 	if p.Kind == agent.VoidPart && p.Usage != (agent.Usage{}) {
 		s.spent(model, p.Usage)
 	}
 }
 
-// spent adds to what a model has used.
+// spent adds to the usage of a model.
 func (s *Stream) spent(model string, used agent.Usage) {
 	if used == (agent.Usage{}) {
 		return
@@ -293,41 +292,28 @@ func (s *Stream) spent(model string, used agent.Usage) {
 
 func (s *Stream) init() {
 	s.line(initLine{
-		Type:           "system",
-		Subtype:        "init",
-		Cwd:            s.o.Cwd,
-		Tools:          list(s.o.Tools),
-		MCPServers:     append([]MCPServer{}, s.o.MCPServers...),
-		Model:          s.o.Model,
-		PermissionMode: s.o.PermissionMode,
-		SlashCommands:  list(s.o.Commands),
-		Agents:         list(s.o.Agents),
-		Skills:         list(s.o.Skills),
-		Plugins:        []any{},
-		OutputStyle:    "default",
-		WireVersion:    s.o.Version,
-		Version:        s.o.Version,
-		Capabilities:   []string{},
-		KeySource:      cmp.Or(s.o.KeySource, "none"),
-		Effort:         s.o.Effort,
-		stamp:          s.stamp(),
+		head: system("init"), Cwd: s.o.Cwd, Tools: list(s.o.Tools), MCPServers: list(s.o.MCPServers),
+		Model: s.o.Model, PermissionMode: s.o.PermissionMode, SlashCommands: list(s.o.Commands),
+		Agents: list(s.o.Agents), Skills: list(s.o.Skills), Plugins: []any{}, OutputStyle: "default",
+		WireVersion: s.o.Version, Version: s.o.Version, Capabilities: []string{},
+		KeySource: cmp.Or(s.o.KeySource, "none"), Effort: s.o.Effort, stamp: s.stamp(),
 	})
 	if s.turns == 0 && len(s.o.Live) > 0 {
-		s.background() // a reader who comes now has not seen them begin
+		s.background() // the reader has not seen them start
 	}
 }
 
 // list is never null on the wire.
-func list(of []string) []string {
+func list[T any](of []T) []T {
 	if of == nil {
-		return []string{}
+		return []T{}
 	}
 	return of
 }
 
 func (s *Stream) result(r agent.TurnResult, err error) {
 	l := &resultLine{
-		Type: "result", IsError: err != nil, answer: r.Text, Structured: r.Structured,
+		head: head{Type: "result"}, IsError: err != nil, answer: r.Text, Structured: r.Structured,
 		Turns: r.Turns, DurationMS: r.Duration.Milliseconds(), APIMS: s.turn.api.Milliseconds(),
 		Usage: usageOf(r.Usage), ModelUsage: s.usage, Denials: r.Denials, Index: s.turns, Stats: s.stats, stamp: s.stamp(),
 	}

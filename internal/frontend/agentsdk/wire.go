@@ -1,6 +1,7 @@
 package agentsdk
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -13,13 +14,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// stamp stands in every line.
+// head is the type of a line of type system, and of a result.
+type head struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+}
+
+// system is the head of a line of type system.
+func system(subtype string) head { return head{"system", subtype} }
+
+// stamp is in every line.
 type stamp struct {
 	UUID    string  `json:"uuid"`
 	Session task.ID `json:"session_id"`
 }
 
-// origin says whose line it is. The main agent's lines have a null parent.
+// origin is the source of a line. The lines of the main agent have a null parent.
 type origin struct {
 	ParentToolUseID *string `json:"parent_tool_use_id"`
 	AgentID         task.ID `json:"agent_id,omitempty"`
@@ -28,8 +38,7 @@ type origin struct {
 }
 
 type initLine struct {
-	Type           string      `json:"type"`
-	Subtype        string      `json:"subtype"`
+	head
 	Cwd            string      `json:"cwd"`
 	Tools          []string    `json:"tools"`
 	MCPServers     []MCPServer `json:"mcp_servers"`
@@ -48,6 +57,12 @@ type initLine struct {
 	stamp
 }
 
+// MCPServer is an MCP server in system/init.
+type MCPServer struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // connected, pending or failed
+}
+
 type assistantLine struct {
 	Type    string  `json:"type"`
 	Message message `json:"message"`
@@ -56,7 +71,7 @@ type assistantLine struct {
 	stamp
 }
 
-// message is an API message with one block, or none.
+// message is an API message with one block or none.
 type message struct {
 	ID           string  `json:"id"`
 	Type         string  `json:"type"`
@@ -69,7 +84,7 @@ type message struct {
 	nothing
 }
 
-// nothing are fields of an API message that no reply here has, and that its type demands.
+// nothing are the fields of an API message that are always null here.
 type nothing struct {
 	StopDetails *struct{} `json:"stop_details"`
 	Container   *struct{} `json:"container"`
@@ -77,7 +92,7 @@ type nothing struct {
 	Diagnostics *struct{} `json:"diagnostics"`
 }
 
-// apiBlock is a block as the type of an API message has it.
+// apiBlock is a block in the form of an API message.
 func apiBlock(b agent.Block) any {
 	switch b.Type {
 	case "text":
@@ -88,8 +103,7 @@ func apiBlock(b agent.Block) any {
 	return b
 }
 
-// usage is what replies have used, as the type of an API message has it. What Drover does
-// not use is 0 or empty.
+// usage is a usage in the form of an API message. Features that Drover does not use are 0 or empty.
 type usage struct {
 	agent.Usage
 	CacheCreation cacheCreation  `json:"cache_creation"`
@@ -102,13 +116,13 @@ type usage struct {
 	Credit        *struct{}      `json:"fallback_credit"`
 }
 
-// cacheCreation are the writes to the provider's cache by how long they live.
+// cacheCreation are the writes to the provider's cache by lifetime.
 type cacheCreation struct {
 	Hour    int64 `json:"ephemeral_1h_input_tokens"`
 	Minutes int64 `json:"ephemeral_5m_input_tokens"`
 }
 
-// usageOf is what was used as the type of an API message has it.
+// usageOf returns a usage in the form of an API message.
 func usageOf(u agent.Usage) usage {
 	written := cacheCreation{Hour: u.HourWriteTokens, Minutes: u.CacheWriteTokens - u.HourWriteTokens}
 	u.HourWriteTokens = 0 // written has it
@@ -136,22 +150,20 @@ type partLine struct {
 }
 
 type retryLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	Attempt int    `json:"attempt"` // 0: the call waits before it is made
 	Most    int    `json:"max_retries"`
 	DelayMS int64  `json:"retry_delay_ms"`
-	Status  *int   `json:"error_status"` // of HTTP; null: there was no answer, or a good one that broke
+	Status  *int   `json:"error_status"` // of HTTP; null: no answer, or a good one that broke off
 	Error   string `json:"error"`        // a word of the wire
 	Text    string `json:"error_message"`
 	origin
 	stamp
 }
 
-// informationalLine is a word to people; its tag is for programs.
+// informationalLine is a message for people; the tag is for programs.
 type informationalLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	Level   string `json:"level"`
 	Content string `json:"content"`
 	Tag     string `json:"tag"`
@@ -161,13 +173,12 @@ type informationalLine struct {
 	stamp
 }
 
-// hookLine is a hook that begins, and the head of one that has ended.
+// hookLine is the begin of a hook, and the head of its end.
 type hookLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
-	ID      string `json:"hook_id"`
-	Name    string `json:"hook_name"`
-	Event   string `json:"hook_event"`
+	head
+	ID    string `json:"hook_id"`
+	Name  string `json:"hook_name"`
+	Event string `json:"hook_event"`
 	stamp
 }
 
@@ -180,25 +191,23 @@ type hookDoneLine struct {
 	Outcome string `json:"outcome"`
 }
 
-// discardedLine takes back the stream_event lines of the reply that was coming in.
+// discardedLine revokes the stream_event lines of the current reply.
 type discardedLine struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
+	head
 	origin
 	stamp
 }
 
-// statusLine says what the main agent is doing beside its turn; null: nothing.
+// statusLine is the upkeep of the main agent's conversation, null for none, or a change of its permission mode.
 type statusLine struct {
-	Type    string  `json:"type"`
-	Subtype string  `json:"subtype"`
-	Status  *string `json:"status"`
+	head
+	Status *string `json:"status"`
+	Mode   string  `json:"permissionMode,omitempty"`
 	stamp
 }
 
 type compactLine struct {
-	Type    string     `json:"type"`
-	Subtype string     `json:"subtype"`
+	head
 	Compact compaction `json:"compact_metadata"`
 	stamp
 }
@@ -209,8 +218,7 @@ type compaction struct {
 }
 
 type startedLine struct {
-	Type         string     `json:"type"`
-	Subtype      string     `json:"subtype"`
+	head
 	Task         task.ID    `json:"task_id"`
 	Run          task.RunID `json:"run_id"`
 	ToolUseID    string     `json:"tool_use_id,omitempty"`
@@ -226,8 +234,7 @@ type startedLine struct {
 }
 
 type progressLine struct {
-	Type         string     `json:"type"`
-	Subtype      string     `json:"subtype"`
+	head
 	Task         task.ID    `json:"task_id"`
 	Run          task.RunID `json:"run_id"`
 	ToolUseID    string     `json:"tool_use_id,omitempty"`
@@ -248,11 +255,10 @@ type taskUsage struct {
 }
 
 type updatedLine struct {
-	Type    string     `json:"type"`
-	Subtype string     `json:"subtype"`
-	Task    task.ID    `json:"task_id"`
-	Run     task.RunID `json:"run_id"`
-	Patch   patch      `json:"patch"`
+	head
+	Task  task.ID    `json:"task_id"`
+	Run   task.RunID `json:"run_id"`
+	Patch patch      `json:"patch"`
 	stamp
 }
 
@@ -264,8 +270,7 @@ type patch struct {
 }
 
 type notificationLine struct {
-	Type       string      `json:"type"`
-	Subtype    string      `json:"subtype"`
+	head
 	Task       task.ID     `json:"task_id"`
 	Run        task.RunID  `json:"run_id"`
 	ToolUseID  string      `json:"tool_use_id,omitempty"`
@@ -281,9 +286,8 @@ type notificationLine struct {
 }
 
 type backgroundLine struct {
-	Type    string           `json:"type"`
-	Subtype string           `json:"subtype"`
-	Tasks   []backgroundTask `json:"tasks"`
+	head
+	Tasks []backgroundTask `json:"tasks"`
 	stamp
 }
 
@@ -297,8 +301,7 @@ type backgroundTask struct {
 }
 
 type resultLine struct {
-	Type           string                 `json:"type"`
-	Subtype        string                 `json:"subtype"`
+	head
 	IsError        bool                   `json:"is_error"`
 	Result         *string                `json:"result,omitempty"`
 	EmptyAnswer    bool                   `json:"empty_answer,omitempty"`
@@ -320,7 +323,7 @@ type resultLine struct {
 	Stats          stats                  `json:"subagent_stats"`
 	stamp
 
-	answer string // also of a turn that failed
+	answer string // of failed turns too
 }
 
 type resultOrigin struct {
@@ -348,7 +351,7 @@ type stats struct {
 	ByType    map[string]int      `json:"by_type"`
 }
 
-// patchStatus is the word of task_updated for where a run stands.
+// patchStatus is the word of task_updated for the state of a run.
 func patchStatus(r task.Record) string {
 	if r.Paused && !r.Status.Terminal() {
 		return "paused"
@@ -356,7 +359,7 @@ func patchStatus(r task.Record) string {
 	return string(r.Status)
 }
 
-// notificationStatus is the word of task_notification for how a run ended.
+// notificationStatus is the word of task_notification for the end of a run.
 func notificationStatus(s task.Status) string {
 	if s == task.Killed {
 		return "stopped"
@@ -364,7 +367,7 @@ func notificationStatus(s task.Status) string {
 	return string(s)
 }
 
-// notificationReason is the one reason that the wire has a word for.
+// notificationReason is the only reason that the wire has a word for.
 func notificationReason(c *task.Cause) string {
 	if c != nil && c.Reason == task.ReasonHostLost {
 		return "worker_restart"
@@ -372,8 +375,7 @@ func notificationReason(c *task.Cause) string {
 	return ""
 }
 
-// resultWords are the subtype and the terminal reason of a turn's result. Limits
-// that the wire has no word for keep ours.
+// resultWords are the subtype and the terminal reason of a turn's result. Limits without a word of the wire keep ours.
 func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal string) {
 	const during = "error_during_execution"
 	limit, stopped := (*agent.LimitError)(nil), (*agent.StopError)(nil)
@@ -402,7 +404,7 @@ func resultWords(r agent.TurnResult, err error, inTools bool) (subtype, terminal
 	return during, "model_error"
 }
 
-// retryWord is the wire's word for why a call of a model failed.
+// retryWord is the wire's word for the failure of a call of a model.
 func retryWord(kind string) string {
 	switch kind {
 	case "rate_limit", "overloaded", "server_error":
@@ -411,8 +413,7 @@ func retryWord(kind string) string {
 	return "unknown"
 }
 
-// compactTrigger is the word of compact_boundary for why a conversation was
-// summed up.
+// compactTrigger is the word of compact_boundary for the reason of a compaction.
 func compactTrigger(ours string) string {
 	if ours == "manual" {
 		return ours
@@ -420,7 +421,7 @@ func compactTrigger(ours string) string {
 	return "auto"
 }
 
-// outcome says in a few words how a run ended.
+// outcome is the end of a run in a few words.
 func outcome(r task.Record) string {
 	switch r.Status {
 	case task.Completed:
@@ -447,7 +448,7 @@ func outcome(r task.Record) string {
 	return text + ")"
 }
 
-// detail is what is known of a failure beside its code or signal.
+// detail is the detail of a failure.
 func detail(c *task.Cause) string {
 	if c == nil || c.Detail == "" {
 		return ""
@@ -455,20 +456,13 @@ func detail(c *task.Cause) string {
 	return ": " + excerpt.Line(c.Detail, 120)
 }
 
-// describe is what a task is called where a description must stand.
-func describe(r task.Record) string {
-	for _, text := range []string{r.Description, r.Command, r.Name} {
-		if text != "" {
-			return text
-		}
-	}
-	return string(r.ID)
-}
+// describe is the description of a task, or another text that names it.
+func describe(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Name, string(r.ID)) }
 
-// newUUID is a random UUID (version 4).
+// newUUID returns a random UUID (version 4).
 func newUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	_, _ = rand.Read(b[:]) // never fails
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// workflowStep is how far one step of a workflow has come.
+// workflowStep is the state of a step of a workflow.
 type workflowStep struct {
 	Step    string          `json:"step_id"`
 	Status  task.StepStatus `json:"status"`
@@ -16,7 +16,7 @@ type workflowStep struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// workflowName is the name of a workflow, and empty for anything else.
+// workflowName is the name of a workflow; empty: the task is not one.
 func workflowName(r task.Record) string {
 	if r.Kind != task.LocalWorkflow {
 		return ""
@@ -24,7 +24,7 @@ func workflowName(r task.Record) string {
 	return r.Name
 }
 
-// steps tells of all steps of a workflow whenever one of them has moved.
+// steps prints all steps of a workflow when one has changed.
 func (s *Stream) steps(t *entry, was task.Record) {
 	now := stepsOf(t.rec)
 	if len(now) == 0 || slices.Equal(now, stepsOf(was)) {
@@ -35,18 +35,8 @@ func (s *Stream) steps(t *entry, was task.Record) {
 	if r.Progress != nil {
 		usage.Tokens, usage.ToolUses = r.Progress.TokenCount, r.Progress.ToolUseCount
 	}
-	s.line(progressLine{
-		Type:        "system",
-		Subtype:     "task_progress",
-		Task:        r.ID,
-		Run:         r.Run,
-		ToolUseID:   r.ToolUseID,
-		Description: describe(r),
-		Usage:       usage,
-		Summary:     summary(r),
-		Workflow:    now,
-		stamp:       s.stamp(),
-	})
+	s.line(progressLine{head: system("task_progress"), Task: r.ID, Run: r.Run, ToolUseID: r.ToolUseID,
+		Description: describe(r), Usage: usage, Summary: summary(r), Workflow: now, stamp: s.stamp()})
 }
 
 func stepsOf(r task.Record) []workflowStep {

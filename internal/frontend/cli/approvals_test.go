@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -62,7 +63,7 @@ qaaaa1111  Bash  asked 10s ago by a11111111 (review) in session slive0000, denie
 		t.Errorf("as JSON: %v %s", err, js.out)
 	}
 	none := sample().do(t, "approvals")
-	if none.code != 0 || none.out != "" || !strings.Contains(none.err, "nothing waits") {
+	if none.code != 0 || none.err != "" || none.out != "No questions need your answer.\n" {
 		t.Errorf("nothing is open: %+v", none)
 	}
 	if none := sample().do(t, "approvals", "--json"); none.out != "[]\n" {
@@ -179,7 +180,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("next: %s", id)
 	}
 	cancel()
-	if o := recv(t, done, "end"); o.code != codeInterrupt {
+	if o := recv(t, done, "end"); o.code != console.CodeInterrupt {
 		t.Errorf("ended as %+v", o)
 	}
 }

@@ -1,10 +1,10 @@
-// Package cli is the command line: it turns arguments into calls of a session's
-// [control.API] and answers into text, JSON and exit codes.
+// Package cli is the command line: it turns words into a command, runs it, and turns its error into
+// a line on stderr and an exit code.
 //
-// It promises the exit codes of [Execute], stdout for results and nothing else,
-// and that no byte of a task reaches a terminal alive unless --raw asks for it.
-// It knows no engine: sessions are found and opened by [Backend]. All commands are
-// here; help.go has their groups, their examples and the words of other programs.
+// The groups of commands are packages below: run, watch, steer, agents, machines, project and setup.
+// Each declares an interface with what it needs from the outside; package console has what all
+// share. This package has `drover` itself, which opens a conversation, and help. [Command] makes
+// only the command that is asked for.
 package cli
 
 import (
@@ -12,149 +12,121 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"syscall"
-	"time"
+
+	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/agents"
+	"github.com/drover-dev/drover/internal/frontend/cli/attention"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/machines"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
+	"github.com/drover-dev/drover/internal/frontend/cli/setup"
+	"github.com/drover-dev/drover/internal/frontend/cli/steer"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/project/settings"
 )
 
-// Deps is the world around the command line.
+// Outside is what `drover` itself, attach and top need beyond the console.
+type Outside interface {
+	// Screen shows the terminal UI until the user leaves it.
+	Screen(ctx context.Context, s Screen) (Left, error)
+	// Ready returns the providers of models that have a key, or an address that needs none.
+	Ready(set settings.Settings) []string
+	// Model checks whether the usual model can be used.
+	Model() console.Finding
+	// Demo gives the tour.
+	Demo(ctx context.Context, out io.Writer, colour bool, width int) error
+}
+
+// Deps is the world around the command line: the console, and what each group of commands needs.
 type Deps struct {
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Env            []string // handed to the tasks that are started
-	Cwd            string   // absolute
-	Version        string
-	Root           home.Root // the state directory
-	Backend
-
-	// OnInterrupt lets a function have the next INT, and no other; nil: there are none.
-	OnInterrupt func(context.Context, func())
-	IsTerminal  func(io.Writer) bool // nil: nothing is a terminal
-	Columns     func() int           // of the terminal on stdout; 0: there is none. nil: that
-	Now         func() time.Time     // nil: time.Now
-
-	OpenTerminal func() (*Terminal, error) // gives a command the terminal on stdin and stdout; nil: there is none
+	console.Console
+	Root      Outside
+	Prompt    prompt.Outside
+	Run       run.Outside
+	Watch     watch.Outside
+	Attention attention.Outside
+	Agents    agents.Outside
+	Machines  machines.Outside
+	Project   project.Outside
+	Setup     setup.Outside
 }
 
-// Session is one session, live or not.
-type Session interface {
-	// Info tells what is known without opening it.
-	Info() control.Info
-	// Open connects to a live session, or reads what a dead one left. The
-	// function lets go of it.
-	// A live one whose host stands still is read too: it would not answer.
-	Open(ctx context.Context) (control.API, func(), error)
-	// Reach is Open for who waits until such a host goes on.
-	Reach(ctx context.Context) (control.API, func(), error)
-	// Wake lets such a host go on. done, with again, makes it stand still again.
-	Wake() (done func(again bool), err error)
-	// Gone waits until a host that takes nothing any more listens no more; false
-	// says that it still does after a while.
-	Gone(ctx context.Context) bool
-	// Revive is [Sessions.Background] of the session's own project.
-	Revive(ctx context.Context) (control.API, func(), error)
-}
-
-// Foreground is a command that runs in this process.
-type Foreground struct {
-	Request        control.StartRequest
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-}
-
-// Finding is one thing that the doctor looked at.
-type Finding struct {
-	Check  string `json:"check"`
-	Level  Level  `json:"level"`
-	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // how to fix it
-}
-
-// Level says how bad a [Finding] is.
-type Level string
-
-// The levels. Bad makes `drover doctor` fail.
-const (
-	Good Level = "ok"
-	Warn Level = "warning"
-	Bad  Level = "error"
-)
-
-// The exit codes. A command's own code and 128+n for a signal come beside them.
-const (
-	codeFailed    = 1
-	codeUsage     = 2
-	codeNotFound  = 3
-	codeStopped   = 4
-	codeTimedOut  = 124
-	codeDrover    = 125 // run and wait: it was Drover that failed
-	codeNoStart   = 127 // a command that could not be started, as shells have it
-	codeInterrupt = 130
-)
-
-// ExitError ends the program with a code. Err is printed if it is not nil. As
-// the cause of the context of [Execute], it sets the code of an interrupted
-// program.
-type ExitError struct {
-	Code int
-	Err  error
-}
-
-func (e *ExitError) Error() string {
-	if e.Err != nil {
-		return e.Err.Error()
-	}
-	return fmt.Sprintf("exit code %d", e.Code)
-}
-
-func (e *ExitError) Unwrap() error { return e.Err }
-
-// app is what the commands share.
+// app is what the commands of this package share.
 type app struct {
-	Deps
-	from string // where the user is, if Cwd is the folder of a session elsewhere
+	prompt.App
+	Outside
+	attention attention.App
 }
 
-// filled has a value for what may be nil.
-func (d Deps) filled() Deps {
-	if d.IsTerminal == nil {
-		d.IsTerminal = func(io.Writer) bool { return false }
-	}
-	if d.Columns == nil {
-		d.Columns = func() int { return 0 }
-	}
-	if d.Now == nil {
-		d.Now = time.Now
-	}
-	return d
+func (d Deps) app() *app {
+	c := d.Console.Filled()
+	return &app{prompt.App{Console: c, Outside: d.Prompt}, d.Root, attention.App{Console: c, Outside: d.Attention}}
 }
 
-// Command is what the words after `drover` ask for: a prompt, a conversation to go on
-// with, or one of the commands of [New].
+// group is a title of help with the commands below it.
+type group struct {
+	id, title string
+	commands  []console.Command
+}
+
+func (d Deps) groups() []group {
+	c := d.Console.Filled()
+	return []group{
+		{"run", "Run:", append(run.Commands(c, d.Run), prompt.Commands(c, d.Prompt)...)},
+		{"watch", "Watch:", append(watch.Commands(c, d.Watch), d.app().commands()...)},
+		{"steer", "Steer:", append(steer.Commands(c), attention.Commands(c, d.Attention)...)},
+		{"agents", "Agents:", agents.Commands(c, d.Agents)},
+		{"machines", "Machines:", machines.Commands(c, d.Machines)},
+		{"project", "Project:", project.Commands(c, d.Project)},
+		{"setup", "Setup:", setup.Commands(c, d.Setup)},
+	}
+}
+
+func (a *app) commands() []console.Command {
+	return []console.Command{
+		{Name: "attach", Short: "Join a conversation, or watch a task and send to it", Make: a.attach},
+		{Name: "top", Short: "Watch and steer the tasks of a session in a list", Make: a.top},
+	}
+}
+
+// Command returns the command that the words after `drover` ask for: a prompt, a conversation to
+// resume, or the tree of commands with only the command of the first word.
 func Command(d Deps, args []string) *cobra.Command {
-	a := &app{Deps: d.filled()}
-	completes := len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
-	switch {
-	case namesNoSession(args):
-		return a.resumableCommand()
-	case isPrompt(args), completes && (isPrompt(args[1:]) || strings.HasPrefix(args[1], "-")):
-		return a.promptCommand()
-	case isResume(args):
-		return a.resumeCommand()
+	words := args
+	if len(args) > 1 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		words = args[1:]
+	}
+	switch asked := prompt.AskedBy(words); {
+	case asked == prompt.Answer, len(words) < len(args) && strings.HasPrefix(words[0], "-"):
+		a := d.app()
+		return a.PromptCommand()
+	case asked == prompt.Resumes:
+		return d.app().resumableCommand()
+	case asked == prompt.Resume:
+		return d.app().resumeCommand()
+	case len(args) > 0:
+		return tree(d, args[0])
 	}
 	return New(d)
 }
 
-// New builds the command `drover`. It does no I/O.
+// New returns the command `drover` with all commands below it. It does no I/O.
 func New(d Deps) *cobra.Command {
-	a := &app{Deps: d.filled()}
+	root := tree(d, "")
+	addExamples(root)
+	return root
+}
+
+// tree returns the command `drover` with the named command below it, or with all if the name is of
+// none: help, completion and suggestions need them.
+func tree(d Deps, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "drover",
 		Short:         "Run, watch and steer the background work of coding agents",
@@ -163,33 +135,60 @@ func New(d Deps) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 		Args:                       noSuchCommand,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(d.Stdin)
 	root.SetOut(d.Stdout)
 	root.SetErr(d.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return flagError(err, cmd.CommandPath())
+		return console.FlagError(err, cmd.CommandPath())
 	})
-	root.AddCommand(a.run(), a.ps(), a.logs(), a.attach(), a.top(), a.result(), a.inspect(), a.wait(), a.stop(),
-		a.promote(), a.send(), a.pause(), a.resume(), a.approvals(), a.attention(), a.configure(), a.forward(),
-		a.sessions(), a.fork(), a.record(), a.replay(),
-		a.doctor(), a.version(), a.mcp(), a.acp(), a.serve(), a.hub(), a.worker(), a.workers(), a.drain(),
-		a.agentCommand(), a.monitorCommand(),
-		a.agentsCommand(),
-		a.demo(),
-		a.commandsCommand(), a.skillsCommand(),
-		a.permissionsCommand(), a.statsCommand(),
-		a.trustCommand(), a.todoCommand(), a.remoteCommand(), a.teleportCommand(), a.memoryCommand(), a.workflowCommand(),
-		a.competeCommand(),
-		a.diff(),
-		a.merge(),
-		a.initCommand(), a.modelsCommand(), a.scheduleCommand(), a.serviceCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(a.completion(root))
-	a.root(root)
-	arrange(root)
+	groups := d.groups()
+	named := func(c console.Command) bool { return c.Name == name }
+	one := slices.ContainsFunc(groups, func(g group) bool { return slices.ContainsFunc(g.commands, named) })
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			if !one || named(c) {
+				root.AddCommand(made(c, g.id))
+			}
+		}
+	}
+	root.SetHelpCommand(helpCommand(root))
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		addExamples(root)
+		help(cmd, words)
+	})
+	d.app().root(root)
 	return root
+}
+
+// made makes a command with its line of help. Without Args a command takes no words, without RunE it
+// prints its help, and words are files only if it says so.
+func made(c console.Command, group string) *cobra.Command {
+	top := c.Make()
+	top.Short, top.GroupID = c.Short, group
+	each(top, func(cmd *cobra.Command) {
+		if cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		if cmd.Args == nil {
+			cmd.Args = console.Args(0, 0)
+		}
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	})
+	return top
+}
+
+// each calls f for a command and for all below it.
+func each(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, f)
+	}
 }
 
 // Execute runs cmd, prints its error as one line on stderr, and returns the
@@ -198,8 +197,8 @@ func New(d Deps) *cobra.Command {
 // Drover itself fails. A reader of stdout that went away is no failure.
 func Execute(ctx context.Context, cmd *cobra.Command, stderr io.Writer) int {
 	err := cmd.ExecuteContext(ctx)
-	code := exitCode(ctx, err)
-	var exit *ExitError
+	code := console.ExitCode(ctx, err)
+	var exit *console.ExitError
 	switch {
 	case code == 0, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)), errors.Is(err, context.Canceled):
 		return code
@@ -211,105 +210,4 @@ func Execute(ctx context.Context, cmd *cobra.Command, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "drover: %s\n", excerpt.Line(err.Error(), 2000))
 	return code
-}
-
-func exitCode(ctx context.Context, err error) int {
-	var exit *ExitError
-	var e *control.Error
-	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE):
-		return 0
-	case errors.As(err, &exit):
-		return exit.Code
-	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
-		if errors.As(context.Cause(ctx), &exit) {
-			return exit.Code
-		}
-		return codeInterrupt
-	case errors.As(err, &e):
-		switch e.Code {
-		case control.NotFound:
-			return codeNotFound
-		case control.Invalid, control.Ambiguous:
-			return codeUsage
-		}
-	}
-	return codeFailed
-}
-
-// usage is an error of the arguments.
-func usage(what, fix string) error {
-	return &control.Error{Code: control.Invalid, Message: what, Fix: fix}
-}
-
-// flagError is the error of a flag of a command.
-func flagError(err error, command string) error {
-	fix := "see `" + command + " --help`"
-	var bad *pflag.InvalidValueError
-	if !errors.As(err, &bad) {
-		return usage(err.Error(), fix)
-	}
-	want := map[string]string{
-		"int": "a whole number", "int64": "a whole number", "uint": "a whole number", "uint16": "a whole number",
-		"float64": "a number", "bool": "true or false",
-	}[bad.GetFlag().Value.Type()]
-	if want == "" {
-		return usage(err.Error(), fix)
-	}
-	return usage(fmt.Sprintf("--%s %q: not %s", bad.GetFlag().Name, bad.GetValue(), want), fix)
-}
-
-// own gives the errors of run and wait a code that cannot be taken for one of
-// the command: 125, unless it is the arguments that were wrong.
-func own(ctx context.Context, err error) error {
-	switch exitCode(ctx, err) {
-	case codeFailed, codeStopped, codeTimedOut:
-		return &ExitError{Code: codeDrover, Err: err}
-	}
-	return err
-}
-
-// takes counts the words of a command. Most below 0 is no bound.
-func takes(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, words []string) error {
-		switch {
-		case len(words) < least:
-			return usage("an argument is missing", "usage: "+cmd.UseLine())
-		case most >= 0 && len(words) > most && cmd.HasSubCommands():
-			return usage(fmt.Sprintf("unknown command %q for %q", words[most], cmd.CommandPath()),
-				"see `"+cmd.CommandPath()+" --help`")
-		case most >= 0 && len(words) > most:
-			return usage(fmt.Sprintf("unexpected argument %q", words[most]), "usage: "+cmd.UseLine())
-		}
-		return nil
-	}
-}
-
-// note tells a person something beside the result.
-func (a *app) note(format string, v ...any) {
-	fmt.Fprintf(a.Stderr, "drover: %s\n", excerpt.Line(fmt.Sprintf(format, v...), 2000))
-}
-
-// hint tells a person something about the settings or the folder that is no error.
-func (a *app) hint(text string) {
-	fmt.Fprintf(a.Stderr, "drover: note: %s\n", excerpt.Line(text, 1000))
-}
-
-// maxTimeout is beyond any use, and far from overflow.
-const maxTimeout = 365 * 24 * time.Hour
-
-// duration reads a time such as 90s, 10m or 1h30m; a bare number is seconds.
-func duration(flag, text string, least time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		d, err = time.ParseDuration(text + "s")
-	}
-	if err != nil {
-		return 0, usage(fmt.Sprintf("%s %q: not a duration", flag, text), "write it as 90s, 10m or 1h30m")
-	}
-	if d < least || d > maxTimeout {
-		return 0, usage(fmt.Sprintf("%s %s: out of range", flag, text),
-			fmt.Sprintf("from %s to %s", least, strings.TrimSuffix(maxTimeout.String(), "0m0s")))
-	}
-	return d, nil
 }

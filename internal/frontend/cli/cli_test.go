@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -46,24 +48,24 @@ func sample() *world {
 func TestPs(t *testing.T) {
 	for name, c := range map[string]struct{ args, want string }{
 		"live": {"ps", `
-ID         NAME    KIND         STATUS                                  AGE  TIME  TOKENS  EXIT  COMMAND
-a11111111  review  local_agent  running (idle)                          30s  29s   12.3k   -     look at the diff
-a22222222  -       local_agent  running (stopping, awaiting approval)  40s  40s   -       -     do it
-b33333333  queued  local_bash   pending (place 3 of 7)                  50s  0.0s  -       -     make test
+ID         NAME    KIND     STATUS                                 AGE      TIME  TOKENS  EXIT  COMMAND
+a11111111  review  agent    running (idle)                         30s ago  29s   12.3k   -     look at the diff
+a22222222  -       agent    running (stopping, needs your answer)  40s ago  40s   -       -     do it
+b33333333  queued  command  pending (place 3 of 7)                 50s ago  0.0s  -       -     make test
 `},
 		"all": {"ps -a", `
-ID         NAME    KIND         STATUS                                 AGE  TIME  TOKENS  EXIT  REASON               COMMAND
-a11111111  review  local_agent  running (idle)                         30s  29s   12.3k   -     -                    look at the diff
-a22222222  -       local_agent  running (stopping, awaiting approval)  40s  40s   -       -     -                    do it
-b33333333  queued  local_bash   pending (place 3 of 7)                 50s  0.0s  -       -     -                    make test
-b44444444  bad     local_bash   failed                                 55s  1.0s  -       1     -                    false
-b55555555  old     local_bash   killed                                 59s  2.0s  -       -     stopped by the user  sleep 9
+ID         NAME    KIND     STATUS                                 AGE      TIME  TOKENS  EXIT  REASON               COMMAND
+a11111111  review  agent    running (idle)                         30s ago  29s   12.3k   -     -                    look at the diff
+a22222222  -       agent    running (stopping, needs your answer)  40s ago  40s   -       -     -                    do it
+b33333333  queued  command  pending (place 3 of 7)                 50s ago  0.0s  -       -     -                    make test
+b44444444  bad     command  failed                                 55s ago  1.0s  -       1     -                    false
+b55555555  old     command  killed                                 59s ago  2.0s  -       -     stopped by the user  sleep 9
 `},
 		"tree": {"ps --tree", `
-ID           NAME    KIND         STATUS                                 AGE  TIME  TOKENS          COST        EXIT  COMMAND
-a22222222    -       local_agent  running (stopping, awaiting approval)  40s  40s   - (tree 12.3k)  - (tree -)  -     do it
-  a11111111  review  local_agent  running (idle)                         30s  29s   12.3k           -           -     look at the diff
-b33333333    queued  local_bash   pending (place 3 of 7)                 50s  0.0s  -               -           -     make test
+ID           NAME    KIND     STATUS                                 AGE      TIME  TOKENS          COST        EXIT  COMMAND
+a22222222    -       agent    running (stopping, needs your answer)  40s ago  40s   - (tree 12.3k)  - (tree -)  -     do it
+  a11111111  review  agent    running (idle)                         30s ago  29s   12.3k           -           -     look at the diff
+b33333333    queued  command  pending (place 3 of 7)                 50s ago  0.0s  -               -           -     make test
 `},
 		"quiet": {"ps -aq", `
 a11111111
@@ -126,13 +128,13 @@ func TestPsAgents(t *testing.T) {
 		task.Record{ID: "b66666666", Kind: task.LocalBash, Status: task.Running, Backgrounded: true, Command: "make", CreateTime: at(5), StartTime: when(5), Progress: &task.Progress{Message: "x"}},
 	)}}
 	want := strings.TrimPrefix(`
-ID         NAME  KIND         STATUS                     AGE  TIME  MODEL                       TOKENS  EXIT  COMMAND
-a11111111  -     local_agent  running                    10s  10s   claude-sonnet-4-5           1.2k    -     look at the diff: Reading the tests
-a22222222  -     local_agent  running                    20s  20s   openai/very-long-very-lon…  -       -     very long very long very long…: very long very long very long very long very long…
-a33333333  -     local_agent  running (idle)             30s  30s   -                           -       -     look at the diff
-a44444444  -     local_agent  pending (queued, place 2)  40s  0.0s  -                           -       -     look at the diff
-a55555555  -     local_agent  completed                  50s  2.0s  -                           30      0     look at the diff
-b66666666  -     local_bash   running                    55s  55s   -                           -       -     make
+ID         NAME  KIND     STATUS                     AGE      TIME  MODEL                       TOKENS  EXIT  COMMAND
+a11111111  -     agent    running                    10s ago  10s   Sonnet 4.5                  1.2k    -     look at the diff: Reading the tests
+a22222222  -     agent    running                    20s ago  20s   openai/very-long-very-lon…  -       -     very long very long very long…: very long very long very long very long very long…
+a33333333  -     agent    running (idle)             30s ago  30s   -                           -       -     look at the diff
+a44444444  -     agent    pending (queued, place 2)  40s ago  0.0s  -                           -       -     look at the diff
+a55555555  -     agent    completed                  50s ago  2.0s  -                           30      0     look at the diff
+b66666666  -     command  running                    55s ago  55s   -                           -       -     make
 `, "\n")
 	got := w.do(t, "ps", "-a")
 	if got.out != want {
@@ -285,7 +287,7 @@ func TestUsage(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "5": 5 * time.Second, "0.5": 500 * time.Millisecond, "500ms": 500 * time.Millisecond} {
-		if got, err := duration("--timeout", text, 1e6); err != nil || got != want {
+		if got, err := console.Duration("--timeout", text, 1e6); err != nil || got != want {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
@@ -313,7 +315,7 @@ func TestCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := sample()
-			w.foreground = func(Foreground) (task.Record, error) { return c.r, nil }
+			w.foreground = func(run.Foreground) (task.Record, error) { return c.r, nil }
 			if got := w.do(t, "run", "x"); got.code != c.want {
 				t.Errorf("run: %+v, want %d", got, c.want)
 			}
@@ -329,7 +331,7 @@ func TestCodes(t *testing.T) {
 func TestForeground(t *testing.T) {
 	w := sample()
 	w.stdin = strings.NewReader("input")
-	w.foreground = func(f Foreground) (task.Record, error) {
+	w.foreground = func(f run.Foreground) (task.Record, error) {
 		in, _ := io.ReadAll(f.Stdin)
 		fmt.Fprintf(f.Stdout, "out %s %v", in, f.Request.Shell.Args)
 		fmt.Fprint(f.Stderr, "err")
@@ -343,7 +345,7 @@ func TestForeground(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || r.ID != "b1" || !strings.Contains(got.err, "out ") {
 		t.Errorf("%v %+v", err, got)
 	}
-	w.foreground = func(Foreground) (task.Record, error) { return task.Record{}, errors.New("disk full") }
+	w.foreground = func(run.Foreground) (task.Record, error) { return task.Record{}, errors.New("disk full") }
 	if got := w.do(t, "run", "x"); got != (outcome{125, "", "drover: run command: disk full\n"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -536,7 +538,7 @@ func TestFollow(t *testing.T) {
 // TestInterrupt ends logs -f and wait and leaves the task alone.
 func TestInterrupt(t *testing.T) {
 	for _, args := range []string{"logs -f queued", "wait queued review"} {
-		for cause, code := range map[error]int{nil: 130, &ExitError{Code: 143}: 143} {
+		for cause, code := range map[error]int{nil: 130, &console.ExitError{Code: 143}: 143} {
 			w := sample()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan outcome, 1)
@@ -601,10 +603,10 @@ func TestWait(t *testing.T) {
 func TestStop(t *testing.T) {
 	w := sample()
 	got := w.do(t, "stop", "--grace", "0", "review", "queued", "old")
-	want := `STOPPED STATUS CAUSE SIGNALS AFTER
-a11111111 killed stopped by user, SIGTERM SIGTERM@0.0s SIGKILL@2.0s 2.0s
-b33333333 killed stopped by user, SIGTERM SIGTERM@0.0s SIGKILL@2.0s 2.0s
-b55555555 killed stopped by user, SIGTERM - 0.0s
+	want := `STOPPED STATUS REASON SIGNALS AFTER
+a11111111 killed stopped by the user SIGTERM@0.0s SIGKILL@2.0s 2.0s
+b33333333 killed stopped by the user SIGTERM@0.0s SIGKILL@2.0s 2.0s
+b55555555 killed stopped by the user - 0.0s
 `
 	if got.code != 0 || squeeze(got.out) != want {
 		t.Errorf("got %+v", got)
@@ -627,7 +629,7 @@ b55555555 killed stopped by user, SIGTERM - 0.0s
 func TestShow(t *testing.T) {
 	w := sample()
 	w.mine[0].text = "the answer"
-	w.findings = []Finding{{"state", Good, "/x", ""}, {"disk", Bad, "full", "make room"}}
+	w.findings = []console.Finding{{Check: "state", Level: console.Good, Detail: "/x", Fix: ""}, {Check: "disk", Level: console.Bad, Detail: "full", Fix: "make room"}}
 	for args, want := range map[string]outcome{
 		"result bad":         {1, "the answer\n", "drover: task b44444444 failed: exit code 1\n"},
 		"result old":         {143, "", "drover: task b55555555 killed: stopped by the user\n"},
@@ -636,10 +638,10 @@ func TestShow(t *testing.T) {
 		"promote bad":        {1, "", "drover: promote b44444444: it has ended\n"},
 		"sessions rm sd":     {0, "sdead0000\n", ""},
 		"sessions rm sl":     {1, "", "drover: remove session slive0000: it is live (stop its tasks first, see `drover ps`)\n"},
-		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions`)\n"},
+		"sessions rm sx":     {3, "", "drover: no session \"sx\" (see `drover sessions --all-sessions`)\n"},
 		"sessions rm s":      {2, "", "drover: \"s\" is ambiguous: it could be any of slive0000, sdead0000 (give more of the ID)\n"},
 		"doctor":             {1, "CHECK  STATE  DETAIL  FIX\nstate  ok     /x      -\ndisk   error  full    make room\n", "drover: 1 of 2 checks found an error\n"},
-		"sessions":           {0, "SESSION    ROLE        STATE  LIVE  TASKS  SIZE  AGE    TITLE\nslive0000  background  live   0     4      0 B   1m00s  -\nsdead0000  background  ended  0     1      0 B   1m00s  -\n", ""},
+		"sessions":           {0, "SESSION    ROLE        STATE  LIVE  TASKS  SIZE  AGE     TITLE\nslive0000  background  live   0     4      0 B   1m ago  -\nsdead0000  background  ended  0     1      0 B   1m ago  -\n", ""},
 		"inspect --json old": w.do(t, "inspect", "old"),
 	} {
 		if got := w.do(t, cmdArgs(args)...); got != want {
@@ -684,6 +686,7 @@ func (broken) Write([]byte) (int, error) { return 0, &net{syscall.EPIPE} }
 type net struct{ err error }
 
 func (n *net) Error() string { return "write: " + n.err.Error() }
+
 func (n *net) Unwrap() error { return n.err }
 
 func TestPipe(t *testing.T) {
@@ -700,7 +703,7 @@ func TestPipe(t *testing.T) {
 // A command ends with the exit code of its error, and prints nothing if that is all.
 func TestExitError(t *testing.T) {
 	w := sample()
-	w.demo = &ExitError{Code: 42}
+	w.demo = &console.ExitError{Code: 42}
 	if got := w.do(t, "demo"); got != (outcome{42, "", ""}) {
 		t.Errorf("got %+v", got)
 	}
@@ -726,7 +729,7 @@ func TestEscapes(t *testing.T) {
 			Cause: &task.Cause{Actor: task.Actor(bad), Reason: task.Reason(bad), Signal: bad, Detail: bad}, Progress: &task.Progress{Message: bad, Summary: bad}, CreateTime: at(1)}
 		q := r
 		q.ID, q.Status, q.Name, q.Cause = "b11111111", task.Pending, "q"+bad, nil
-		w := &world{terminal: true, plain: true, background: newSession("sb", true), findings: []Finding{{bad, Level("ok"), bad, bad}}}
+		w := &world{terminal: true, plain: true, background: newSession("sb", true), findings: []console.Finding{{Check: bad, Level: console.Level("ok"), Detail: bad, Fix: bad}}}
 		s := newSession("slive0000", true, r, q)
 		s.info.Title, s.info.Project, s.info.Role, s.text = bad, bad, bad, bad+"\n"+bad
 		s.output["b00000000"] = []byte("line " + bad + "\n" + bad)
@@ -734,7 +737,7 @@ func TestEscapes(t *testing.T) {
 		broken := newSession("sbroken00", true)
 		broken.openErr = &control.Error{Code: control.Internal, Message: bad, Fix: bad}
 		w.mine = []*session{s, broken}
-		w.foreground = func(Foreground) (task.Record, error) { return r, nil }
+		w.foreground = func(run.Foreground) (task.Record, error) { return r, nil }
 		for _, words := range [][]string{
 			{"ps", "-a", "--all-sessions"}, {"ps", "-a", "--tree"}, {"ps", "-aq"}, {"ps", "-a", "--json"}, {"logs", "b0"}, {"logs", "-f", "b0"}, {"result", "b0"}, {"result", "--json", "b0"}, {"inspect", "b0"},
 			{"wait", "b0"}, {"wait", "--json", "b0"}, {"stop", "b0"}, {"stop", "--json", "b0"}, {"sessions", "--all-sessions"}, {"sessions", "--json"}, {"doctor"}, {"doctor", "--json"}, {"promote", "b1"},
@@ -800,4 +803,23 @@ func TestPieces(t *testing.T) {
 	}
 	s.finish("b33333333", task.Fail, 1)
 	recv(t, ended, "end")
+}
+
+// An empty list says so on stdout, with the command that fills it; JSON stays an empty array.
+func TestEmpty(t *testing.T) {
+	w := &world{}
+	for args, want := range map[string]string{
+		"ps":         "No tasks. Start one with `drover run -d -- make test`.\n",
+		"ps -a":      "No tasks. Start one with `drover run -d -- make test`.\n",
+		"ps --json":  "[]\n",
+		"sessions":   "No sessions. Start one with `drover`.\n",
+		"approvals":  "No questions need your answer.\n",
+		"attention":  "Nothing needs you.\n",
+		"stop --all": "No tasks are running.\n",
+		"logs --all": "No tasks are running.\n",
+	} {
+		if got := w.do(t, cmdArgs(args)...); got != (outcome{0, want, ""}) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -22,7 +23,7 @@ func TestForegroundDetail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := sample()
-			w.foreground = func(Foreground) (task.Record, error) { return c.r, nil }
+			w.foreground = func(run.Foreground) (task.Record, error) { return c.r, nil }
 			got := w.do(t, "run", "x")
 			if got.code != 137 || !strings.Contains(got.err, c.says) || (got.err == "") != (c.says == "") {
 				t.Errorf("%+v", got)

@@ -12,14 +12,15 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
 )
 
 // Export is a conversation of few words; sessions that have ended have none.
-func (w *world) Export(_ context.Context, out io.Writer, info control.Info, form Form) error {
+func (f fakeProject) Export(_ context.Context, out io.Writer, info control.Info, form project.Form) error {
 	if !info.Live {
 		return fmt.Errorf("read transcript: %w", fs.ErrNotExist)
 	}
-	if form == JSON {
+	if form == project.JSON {
 		_, _ = io.WriteString(out, "[half")
 		return errors.New("the disk is gone")
 	}

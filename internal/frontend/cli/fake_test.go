@@ -18,6 +18,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/frontend/cli/project"
+	"github.com/drover-dev/drover/internal/frontend/cli/run"
+	"github.com/drover-dev/drover/internal/frontend/cli/setup"
+	"github.com/drover-dev/drover/internal/frontend/cli/watch"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -25,9 +30,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testPatience = 10 * time.Second
 
-func at(s int) time.Time        { return time.Date(2030, 1, 1, 12, 0, s, 0, time.UTC) }
-func when(s int) *time.Time     { t := at(s); return &t }
-func ptr[T any](v T) *T         { return &v }
+func at(s int) time.Time { return time.Date(2030, 1, 1, 12, 0, s, 0, time.UTC) }
+
+func when(s int) *time.Time { t := at(s); return &t }
+
+func ptr[T any](v T) *T { return &v }
+
 func cmdArgs(s string) []string { return strings.Fields(s) }
 
 // session is a fake session, live or not.
@@ -372,14 +380,14 @@ func (s *session) Events(context.Context, task.Seq) iter.Seq2[task.Event, error]
 
 // world is a fake of everything around the command line.
 type world struct {
-	Backend // nil: what is not faked must not be called
+	console.Folder // nil: what is not faked must not be called
 
 	mine, others []*session
 	background   *session
 	workers      []fleetwire.Worker
-	foreground   func(Foreground) (task.Record, error)
+	foreground   func(run.Foreground) (task.Record, error)
 	removed      []task.ID
-	findings     []Finding
+	findings     []console.Finding
 	demo         error
 	stdin        io.Reader
 	terminal     bool
@@ -396,14 +404,12 @@ func (w *world) Background(context.Context) (control.API, func(), error) {
 
 func (w *world) Revive(context.Context) error { return nil }
 
-func (w *world) Program() (string, error) { return "/usr/bin/drover", nil }
-
-func (w *world) Known(_ context.Context, live, all bool) ([]Session, error) {
+func (w *world) Known(_ context.Context, live, all bool) ([]console.Session, error) {
 	from := w.mine
 	if all {
 		from = append(slices.Clone(from), w.others...)
 	}
-	var out []Session
+	var out []console.Session
 	for _, s := range from {
 		if s.info.Live || !live {
 			out = append(out, handle{s})
@@ -412,29 +418,51 @@ func (w *world) Known(_ context.Context, live, all bool) ([]Session, error) {
 	return out, nil
 }
 
-func (w *world) RunForeground(_ context.Context, f Foreground) (task.Record, error) {
-	return w.foreground(f)
+func (w *world) At(of console.Session) (console.Folder, string, []string, error) {
+	there := *w
+	there.background = of.(handle).session
+	return &there, "/work", nil, nil
 }
 
-func (w *world) Remove(_ context.Context, of control.Info) error {
-	w.removed = append(w.removed, of.Session)
+// What groups need beyond the console: what is not faked must not be called.
+type (
+	fakeRoot struct {
+		Outside
+		w *world
+	}
+	fakeRun struct {
+		run.Outside
+		w *world
+	}
+	fakeWatch struct {
+		watch.Outside
+		w *world
+	}
+	fakeProject struct {
+		project.Outside
+		w *world
+	}
+	fakeSetup struct {
+		setup.Outside
+		w *world
+	}
+)
+
+func (f fakeRun) RunForeground(_ context.Context, r run.Foreground) (task.Record, error) {
+	return f.w.foreground(r)
+}
+
+func (f fakeRun) Demo(context.Context, io.Writer, bool, int) error { return f.w.demo }
+
+func (f fakeWatch) Workers(context.Context) ([]fleetwire.Worker, error) { return f.w.workers, nil }
+
+func (f fakeProject) Remove(_ context.Context, of control.Info) error {
+	f.w.removed = append(f.w.removed, of.Session)
 	return nil
 }
 
-func (w *world) ServeACP(context.Context, ACP) error { return errors.New("not here") }
-
-func (w *world) Record(context.Context, *Prompt, io.Writer) error { return errors.New("not here") }
-func (w *world) Replay(context.Context, Replay) error             { return errors.New("not here") }
-func (w *world) ServePage(context.Context, Page) error            { return errors.New("not here") }
-func (w *world) ServeA2A(context.Context, A2A) error              { return errors.New("not here") }
-
-func (w *world) Demo(context.Context, io.Writer, bool, int) error { return w.demo }
-
-func (w *world) Repositories() Repositories { return Repositories{} }
-func (w *world) Seatbelt() (string, error)  { return "(version 1)\n", nil }
-
-func (w *world) TrySandbox(context.Context) ([]SandboxCheck, error) { return nil, nil }
-func (w *world) Doctor(context.Context) []Finding                   { return w.findings }
+func (f fakeSetup) Seatbelt() (string, error)                { return "(version 1)\n", nil }
+func (f fakeSetup) Doctor(context.Context) []console.Finding { return f.w.findings }
 
 type outcome struct {
 	code     int
@@ -450,9 +478,12 @@ func (w *world) deps(out, errw io.Writer) Deps {
 		env = append(env, "NO_COLOR=1")
 	}
 	return Deps{
-		Stdin: w.stdin, Stdout: out, Stderr: errw, Env: env, Cwd: "/work", Version: "1.2.3", Backend: w,
-		IsTerminal: func(x io.Writer) bool { return w.terminal && x == out },
-		Now:        func() time.Time { return at(60) },
+		Console: console.Console{
+			Stdin: w.stdin, Stdout: out, Stderr: errw, Env: env, Cwd: "/work", Version: "1.2.3", Folder: w,
+			IsTerminal: func(x io.Writer) bool { return w.terminal && x == out },
+			Now:        func() time.Time { return at(60) },
+		},
+		Root: fakeRoot{w: w}, Run: fakeRun{w: w}, Watch: fakeWatch{w: w}, Project: fakeProject{w: w}, Setup: fakeSetup{w: w},
 	}
 }
 
@@ -482,14 +513,3 @@ func recv[T any](t *testing.T, ch <-chan T, what string) T {
 		panic("unreachable")
 	}
 }
-
-func (w *world) ServeHub(context.Context, Hub) error { return errors.New("not here") }
-func (w *world) Invite(context.Context, Invitation) (string, error) {
-	return "", errors.New("not here")
-}
-func (w *world) HubStatus(context.Context) (HubStatus, error) {
-	return HubStatus{}, errors.New("not here")
-}
-func (w *world) Work(context.Context, Worker) error                  { return errors.New("not here") }
-func (w *world) Workers(context.Context) ([]fleetwire.Worker, error) { return w.workers, nil }
-func (w *world) Drain(context.Context, string) error                 { return errors.New("not here") }

@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 			checkExample(t, root, c, line)
 		}
 	})
-	prompt := (&app{Deps: (&world{}).deps(io.Discard, io.Discard).filled()}).promptCommand()
+	prompt := Command((&world{}).deps(io.Discard, io.Discard), []string{"-p"})
 	prompt.Flags().VisitAll(func(f *pflag.Flag) {
 		if name, _ := pflag.UnquoteUsage(f); !flagType(name) {
 			t.Errorf("-p --%s has the type %q", f.Name, name)
@@ -91,6 +91,24 @@ func TestOtherWords(t *testing.T) {
 		}
 		if c, _, err := root.Find(strings.Fields(other)); !strings.HasPrefix(other, "-p") && (err != nil || c == root) {
 			t.Errorf("%s leads to %q, which is no command", word, other)
+		}
+	}
+}
+
+// Only the command that the first word names is made, so that a start does not pay for the others;
+// help, completion and unknown words have all.
+func TestOneCommand(t *testing.T) {
+	d := (&world{}).deps(io.Discard, io.Discard)
+	all := New(d).Commands()
+	for _, c := range all {
+		root := Command(d, []string{c.Name(), "--json"})
+		if below := root.Commands(); len(below) != 1 || below[0].Name() != c.Name() || below[0].Short != c.Short {
+			t.Errorf("%s: %d commands are made, first %q", c.Name(), len(below), below[0].Use)
+		}
+	}
+	for _, word := range []string{"help", "__complete", "pss", "--plain"} {
+		if got := Command(d, []string{word, ""}).Commands(); len(got) < len(all) {
+			t.Errorf("%s: %d commands, want %d", word, len(got), len(all))
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestHostileQuestions(t *testing.T) {
 		w := sample()
 		w.mine[0].open = []task.Question{q}
 		w.mine[0].tasks[0].Questions = []task.Question{q}
-		texts := map[string]string{"attach": questionLines(q, at(2))}
+		texts := map[string]string{}
 		for _, words := range [][]string{{"approvals"}, {"approvals", "--json"}, {"ps", "--json"}, {"inspect", string(w.mine[0].tasks[0].ID)}} {
 			got := w.do(t, words...)
 			if got.code != 0 {
@@ -94,28 +94,5 @@ func TestShowQuestion(t *testing.T) {
 	if got := w.do(t, "approvals", "allow", "qaaaa1", "--always"); got.code != 0 || len(w.mine[0].decided) != 1 || w.mine[0].decided[0].Always != "Bash(rm:*)" ||
 		!strings.HasPrefix(got.out, "qaaaa1111: adds the rule Bash(rm:*) to .drover/settings.local.json\n") {
 		t.Errorf("%+v, %+v", got, w.mine[0].decided)
-	}
-}
-
-// In attach the rule is shown with the question, and is sent only when it is wanted.
-func TestAllowAlways(t *testing.T) {
-	s := scene{}
-	q := task.Question{ID: "qaaaa1111", Kind: task.Permission, Tool: "Bash", Suggest: "Bash(ls:*)", Digest: "d"}
-	s.asked([]task.Question{q})
-	for line, want := range map[string]bool{"/allow always": true, "/allow qaaaa always": true, "/allow": false, "/allow qaaaa1111": false} {
-		if d := s.typed(line); d.do != doAnswer || !d.reply.Allow || d.always != want {
-			t.Errorf("%s: %+v", line, d)
-		}
-	}
-	if d := s.typed("/deny always"); d.always || d.reply.Allow || d.reply.Reason != "always" {
-		t.Errorf("a denial: %+v", d)
-	}
-	if lines := questionLines(q, at(1)); !strings.Contains(lines, "/allow qaaaa1111 always also adds the rule Bash(ls:*) to .drover/settings.local.json") {
-		t.Errorf("the rule is not shown: %s", lines)
-	}
-	q.Suggest = ""
-	s.asked([]task.Question{q})
-	if d := s.typed("/allow always"); d.do != doNothing || !strings.Contains(d.why, "no rule") {
-		t.Errorf("without a rule: %+v", d)
 	}
 }

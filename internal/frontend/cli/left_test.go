@@ -5,6 +5,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -15,7 +16,7 @@ type lastWords struct {
 	n    int
 }
 
-func (l *lastWords) Known(ctx context.Context, live, all bool) ([]Session, error) {
+func (l *lastWords) Known(ctx context.Context, live, all bool) ([]console.Session, error) {
 	if l.n++; l.n > 1 {
 		l.mine = l.then
 	}
@@ -37,7 +38,7 @@ func TestPsHostDies(t *testing.T) {
 		var out, errw bytes.Buffer
 		w := &world{mine: []*session{dead}}
 		deps := w.deps(&out, &errw)
-		deps.Backend = &lastWords{world: w, then: c.then}
+		deps.Folder = &lastWords{world: w, then: c.then}
 		cmd := New(deps)
 		cmd.SetArgs([]string{"ps", "-aq"})
 		if code := Execute(t.Context(), cmd, &errw); code != 0 || out.String() != c.want || errw.Len() > 0 {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 // What follows at a pace tells of the first change at once, and of others at most once in
@@ -21,7 +23,7 @@ func TestPaced(t *testing.T) {
 			paced(ctx, 10*time.Second, wake, func() { at = append(at, time.Since(begun)) })
 		}()
 		for range 25 { // a change in each second
-			wakeUp(wake)
+			console.WakeUp(wake)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)

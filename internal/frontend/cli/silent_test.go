@@ -3,6 +3,7 @@ package cli
 import (
 	"testing"
 
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,12 +18,12 @@ func TestSilent(t *testing.T) {
 		{task.Record{LastHeard: when(31)}, "running"},
 		{task.Record{LastHeard: when(30)}, "running (silent 30s)"},
 		{task.Record{LastHeard: when(-130), Stopping: true}, "running (stopping, silent 3m10s)"},
-		{task.Record{LastHeard: when(0), AwaitingApproval: true}, "running (awaiting approval)"},
+		{task.Record{LastHeard: when(0), AwaitingApproval: true}, "running (needs your answer)"},
 		{task.Record{LastHeard: when(0), Paused: true}, "running (paused)"},
 		{task.Record{LastHeard: when(90)}, "running"},
 	} {
 		c.r.Status, c.r.Backgrounded = task.Running, true
-		if got := status(at(60), c.r); got != c.want {
+		if got := console.Status(at(60), c.r); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -52,7 +53,7 @@ Next
   drover ps -a             what runs and ran here;  logs, wait, stop take its IDs
   drover demo              a tour without any key
 `)
-	if f := a.Model(); f.Level != Good {
+	if f := a.Model(); f.Level != console.Good {
 		fmt.Fprintf(out, "\nNo model for prompts: %s\n",
 			excerpt.Line(f.Detail+": "+cmp.Or(f.Fix, "see `drover doctor`"), 300))
 	}

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	inlineQuestions = "2026-07-28" // from this revision on, questions go out in the answer of a call
+	inlineQuestions = "2026-07-28" // the first revision with questions in the answer of a call
 	questionKey     = "permission" // of the only question in such an answer
-	maxAsked        = 1000         // questions that went out and were not answered
-	maxParents      = 20           // from the task that asks to the one that is waited for
+	maxAsked        = 1000         // questions sent and not answered
+	maxParents      = 20           // between the asking task and the one that a call waits for
 	approvalsWait   = 30 * time.Second
 )
 
-// permissionForm is what the client's user fills in.
+// permissionForm is the form for the client's user.
 const permissionForm = `{"type":"object","required":["decision"],"properties":{` +
 	`"decision":{"type":"string","title":"Decision","enum":["allow","deny"],"description":"Whether this one call may run."},` +
-	`"reason":{"type":"string","title":"Reason","description":"Told to the agent when you deny."}}}`
+	`"reason":{"type":"string","title":"Reason","description":"For the agent, if you deny."}}}`
 
 // inputNeeded ends a call whose client asks its user and then repeats the call.
 type inputNeeded struct {
@@ -44,19 +44,19 @@ func (e *inputNeeded) result() *mcp.CallToolResult {
 	}
 }
 
-// asked is what went out with the answer of a call.
+// asked is a question in the answer of a call.
 type asked struct {
-	task     task.ID // that the call had started, or empty
+	task     task.ID // that the call has started, or empty
 	question task.Question
-	seen     map[string]bool // questions that went out for this call; its user may have put some away
+	seen     map[string]bool // all questions sent for this call; the user may have dismissed some
 }
 
-// askedBook keeps what went out until the client comes back with it. The client gets a
-// random key only, so it can answer nothing that it was not asked.
+// askedBook keeps questions until the client repeats the call. The client gets a random key only, so it can answer only
+// questions that it was asked.
 type askedBook struct {
 	mu   sync.Mutex
 	list map[string]asked
-	keys []string // the oldest first
+	keys []string // oldest first
 }
 
 func (b *askedBook) put(a asked) (key string) {
@@ -84,8 +84,7 @@ func (b *askedBook) take(key string) (asked, bool) {
 	return a, ok
 }
 
-// resume takes in the answer that a repeated call brings; again is false for a call that
-// is made for the first time.
+// resume takes the answer in a repeated call; again is false for a first call.
 func (s *server) resume(ctx context.Context, req *mcp.CallToolRequest) (before asked, again bool, err error) {
 	if req.Params.RequestState == "" {
 		return asked{seen: map[string]bool{}}, false, nil
@@ -108,9 +107,8 @@ func canAsk(req *mcp.CallToolRequest) bool {
 	return e.Form != nil || e.URL == nil
 }
 
-// attend waits for tasks, and meanwhile puts the permissions that they and the tasks
-// below them ask for to the client's user. The time of the user does not count as time
-// of waiting. call is what the call has started and asked before.
+// attend waits for tasks, and meanwhile asks the client's user the permission questions of their subtrees. The time of
+// the user does not count as waiting time. call is the state of a repeated call.
 func (s *server) attend(
 	ctx context.Context, req *mcp.CallToolRequest, wait control.WaitRequest, call asked,
 ) (control.WaitReply, error) {
@@ -134,13 +132,13 @@ func (s *server) attend(
 	}
 }
 
-// shownQuestion is a question with its input as a person reads it.
+// shownQuestion is a question with its input for people.
 type shownQuestion struct {
 	task.Question
 	display string
 }
 
-// form asks for the permission.
+// form is the form of the question.
 func (q *shownQuestion) form() *mcp.ElicitParams {
 	return &mcp.ElicitParams{Mode: "form", Message: q.message(), RequestedSchema: json.RawMessage(permissionForm)}
 }
@@ -150,14 +148,14 @@ func (q *shownQuestion) message() string {
 	if who == "" {
 		who = "an agent"
 	}
-	text := fmt.Sprintf("%s (task %s) asks to use %s", field(excerpt.Exact(who)), q.Task, field(excerpt.Exact(q.Tool)))
+	text := fmt.Sprintf("%s\n%s (task %s) asks", field(excerpt.Exact(q.Title(""))), field(excerpt.Exact(who)), q.Task)
 	if q.Reason != "" {
 		text += ": " + field(excerpt.Exact(q.Reason))
 	}
 	return text + "\n\n" + q.display
 }
 
-// waitOrQuestion returns when the wait is over, or with the first question that was not seen.
+// waitOrQuestion returns when the wait is over, or with the first new question.
 func (s *server) waitOrQuestion(
 	ctx context.Context, wait control.WaitRequest, seen map[string]bool,
 ) (reply control.WaitReply, q *shownQuestion, err error) {
@@ -177,7 +175,7 @@ func (s *server) waitOrQuestion(
 	select {
 	case q = <-found:
 		if err == nil && !reply.TimedOut {
-			return reply, nil, nil // over all the same
+			return reply, nil, nil // the wait is over too
 		}
 		return reply, q, nil
 	default:
@@ -185,38 +183,54 @@ func (s *server) waitOrQuestion(
 	}
 }
 
-// nextQuestion waits for a permission that one of the tasks asks for and that can be
-// shown whole; nil: ctx has ended, or the session does not tell.
+// approvals returns the open questions; after a first call, which has a negative number, when they differ from those
+// with the number.
+func (s *server) approvals(ctx context.Context, after int64) (control.Approvals, error) {
+	req := control.ApprovalsRequest{}
+	if after >= 0 {
+		req = control.ApprovalsRequest{After: after, Wait: approvalsWait}
+	}
+	return ask(ctx, s.link, func(api control.API) (control.Approvals, error) { return api.Approvals(ctx, req) })
+}
+
+// nextQuestion waits for a permission question of one of the tasks that can be shown completely; nil: ctx has ended, or
+// the session does not answer.
 func (s *server) nextQuestion(ctx context.Context, refs []string, seen map[string]bool) *shownQuestion {
-	skip := map[string]bool{} // asked for by other tasks, or not to be shown whole
+	skip := map[string]bool{} // of other tasks, or too long to show
 	for after := int64(-1); ; {
-		open, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
-			req := control.ApprovalsRequest{}
-			if after >= 0 {
-				req = control.ApprovalsRequest{After: after, Wait: approvalsWait}
-			}
-			return api.Approvals(ctx, req)
-		})
+		open, err := s.approvals(ctx, after)
 		if err != nil {
 			return nil
 		}
 		after = open.Version
 		for _, q := range open.Questions {
-			if seen[q.ID] || skip[q.ID] || q.Kind != "" && q.Kind != task.Permission {
+			if seen[q.ID] || skip[q.ID] {
 				continue
 			}
 			skip[q.ID] = true
-			if !s.below(ctx, q.Task, refs) {
-				continue
-			}
-			if shown, ok := s.whole(ctx, q); ok {
+			if shown, ok := s.shown(ctx, q, refs); ok {
 				return shown
 			}
 		}
 	}
 }
 
-// below reports whether the task, or one above it, is meant by the refs.
+// shown returns a permission question of one of the tasks, if it can be shown completely. Longer ones are left to
+// `drover approvals`: a user must not allow a call without seeing all of it.
+func (s *server) shown(ctx context.Context, q task.Question, refs []string) (*shownQuestion, bool) {
+	if q.Kind != "" && q.Kind != task.Permission || !s.below(ctx, q.Task, refs) {
+		return nil, false
+	}
+	c, err := s.link.get(ctx)
+	if err != nil {
+		return nil, false
+	}
+	q, ok := control.WholeQuestion(ctx, c.api, q)
+	text := excerpt.Call(q.Input, q.Hidden)
+	return &shownQuestion{q, text}, ok && len([]rune(text)) <= maxDisplay
+}
+
+// below reports whether refs mean the task or one above it.
 func (s *server) below(ctx context.Context, id task.ID, refs []string) bool {
 	for range maxParents {
 		if id == "" {
@@ -234,22 +248,7 @@ func (s *server) below(ctx context.Context, id task.ID, refs []string) bool {
 	return false
 }
 
-// whole is the question with all of its input. What is too long for a form is left to
-// `drover approvals`: nobody allows what was not shown.
-func (s *server) whole(ctx context.Context, q task.Question) (*shownQuestion, bool) {
-	one, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
-		return api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
-	})
-	if err != nil || len(one.Questions) != 1 {
-		return nil, false
-	}
-	q = one.Questions[0]
-	text := excerpt.Call(q.Input, q.Hidden)
-	return &shownQuestion{q, text}, q.Hidden == 0 && len([]rune(text)) <= maxDisplay
-}
-
-// elicit asks the client's user by a request of ours. It ends early when the question
-// is answered elsewhere.
+// elicit asks the client's user by a request. It ends early when the question is answered elsewhere.
 func (s *server) elicit(
 	ctx context.Context, req *mcp.CallToolRequest, q task.Question, params *mcp.ElicitParams,
 ) error {
@@ -266,21 +265,15 @@ func (s *server) elicit(
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return nil // the question stays open; answers elsewhere count
+		return nil // the question stays open for others
 	}
 	return s.decide(ctx, q, res)
 }
 
-// untilAnswered returns when the question is not open any more, or ctx ends.
+// untilAnswered returns when the question is no longer open, or ctx ends.
 func (s *server) untilAnswered(ctx context.Context, id string) {
 	for after := int64(-1); ; {
-		open, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
-			req := control.ApprovalsRequest{}
-			if after >= 0 {
-				req = control.ApprovalsRequest{After: after, Wait: approvalsWait}
-			}
-			return api.Approvals(ctx, req)
-		})
+		open, err := s.approvals(ctx, after)
 		if err != nil {
 			<-ctx.Done()
 			return
@@ -292,8 +285,7 @@ func (s *server) untilAnswered(ctx context.Context, id string) {
 	}
 }
 
-// decide carries the answer of the client's user to the session. A form that was put
-// away leaves the question open.
+// decide gives the answer of the client's user to the session. A dismissed form leaves the question open.
 func (s *server) decide(ctx context.Context, q task.Question, res *mcp.ElicitResult) error {
 	if res == nil || res.Action != "accept" && res.Action != "decline" {
 		return nil
@@ -314,9 +306,8 @@ func (s *server) decide(ctx context.Context, q task.Question, res *mcp.ElicitRes
 			Detail: "by the user of an MCP client",
 		})
 	})
-	var refused *control.Error
-	if errors.As(err, &refused) && (refused.Code == control.Conflict || refused.Code == control.NotFound) {
-		return nil // somebody was faster
+	if control.IsCode(err, control.Conflict) || control.IsCode(err, control.NotFound) {
+		return nil // another answer was faster
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func TestElicitation(t *testing.T) {
 				case <-d.within().Done():
 					t.Fatal("the user was not asked")
 				}
-				if !strings.Contains(form.Message, "rm -rf") || !strings.Contains(form.Message, "Bash: no rule") ||
+				if !strings.Contains(form.Message, "rm -rf") || !strings.Contains(form.Message, "asks: no rule") || !strings.HasPrefix(form.Message, "Allow command ") ||
 					strings.Contains(form.Message, "\x1b") {
 					t.Errorf("form %q", form.Message)
 				}

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -30,16 +31,15 @@ const (
 	maxHandle  = 4 << 10
 )
 
-// Handles is where the handles of tasks are kept, so that clients can use them after the
-// server has been started anew.
+// Handles keeps the handles of tasks in files, so that clients can use them after a restart of the server.
 type Handles struct {
 	Root home.Root
-	Dir  string // below the root; it is made when it is needed
+	Dir  string // below the root; created at the first handle
 }
 
 // handle is a task that a client holds by the protocol.
 type handle struct {
-	ID      string        `json:"id"` // cannot be guessed
+	ID      string        `json:"id"` // random
 	Task    task.ID       `json:"task_id"`
 	Created time.Time     `json:"create_time"`
 	TTL     time.Duration `json:"ttl_ns"`
@@ -47,7 +47,7 @@ type handle struct {
 
 func (h handle) over(now time.Time) bool { return !now.Before(h.Created.Add(h.TTL)) }
 
-// file is the path of a handle, "" for what is none.
+// file is the path of a handle; empty: the ID is invalid.
 func (b Handles) file(id string) string {
 	if len(id) < 20 || len(id) > 60 || strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
 		return ""
@@ -77,7 +77,7 @@ func (b Handles) get(id string) (handle, error) {
 	return h, nil
 }
 
-// put makes a handle durable, and removes those whose time is over.
+// put makes a handle durable, and removes expired ones.
 func (b Handles) put(h handle) error {
 	if err := b.Root.Below().Mkdir(b.Dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make the folder of handles: %w", err)
@@ -85,7 +85,7 @@ func (b Handles) put(h handle) error {
 	if live, err := b.list(true); err != nil {
 		return err
 	} else if len(live) >= maxHandles {
-		return fmt.Errorf("%d tasks are held by handles already (call without a task, or wait until the ttl of some is over)",
+		return fmt.Errorf("%d tasks have handles already (call without a task, or wait until some expire)",
 			len(live))
 	}
 	data, err := json.Marshal(h)
@@ -95,7 +95,7 @@ func (b Handles) put(h handle) error {
 	return b.Root.WriteAtomic(b.file(h.ID), append(data, '\n'))
 }
 
-// list is the handles, oldest first. With sweep, those whose time is over are removed.
+// list returns the handles, oldest first. With sweep it removes expired ones.
 func (b Handles) list(sweep bool) ([]handle, error) {
 	names, err := b.Root.Below().Names(b.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -112,20 +112,16 @@ func (b Handles) list(sweep bool) ([]handle, error) {
 		case err == nil:
 			all = append(all, h)
 		case sweep && errors.Is(err, mcptasks.ErrUnknown):
-			_ = b.Root.Below().Remove(filepath.Join(b.Dir, name)) // or the next time
+			_ = b.Root.Below().Remove(filepath.Join(b.Dir, name)) // the next sweep tries again
 		}
 	}
 	slices.SortFunc(all, func(a, b handle) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
 	return all, nil
 }
 
-// startHeld starts a task for a client that holds it by a handle: it does not end with the
-// client, but when its time to live is over.
+// startHeld starts a task with a handle. It ends with its time to live and not with the client.
 func (s *server) startHeld(
 	ctx context.Context, start control.StartRequest, wish *mcptasks.Wish,
 ) (string, started, error) {
@@ -158,7 +154,7 @@ func (s *server) startHeld(
 	return "started " + line(rec), started{Task: brief(rec)}, nil
 }
 
-// protocolTask is a task as the protocol sees it, without its result and what it waits for.
+// protocolTask is a task in the form of the protocol, without result and questions.
 func protocolTask(h handle, rec task.Record) mcptasks.Task {
 	t := mcptasks.Task{
 		ID: h.ID, Status: mcptasks.Working, Message: line(rec), Created: h.Created, Updated: h.Created, TTL: h.TTL,
@@ -180,7 +176,7 @@ func protocolTask(h handle, rec task.Record) mcptasks.Task {
 	return t
 }
 
-// holder is the tasks of all clients, for the protocol.
+// holder implements [mcptasks.Holder] for the tasks of all clients.
 type holder struct{ *service }
 
 func (v holder) record(ctx context.Context, s *server, id string) (handle, task.Record, error) {
@@ -189,8 +185,7 @@ func (v holder) record(ctx context.Context, s *server, id string) (handle, task.
 		return h, task.Record{}, err
 	}
 	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(h.Task)) })
-	var refused *control.Error
-	if errors.As(err, &refused) && refused.Code == control.NotFound {
+	if control.IsCode(err, control.NotFound) {
 		err = mcptasks.ErrUnknown // its session was removed
 	}
 	return h, rec, err
@@ -207,11 +202,11 @@ func (v holder) Get(ctx context.Context, id string) (mcptasks.Task, error) {
 	return v.alone.held(ctx, h, rec)
 }
 
-// held is a task with all that the protocol tells of it.
+// held is a task in the form of the protocol with result and questions.
 func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcptasks.Task, error) {
 	t := protocolTask(h, rec)
 	if rec.Status.Terminal() {
-		text, out, err := s.told(ctx, rec)
+		text, out, err := s.ended(ctx, rec)
 		if err != nil {
 			return t, err
 		}
@@ -231,23 +226,15 @@ func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcptasks.
 	return t, nil
 }
 
-// openQuestions are the permissions that a task and those below it ask for.
+// openQuestions returns the open permission questions of the subtree of a task.
 func (s *server) openQuestions(ctx context.Context, ref string) (list []*shownQuestion, err error) {
-	open, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
-		return api.Approvals(ctx, control.ApprovalsRequest{})
-	})
-	if err != nil {
-		return nil, err
-	}
+	open, err := s.approvals(ctx, -1)
 	for _, q := range open.Questions {
-		if q.Kind != "" && q.Kind != task.Permission || !s.below(ctx, q.Task, []string{ref}) {
-			continue
-		}
-		if shown, ok := s.whole(ctx, q); ok {
+		if shown, ok := s.shown(ctx, q, []string{ref}); ok {
 			list = append(list, shown)
 		}
 	}
-	return list, nil
+	return list, err
 }
 
 // Wait implements [mcptasks.Holder].
@@ -327,7 +314,7 @@ func (v holder) Answer(ctx context.Context, id string, answers map[string]json.R
 		}
 		var res mcp.ElicitResult
 		if json.Unmarshal(raw, &res) != nil {
-			continue // as good as none
+			continue // an unreadable answer leaves the question open
 		}
 		if err := v.alone.decide(ctx, q.Question, &res); err != nil {
 			return err

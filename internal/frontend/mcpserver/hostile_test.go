@@ -39,7 +39,7 @@ func TestHostileQuestions(t *testing.T) {
 		t.Fatalf("%d inputs", n)
 	}
 	long := lifecycle.Shown(task.Question{ID: "q1", Input: json.RawMessage(`{"command":"` + strings.Repeat("x", 100_000) + `"}`)})
-	if got := questions(task.Record{Questions: []task.Question{long}})[0]; len(got.Display) > maxDisplay+200 || !strings.Contains(got.Display, "bytes are hidden: the user sees all of it by `drover approvals show q1`") {
+	if got := questions(task.Record{Questions: []task.Question{long}})[0]; len(got.Display) > maxDisplay+200 || !strings.Contains(got.Display, "bytes are hidden: `drover approvals show q1` shows the whole call") {
 		t.Errorf("%d bytes: %.100s", len(got.Display), got.Display)
 	}
 }

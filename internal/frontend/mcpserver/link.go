@@ -2,15 +2,13 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// link is the way to the session. It connects when first needed, and again
-// when the session at the other end is gone: a detached host ends a while
-// after its last task.
+// link is the connection to the session. It connects at the first use, and again when the session has ended: a detached
+// host ends some time after its last task.
 type link struct {
 	connect func(context.Context) (control.API, func(), error)
 	life    context.Context
@@ -21,19 +19,18 @@ type link struct {
 	now *connection
 }
 
-// connection is one session for as long as its lease is held.
+// connection is one session while its lease is held.
 type connection struct {
 	api    control.API
 	cancel context.CancelFunc // ends the hold
-	gone   <-chan struct{}    // closed when the lease is not held any more
+	gone   <-chan struct{}    // closed when the lease is no longer held
 }
 
 func newLink(life context.Context, connect func(context.Context) (control.API, func(), error), lease string) *link {
 	return &link{connect: connect, life: life, lease: lease}
 }
 
-// close ends the lease, if it has not ended with life, and waits until the
-// connection is released.
+// close ends the lease and waits until the connection is released.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +40,7 @@ func (l *link) close() {
 	l.holds.Wait()
 }
 
-// get is the connection as it is, or a new one.
+// get returns the current connection or a new one.
 func (l *link) get(ctx context.Context) (*connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +61,7 @@ func (l *link) get(ctx context.Context) (*connection, error) {
 	hold, cancel := context.WithCancel(l.life)
 	gone := make(chan struct{})
 	l.holds.Go(func() {
-		// How the hold ended does not matter: the next call connects again.
+		// The reason of the end does not matter: the next call reconnects.
 		_ = api.HoldLease(hold, l.lease)
 		cancel()
 		close(gone)
@@ -76,14 +73,14 @@ func (l *link) get(ctx context.Context) (*connection, error) {
 	return l.now, nil
 }
 
-// reach is a connection to a session that answers. The old connection, and
-// with it the lease, is given up only when nobody is there any more.
+// reach returns a connection to a session that answers. It gives up the old connection, and with it the lease, only if
+// the session does not answer.
 func (l *link) reach(ctx context.Context) (*connection, error) {
 	c, err := l.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.api.Info(ctx); !unavailable(err) || ctx.Err() != nil {
+	if _, err := c.api.Info(ctx); !control.IsCode(err, control.Unavailable) || ctx.Err() != nil {
 		return c, nil
 	}
 	c.cancel()
@@ -95,8 +92,8 @@ func (l *link) reach(ctx context.Context) (*connection, error) {
 	return l.get(ctx)
 }
 
-// ask calls the session, once more if it turns out to have ended. It is for
-// calls that may be made twice; a start is not.
+// ask calls the session, and calls again if the session has ended. It is for calls that may be repeated, which a
+// start may not.
 func ask[T any](ctx context.Context, l *link, call func(control.API) (T, error)) (T, error) {
 	c, err := l.get(ctx)
 	if err != nil {
@@ -104,7 +101,7 @@ func ask[T any](ctx context.Context, l *link, call func(control.API) (T, error))
 		return none, err
 	}
 	out, err := call(c.api)
-	if !unavailable(err) || ctx.Err() != nil {
+	if !control.IsCode(err, control.Unavailable) || ctx.Err() != nil {
 		return out, err
 	}
 	again, reachErr := l.reach(ctx)
@@ -112,9 +109,4 @@ func ask[T any](ctx context.Context, l *link, call func(control.API) (T, error))
 		return out, err
 	}
 	return call(again.api)
-}
-
-func unavailable(err error) bool {
-	var e *control.Error
-	return errors.As(err, &e) && e.Code == control.Unavailable
 }

@@ -1,15 +1,11 @@
-// Package mcpserver lets a client of the Model Context Protocol run and watch
-// tasks.
+// Package mcpserver lets clients of the Model Context Protocol (MCP) run and watch tasks.
 //
-// It owns the tools of `drover mcp serve`, their schemas, and the lease under
-// which they start tasks. It promises that what is started goes when the
-// client goes, unless the client asked to keep it; that a call which the
-// client takes back ends at once, and ends a task only if the task was started
-// in the foreground by that call; and that text from tasks is bounded and
-// harmless; and that what an agent asks leave for reaches the client's user while
-// a call waits for that agent, if the client shows forms. It keeps no tasks itself: they live in the session that it is
-// connected to, and it connects again when that has ended. A client can hold such a
-// task by a handle of the protocol, which outlives this process.
+// It owns the tools of `drover mcp serve`, their schemas, and the lease under which they start tasks. It promises
+// that tasks end with their client unless the client asked to keep them, that a cancelled call returns at once and
+// stops only the task that it started in the foreground, that text of tasks is bounded and harmless, and that a
+// permission question reaches the client's user while a call waits for its task, if the client shows forms. It does
+// not keep tasks: they live in a session, to which it reconnects when that has ended. A client can hold a task by a
+// handle of the protocol, which survives this process.
 package mcpserver
 
 import (
@@ -28,21 +24,21 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
-// Config is what a server needs. Connect and Cwd must be set.
+// Config configures a server. Connect and Cwd are required.
 type Config struct {
-	// Connect reaches a session, starting one if there is none. It is called
-	// by the first tool call, and again when the session has ended. release is
-	// called once, when the connection is of no more use.
+	// Connect connects to the session, and starts one if needed. The first tool call calls it, and the next one after
+	// the session has ended. release is called once, when the connection is no longer used.
 	Connect func(ctx context.Context) (api control.API, release func(), err error)
-	Cwd     string   // absolute; where commands run that do not say
+	Cwd     string   // default folder of commands; absolute
 	Env     []string // of commands
 	Version string   // of this program
-	Handles Handles  // without a folder, the protocol's own tasks are not offered
+	Handles Handles  // without a folder, tasks of the protocol are not offered
 }
 
-// errGone is the cause of the end of what a client that left had under way.
+// errGone is the cause of the contexts of a client that has left.
 var errGone = errors.New("the client has gone")
 
 const instructions = `Drover runs shell commands and agents as background tasks.
@@ -50,7 +46,7 @@ Start them with task_run and agent_run; both answer at once with a task_id unles
 Then use task_wait to wait for ends, task_output to read what a task printed, task_list to see all, and task_stop to end tasks with everything they started.
 Tasks are stopped when this connection ends, unless they were started with keep.`
 
-// server is one client's view. Its methods are called by several goroutines.
+// server is the state of one client. Its methods may be called by several goroutines.
 type server struct {
 	cfg   Config
 	link  *link
@@ -64,24 +60,24 @@ func newServer(ctx context.Context, cfg Config) *server {
 	return &server{cfg: cfg, life: life, end: end, link: newLink(life, cfg.Connect, rand.Text())}
 }
 
-// close ends what the client has under way and gives its lease up.
+// close ends the calls of the client and gives up its lease.
 func (s *server) close() {
 	s.end(errGone)
 	s.link.close()
 }
 
-// service is what all clients of this process share.
+// service is shared by all clients of this process.
 type service struct {
 	cfg   Config
 	life  context.Context
 	mcp   *mcp.Server
-	alone *server // of those without a session: the only one on stdio, all that are stateless over HTTP
+	alone *server // for clients without a session: the one on stdio, and stateless ones over HTTP
 
 	watching watching
 	watches  sync.WaitGroup // one per session
 	mu       sync.Mutex
 	clients  map[string]*server // by the session
-	closed   bool               // no client is added any more
+	closed   bool               // no client is added
 }
 
 func newService(ctx context.Context, cfg Config) (*service, error) {
@@ -110,7 +106,7 @@ func newService(ctx context.Context, cfg Config) (*service, error) {
 	})
 }
 
-// of is the client of a session. It is let go when the session ends.
+// of returns the client of a session. It is closed when the session ends.
 func (v *service) of(ss *mcp.ServerSession) *server {
 	id := ss.ID()
 	if id == "" {
@@ -122,12 +118,12 @@ func (v *service) of(ss *mcp.ServerSession) *server {
 		return s
 	}
 	if v.closed {
-		return v.alone // which has ended
+		return v.alone // closed too
 	}
 	s := newServer(v.life, v.cfg)
 	v.clients[id] = s
 	v.watches.Go(func() {
-		_ = ss.Wait() // how it ended does not matter
+		_ = ss.Wait() // the reason does not matter
 		s.close()
 		v.mu.Lock()
 		delete(v.clients, id)
@@ -136,8 +132,8 @@ func (v *service) of(ss *mcp.ServerSession) *server {
 	return s
 }
 
-// leave ends what a session has under way, before the session itself ends: the protocol
-// library waits for its calls, but does not end them.
+// leave ends the calls of a session before the session ends: the protocol library waits for them, but does not cancel
+// them.
 func (v *service) leave(session string) {
 	v.mu.Lock()
 	s := v.clients[session]
@@ -147,7 +143,7 @@ func (v *service) leave(session string) {
 	}
 }
 
-// close lets all clients go and returns when their leases are given up.
+// close closes all clients and returns when their leases are given up.
 func (v *service) close() {
 	v.mu.Lock()
 	v.closed = true
@@ -158,9 +154,8 @@ func (v *service) close() {
 	v.watching.works.Wait()
 }
 
-// Serve speaks with one client until it leaves, which is no error, or ctx
-// ends, which gives the cause. When it returns, the lease is given up and
-// nothing that it started is running in this process.
+// Serve serves one client until it leaves, which is not an error, or ctx ends, whose cause it returns. Then the lease
+// is given up and nothing of it runs in this process.
 func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 	v, err := newService(ctx, cfg)
 	if err != nil {
@@ -177,12 +172,10 @@ func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 	return fmt.Errorf("serve mcp: %w", err)
 }
 
-// ServeHTTP speaks with all clients that reach l and bear the token, until ctx ends, which
-// gives the cause. host is a name by which clients may reach l besides those of loopback
-// addresses.
+// ServeHTTP serves all clients that reach l and have the token, until ctx ends, whose cause it returns. host is a
+// name of l in requests, besides loopback addresses.
 //
-// What a client with a session starts ends with its session, what others start with the
-// server, unless they are to be kept.
+// Tasks of a client with a session end with the session, tasks of other clients with the server, unless they are kept.
 func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token string) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -191,19 +184,18 @@ func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token stri
 		return errors.Join(err, l.Close())
 	}
 	h := mcpwire.HTTP{Server: v.mcp, Host: host, Token: token, Left: v.leave}.Handler()
-	err = mcpwire.Serve(ctx, l, h, func() {
+	err = httpserve.Serve(ctx, l, h, func() {
 		end(errGone)
 		mcpwire.CloseSessions(v.mcp)
 	})
 	v.close()
-	if err == nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		return fmt.Errorf("serve mcp over http: %w", err)
 	}
-	return err
+	return context.Cause(ctx)
 }
 
-// left reports whether err is what a client leaves behind that goes while it
-// is being answered.
+// left reports whether err means that the client has left.
 func left(err error) bool {
 	for _, e := range [...]error{io.EOF, io.ErrClosedPipe, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, e) {
@@ -213,8 +205,8 @@ func left(err error) bool {
 	return false
 }
 
-// filled makes an empty object of arguments that are null, which some clients
-// send for none. The library would fill defaults into it and panic.
+// filled replaces null arguments, which some clients send, by an empty object. The library would panic when it fills in
+// defaults.
 func filled(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil &&
@@ -225,8 +217,8 @@ func filled(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// add puts one tool up. The context of a call also ends with the connection:
-// the protocol library waits for its calls, but does not end them.
+// add adds a tool. The context of a call also ends with the connection: the protocol library waits for calls, but
+// does not cancel them.
 func add[In, Out any](
 	v *service,
 	t *mcp.Tool,
@@ -250,7 +242,7 @@ func add[In, Out any](
 	})
 }
 
-// during is the context of a call, which also ends with the connection.
+// during returns the context of a call, which also ends with the connection.
 func (s *server) during(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.life, func() { cancel(errGone) })

@@ -275,7 +275,7 @@ func TestAgent(t *testing.T) {
 func TestList(t *testing.T) {
 	s := newSession()
 	d := open(t, s)
-	if text, _ := d.call("task_list", args{}, nil); text != "no tasks" {
+	if text, _ := d.call("task_list", args{}, nil); text != "No tasks." {
 		t.Errorf("empty list %q", text)
 	}
 	var one started
@@ -553,7 +553,7 @@ func TestReconnect(t *testing.T) {
 	first.shut()
 	<-first.letGo
 	<-d.released
-	if text, isError := d.call("task_list", args{}, nil); isError || text != "no tasks" {
+	if text, isError := d.call("task_list", args{}, nil); isError || text != "No tasks." {
 		t.Errorf("list after the end of the host: %v %q", isError, text)
 	}
 	if got := <-second.held; got != lease {

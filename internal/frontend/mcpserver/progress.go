@@ -14,13 +14,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// pulse is how often a client that waits hears from us when nothing happens:
-// many give a call up after a minute of silence.
+// pulse is the interval of progress notifications while nothing happens: many clients give up a call after a minute of
+// silence.
 const pulse = 15 * time.Second
 
-// progress tells the client what happens to the tasks until stop is called,
-// which returns when nothing more is sent. It does nothing for a client that
-// did not ask for it.
+// progress sends progress notifications about tasks until stop, which waits for the last one. It sends none to a client
+// without a progress token.
 func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []string) (stop func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -28,7 +27,7 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	news := make(chan string, 1) // the newest only
-	since := time.Now()          // not later: the client may act as soon as it hears that we wait
+	since := time.Now()          // before the first notification, after which the client may act
 	var both sync.WaitGroup
 	both.Go(func() { s.follow(ctx, refs, since, news) })
 	both.Go(func() {
@@ -40,7 +39,7 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 				ProgressToken: token, Progress: float64(n), Message: text,
 			})
 			if err != nil {
-				return // the client is gone, or ctx is over
+				return // the client has left, or ctx has ended
 			}
 			select {
 			case text = <-news:
@@ -56,11 +55,11 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 	}
 }
 
-// follow reads the events of the tasks from a time on.
+// follow reads the events of tasks since a time.
 func (s *server) follow(ctx context.Context, refs []string, since time.Time, news chan string) {
 	c, err := s.link.get(ctx)
 	if err != nil {
-		return // the call itself meets the same error and tells it
+		return // the call returns the same error
 	}
 	for e, err := range c.api.Events(ctx, 0) {
 		if err != nil {
@@ -73,7 +72,7 @@ func (s *server) follow(ctx context.Context, refs []string, since time.Time, new
 		case <-news:
 		default:
 		}
-		news <- happened(e) // nobody else sends, so there is room
+		news <- happened(e) // does not block: this is the only sender
 	}
 }
 

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -27,10 +26,10 @@ const (
 	outputWait     = 5 * time.Minute // of one request for more output
 )
 
-// outputURI is the resource with the output of a task.
+// outputURI is the URI of the output of a task.
 func outputURI(id task.ID) string { return outputScheme + "://task/" + string(id) + "/output" }
 
-// parseOutput is the part of an output that a URI means.
+// parseOutput returns the part of an output that a URI means.
 func parseOutput(uri string) (in outputInput, ok bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != outputScheme || u.Host != "task" {
@@ -60,11 +59,11 @@ func parseOutput(uri string) (in outputInput, ok bool) {
 
 const utf8Max = 4 // bytes of a character
 
-// addResources offers the outputs of tasks.
+// addResources adds the outputs of tasks.
 func (v *service) addResources() {
 	v.mcp.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "task_output", Title: "Output of a task", URITemplate: outputTemplate, MIMEType: outputType,
-		Description: "What a task has printed so far: its end, or from offset, at most max_bytes.",
+		Description: "The output of a task so far: its end, or at most max_bytes from offset on.",
 	}, v.readOutput)
 	v.mcp.AddReceivingMiddleware(v.listOutputs)
 }
@@ -109,7 +108,7 @@ func (v *service) readOutput(ctx context.Context, req *mcp.ReadResourceRequest) 
 		return nil, noResource(req.Params.URI, err)
 	}
 	if out.Text == "" {
-		text = "" // not the words that stand for none
+		text = "" // without the words for an empty output
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
 		URI: req.Params.URI, MIMEType: outputType, Text: text,
@@ -121,14 +120,13 @@ func (v *service) readOutput(ctx context.Context, req *mcp.ReadResourceRequest) 
 }
 
 func noResource(uri string, err error) error {
-	var refused *control.Error
-	if errors.As(err, &refused) && refused.Code == control.NotFound {
+	if control.IsCode(err, control.NotFound) {
 		return mcp.ResourceNotFoundError(uri)
 	}
 	return plainError(err)
 }
 
-// watching is the outputs that clients have subscribed to.
+// watching are the outputs with subscriptions.
 type watching struct {
 	works sync.WaitGroup // one per output
 
@@ -136,7 +134,7 @@ type watching struct {
 	outputs map[string]*watched
 }
 
-// watched is one output, by its URI. Its clients may subscribe more than once.
+// watched is one output. A client may subscribe more than once.
 type watched struct {
 	cancel  context.CancelFunc
 	clients map[*server]int
@@ -182,7 +180,7 @@ func (v *service) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) er
 	return nil
 }
 
-// forget ends one subscription of a client, or all.
+// forget ends one or all subscriptions of a client.
 func (v *service) forget(uri string, s *server, all bool) {
 	v.watching.mu.Lock()
 	defer v.watching.mu.Unlock()
@@ -199,8 +197,7 @@ func (v *service) forget(uri string, s *server, all bool) {
 	}
 }
 
-// watch tells those who have subscribed when an output has grown, and at its end, until
-// ctx ends or nothing more can come.
+// watch notifies subscribers when an output has grown and when it has ended, until ctx ends.
 func (v *service) watch(ctx context.Context, uri, ref string, from int64) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()
@@ -212,10 +209,10 @@ func (v *service) watch(ctx context.Context, uri, ref string, from int64) {
 		}
 		chunk, err := v.alone.read(ctx, control.OutputRequest{Ref: ref, Offset: from, Max: 1, Wait: outputWait})
 		if err != nil {
-			return // the session has ended, and with it the task
+			return // the task has ended with its session
 		}
 		if chunk.Size > from || chunk.Ended {
-			// An error would be that of a client that has gone.
+			// An error means that a client has left.
 			_ = v.mcp.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 		}
 		if chunk.Ended {

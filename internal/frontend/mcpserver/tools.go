@@ -20,9 +20,9 @@ import (
 const (
 	maxText      = excerpt.DefaultLimit // characters of output in one answer
 	maxListed    = 200                  // tasks in one listing
-	usualLines   = 200                  // of output when neither place nor length is asked for
-	usualWait    = 45                   // seconds, below the 60 s of usual clients; the schema says so too
-	stopPatience = 15 * time.Second     // for the stop of a call that was taken back
+	defaultLines = 200                  // of output; the schema says so too
+	defaultWait  = 45                   // seconds, below the 60 s of most clients; the schema says so too
+	stopPatience = 15 * time.Second     // for the stop of a cancelled call
 )
 
 type runInput struct {
@@ -50,8 +50,8 @@ type agentInput struct {
 // started is the answer of the tools that start a task.
 type started struct {
 	Task     taskView `json:"task"`
-	TimedOut bool     `json:"timed_out,omitempty" jsonschema:"the time to wait was up before the task ended; the task goes on"`
-	Output   string   `json:"output,omitempty" jsonschema:"the end of what the task printed, or the agent's answer; only if the task has ended"`
+	TimedOut bool     `json:"timed_out,omitempty" jsonschema:"the time was up before the task ended; the task keeps running"`
+	Output   string   `json:"output,omitempty" jsonschema:"the end of the output, or the agent's answer, of an ended task"`
 }
 
 func (s *server) run(ctx context.Context, req *mcp.CallToolRequest, in runInput) (string, started, error) {
@@ -67,7 +67,7 @@ func (s *server) run(ctx context.Context, req *mcp.CallToolRequest, in runInput)
 	return s.start(ctx, req, start, foreground, seconds(in.WaitSeconds))
 }
 
-// folder is where a client's cwd leads.
+// folder returns the folder of a client's cwd.
 func (s *server) folder(cwd string) string {
 	if filepath.IsAbs(cwd) {
 		return filepath.Clean(cwd)
@@ -89,14 +89,9 @@ func (s *server) agent(ctx context.Context, req *mcp.CallToolRequest, in agentIn
 	return s.start(ctx, req, start, in.Background != nil && !*in.Background, 0)
 }
 
-// start starts one task and waits for its end if it is to: without limit in
-// the foreground, else for the time given.
+// start starts one task and waits for its end: without limit in the foreground, otherwise for the given time.
 func (s *server) start(
-	ctx context.Context,
-	req *mcp.CallToolRequest,
-	start control.StartRequest,
-	foreground bool,
-	wait time.Duration,
+	ctx context.Context, req *mcp.CallToolRequest, start control.StartRequest, foreground bool, wait time.Duration,
 ) (string, started, error) {
 	keep := start.Keep
 	call, again, err := s.resume(ctx, req)
@@ -110,8 +105,8 @@ func (s *server) start(
 		}
 		return s.finish(ctx, req, rec, call, foreground, wait, keep)
 	}
-	start.Keep = keep && start.Shell != nil // an agent lives no longer than its host
-	start.ByModel = true                    // the client has approved the call; bans of the user's hold all the same
+	start.Keep = keep && start.Shell != nil // an agent ends with its host
+	start.ByModel = true                    // the client has approved the call, but the user's bans hold
 	if wish := mcptasks.WishOf(ctx); wish != nil && (wish.Must || foreground) {
 		return s.startHeld(ctx, start, wish)
 	}
@@ -129,7 +124,7 @@ func (s *server) start(
 	return s.finish(ctx, req, rec, call, foreground, wait, keep)
 }
 
-// startOne sends a start once: a second one could run the command twice.
+// startOne sends a start once, since a second one could run the command twice.
 func (s *server) startOne(ctx context.Context, start control.StartRequest) (task.Record, error) {
 	c, err := s.link.reach(ctx)
 	if err != nil {
@@ -140,7 +135,7 @@ func (s *server) startOne(ctx context.Context, start control.StartRequest) (task
 		return task.Record{}, err
 	}
 	if len(list) != 1 || (list[0].Task == nil && list[0].Error == nil) {
-		return task.Record{}, errors.New("the session did not say what it started")
+		return task.Record{}, errors.New("the session did not report the started task")
 	}
 	if list[0].Error != nil {
 		return task.Record{}, list[0].Error
@@ -148,14 +143,9 @@ func (s *server) startOne(ctx context.Context, start control.StartRequest) (task
 	return *list[0].Task, nil
 }
 
-// finish waits for the end of a task that was started, and tells it.
+// finish waits for the end of a started task and reports it.
 func (s *server) finish(
-	ctx context.Context,
-	req *mcp.CallToolRequest,
-	rec task.Record,
-	call asked,
-	foreground bool,
-	wait time.Duration,
+	ctx context.Context, req *mcp.CallToolRequest, rec task.Record, call asked, foreground bool, wait time.Duration,
 	keep bool,
 ) (string, started, error) {
 	id := string(rec.ID)
@@ -174,11 +164,11 @@ func (s *server) finish(
 		out := started{Task: brief(rec), TimedOut: true}
 		return "still running: " + line(rec) + "\nuse task_wait to wait longer", out, nil
 	}
-	return s.told(ctx, rec)
+	return s.ended(ctx, rec)
 }
 
-// told is the answer with a task that has ended.
-func (s *server) told(ctx context.Context, rec task.Record) (text string, out started, err error) {
+// ended is the answer with an ended task.
+func (s *server) ended(ctx context.Context, rec task.Record) (text string, out started, err error) {
 	out.Task = brief(rec)
 	if out.Output, err = s.answer(ctx, rec); err != nil {
 		return "", started{}, err
@@ -190,12 +180,11 @@ func (s *server) told(ctx context.Context, rec task.Record) (text string, out st
 	return text, out, nil
 }
 
-// takeBack ends the task of a foreground call that is over before its time. A
-// task to be kept goes on when it is the client that has gone.
+// takeBack stops the task of a foreground call that was cancelled. A kept task continues if the client has left.
 func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error {
 	why := context.Cause(ctx)
 	if keep && (s.life.Err() != nil || !errors.Is(why, context.Canceled)) {
-		return fmt.Errorf("the call ended, task %s goes on: %w", rec.ID, why)
+		return fmt.Errorf("the call ended, task %s keeps running: %w", rec.ID, why)
 	}
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer done()
@@ -211,16 +200,14 @@ func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error
 	return fmt.Errorf("the call was cancelled and task %s was stopped", rec.ID)
 }
 
-// answer is what a task that has ended leaves to read.
+// answer is the answer of an ended agent, or the end of the output of another task.
 func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
 	if rec.Kind.IsAgent() {
 		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
+			const most = utf8.UTFMax * maxText
 			a, err := api.Result(ctx, control.ResultRequest{Ref: string(rec.ID)})
-			if err == nil && a.Next < a.Size { // its end is shown
-				a, err = api.Result(
-					ctx,
-					control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-utf8.UTFMax*maxText), Max: utf8.UTFMax * maxText},
-				)
+			if err == nil && a.Next < a.Size { // the end is shown
+				a, err = api.Result(ctx, control.ResultRequest{Ref: string(rec.ID), Offset: max(0, a.Size-most), Max: most})
 				a.Text = strings.ToValidUTF8(a.Text, "")
 			}
 			return a, err
@@ -249,7 +236,7 @@ type listInput struct {
 
 type listed struct {
 	Tasks []taskView `json:"tasks"`
-	More  bool       `json:"more" jsonschema:"there are older tasks that are not listed"`
+	More  bool       `json:"more" jsonschema:"older tasks are not listed"`
 }
 
 func (s *server) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput) (string, listed, error) {
@@ -261,7 +248,7 @@ func (s *server) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput)
 	}
 	text := lines(page.Tasks)
 	if text == "" {
-		text = "no tasks"
+		text = "No tasks."
 	}
 	return text, listed{Tasks: views(page.Tasks, view), More: page.Next != 0}, nil
 }
@@ -278,9 +265,9 @@ type output struct {
 	TaskID     string `json:"task_id"`
 	Text       string `json:"text"`
 	Offset     int64  `json:"offset" jsonschema:"of the first byte of text in the output"`
-	NextOffset int64  `json:"next_offset" jsonschema:"where to read on"`
-	SizeBytes  int64  `json:"size_bytes" jsonschema:"of the whole output up to now"`
-	Ended      bool   `json:"ended" jsonschema:"the task has ended and nothing is left to read"`
+	NextOffset int64  `json:"next_offset" jsonschema:"the offset to continue at"`
+	SizeBytes  int64  `json:"size_bytes" jsonschema:"of the whole output so far"`
+	Ended      bool   `json:"ended" jsonschema:"the task has ended and this is the end of its output"`
 }
 
 func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputInput) (string, output, error) {
@@ -298,27 +285,21 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 	case in.Offset != nil:
 		req.Offset = *in.Offset
 	case in.TailLines == 0:
-		req.Tail = usualLines
+		req.Tail = defaultLines
 	}
 	chunk, err := s.read(ctx, req)
 	if err != nil {
 		return "", output{}, err
 	}
-	// A character in pieces at the end is left for the next call.
+	// An incomplete character at the end is left for the next call.
 	data := chunk.Data
 	if n := len(data) - partial(data); n > 0 && chunk.Next < chunk.Size {
 		chunk.Next -= int64(len(data) - n)
 		data = data[:n]
 	}
 	text, _ := excerpt.Tail(excerpt.Plain(string(data)), maxText, "task_output with offset")
-	out := output{
-		TaskID:     refs[0],
-		Text:       text,
-		Offset:     chunk.Offset,
-		NextOffset: chunk.Next,
-		SizeBytes:  chunk.Size,
-		Ended:      chunk.Ended,
-	}
+	out := output{TaskID: refs[0], Text: text, Offset: chunk.Offset, NextOffset: chunk.Next, SizeBytes: chunk.Size,
+		Ended: chunk.Ended}
 	if text == "" {
 		text = "no output"
 		if !chunk.Ended {
@@ -332,8 +313,7 @@ func (s *server) read(ctx context.Context, req control.OutputRequest) (control.C
 	return ask(ctx, s.link, func(api control.API) (control.Chunk, error) { return api.Output(ctx, req) })
 }
 
-// partial is how many bytes at the end of b begin a character that b does not
-// hold whole.
+// partial returns how many bytes at the end of b are an incomplete character.
 func partial(b []byte) int {
 	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {
@@ -346,7 +326,7 @@ func partial(b []byte) int {
 	return 0
 }
 
-// named is the tasks that a call names, by either argument.
+// named returns the tasks of either argument.
 func named(id string, ids []string) ([]string, error) {
 	switch {
 	case (id == "") == (len(ids) == 0):
@@ -366,12 +346,12 @@ type waitInput struct {
 
 type waited struct {
 	Tasks    []taskView `json:"tasks"`
-	TimedOut bool       `json:"timed_out" jsonschema:"the time was up first; the tasks go on"`
+	TimedOut bool       `json:"timed_out" jsonschema:"the time was up first; the tasks keep running"`
 }
 
 func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInput) (string, waited, error) {
-	if in.TimeoutSeconds == 0 { // no limit, to the session
-		in.TimeoutSeconds = usualWait
+	if in.TimeoutSeconds == 0 { // for the session it would mean no limit
+		in.TimeoutSeconds = defaultWait
 	}
 	refs, err := named(in.TaskID, in.TaskIDs)
 	if err != nil {
@@ -389,7 +369,7 @@ func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInp
 	}
 	text := lines(reply.Tasks)
 	if reply.TimedOut {
-		text = "the time to wait was up\n" + text
+		text = "timed out\n" + text
 	}
 	return text, waited{Tasks: views(reply.Tasks, brief), TimedOut: reply.TimedOut}, nil
 }
@@ -422,15 +402,15 @@ func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput)
 	return out.text(), out, nil
 }
 
-// seconds is n as a duration. Schemas keep n small.
+// seconds is n as a duration. The schemas bound n.
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// plainError is err as one line for a client, with what to do about it there.
+// plainError is err in one line for a client.
 func plainError(err error) error {
 	var e *control.Error
 	text := err.Error()
 	if errors.As(err, &e) {
-		// The session's own advice is for people at a terminal.
+		// The fix in the error is for people at a terminal.
 		text = e.Message
 		if len(e.Matches) > 0 {
 			text += ": " + strings.Join(e.Matches, ", ")

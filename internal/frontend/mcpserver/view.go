@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,12 +9,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxField is how many characters of a task's own words are shown.
+// maxField is how many characters of a text of a task are shown.
 const maxField = 500
 
-// taskView is a task as clients see it. Many clients show their model nothing else of an
-// answer, so it holds what the next step needs and nothing that the client has said
-// itself; only listings have what a task does.
+// taskView is a task for clients. Many clients show their model only this part of an answer, so it has what the next
+// step needs, and not what the client has sent; only listings have the command or the description.
 type taskView struct {
 	ID               string `json:"task_id"`
 	Kind             string `json:"task_type,omitempty"`
@@ -21,25 +21,25 @@ type taskView struct {
 	AwaitingApproval bool   `json:"awaiting_approval,omitempty"`
 	Idle             bool   `json:"idle,omitempty"`
 	Name             string `json:"name,omitempty"`
-	AskedName        string `json:"asked_name,omitempty" jsonschema:"the name that was asked for, if it was taken or not for agents"`
+	AskedName        string `json:"asked_name,omitempty" jsonschema:"the requested name, if it was taken or reserved"`
 	Command          string `json:"command,omitempty"`
 	Description      string `json:"description,omitempty"`
 	AgentType        string `json:"agent_type,omitempty"`
-	ExitCode         *int   `json:"exit_code,omitempty" jsonschema:"of a command that has ended; -1 without one"`
-	Cause            *cause `json:"cause,omitempty" jsonschema:"why it ended, if not by itself"`
+	ExitCode         *int   `json:"exit_code,omitempty" jsonschema:"of an ended command; -1: none"`
+	Cause            *cause `json:"cause,omitempty" jsonschema:"why it was ended"`
 	Error            string `json:"error,omitempty"`
-	Worker           string `json:"worker,omitempty" jsonschema:"the worker on another machine that does it"`
+	Worker           string `json:"worker,omitempty" jsonschema:"the worker on another machine that runs it"`
 	OutputBytes      int64  `json:"output_bytes,omitempty"`
 
-	Questions []question `json:"questions,omitempty" jsonschema:"what the task asks the user and waits for"`
+	Questions []question `json:"questions,omitempty" jsonschema:"open questions of the task to the user"`
 }
 
-// question is one that waits for an answer of the user.
+// question is an open question to the user.
 type question struct {
 	ID      string `json:"id"`
 	Tool    string `json:"tool"`
 	Reason  string `json:"reason,omitempty"`
-	Display string `json:"display" jsonschema:"what would run, with everything visible"`
+	Display string `json:"display" jsonschema:"the call, with every character visible"`
 	Suggest string `json:"suggest,omitempty" jsonschema:"the rule that would allow it"`
 }
 
@@ -56,18 +56,10 @@ func questions(r task.Record) []question {
 			text, hidden = shown, hidden+len(text)-len(shown)
 		}
 		if hidden > 0 {
-			text += fmt.Sprintf("\n(%d bytes are hidden: the user sees all of it by `drover approvals show %s`)", hidden, q.ID)
+			text += fmt.Sprintf("\n(%d bytes are hidden: `drover approvals show %s` shows the whole call)", hidden, q.ID)
 		}
-		out = append(
-			out,
-			question{
-				ID:      q.ID,
-				Tool:    field(excerpt.Exact(q.Tool)),
-				Reason:  field(excerpt.Exact(q.Reason)),
-				Display: text,
-				Suggest: excerpt.ExactLine(q.Suggest),
-			},
-		)
+		out = append(out, question{ID: q.ID, Tool: field(excerpt.Exact(q.Tool)), Reason: field(excerpt.Exact(q.Reason)),
+			Display: text, Suggest: excerpt.ExactLine(q.Suggest)})
 	}
 	return out
 }
@@ -79,25 +71,22 @@ type cause struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// brief is a task in the answer to whoever has started or named it.
+// brief is a task for a client that has started or named it.
 func brief(r task.Record) taskView {
 	v := taskView{
-		ID:               string(r.ID),
-		Status:           string(r.Status),
-		AwaitingApproval: r.AwaitingApproval,
-		Idle:             r.Idle,
-		Name:             field(r.Name),
-		AskedName:        field(r.AskedName),
-		ExitCode:         r.ExitCode,
-		Error:            field(r.Error),
-		Worker:           field(r.Worker),
-		OutputBytes:      r.OutputBytes,
-		Questions:        questions(r),
+		ID: string(r.ID), Status: string(r.Status), AwaitingApproval: r.AwaitingApproval, Idle: r.Idle,
+		Name: field(r.Name), AskedName: field(r.AskedName), ExitCode: r.ExitCode, Error: field(r.Error),
+		Worker: field(r.Worker), OutputBytes: r.OutputBytes, Questions: questions(r),
 	}
-	if r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit {
+	if wasEnded(r) {
 		v.Cause = viewCause(r.Cause)
 	}
 	return v
+}
+
+// wasEnded reports whether a task has a cause other than its own end.
+func wasEnded(r task.Record) bool {
+	return r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit
 }
 
 // view is a task in a listing.
@@ -111,8 +100,8 @@ func view(r task.Record) taskView {
 	return v
 }
 
-func views(list []task.Record, one func(task.Record) taskView) []taskView {
-	out := make([]taskView, 0, len(list))
+func views[V any](list []task.Record, one func(task.Record) V) []V {
+	out := make([]V, 0, len(list))
 	for _, r := range list {
 		out = append(out, one(r))
 	}
@@ -136,7 +125,7 @@ func line(r task.Record) string {
 	if r.ExitCode != nil {
 		facts = append(facts, fmt.Sprintf("exit %d", *r.ExitCode))
 	}
-	if r.Cause != nil && r.Cause.Reason != task.ReasonDone && r.Cause.Reason != task.ReasonExit {
+	if wasEnded(r) {
 		facts = append(facts, fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor))
 	}
 	if r.AwaitingApproval {
@@ -152,13 +141,9 @@ func line(r task.Record) string {
 		b.WriteString(" " + excerpt.Line(r.Name, 100))
 	}
 	if r.AskedName != "" && !r.Status.Terminal() {
-		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken or not for agents)")
+		b.WriteString(" (not " + excerpt.Line(r.AskedName, 100) + ", which is taken or reserved)")
 	}
-	what := r.Command
-	if what == "" {
-		what = r.Description
-	}
-	if what != "" {
+	if what := cmp.Or(r.Command, r.Description); what != "" {
 		b.WriteString(": " + excerpt.Line(what, 200))
 	}
 	if r.Error != "" {
@@ -167,21 +152,12 @@ func line(r task.Record) string {
 	return b.String()
 }
 
-func lines(list []task.Record) string {
-	var b strings.Builder
-	for i, r := range list {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line(r))
-	}
-	return b.String()
-}
+func lines(list []task.Record) string { return strings.Join(views(list, line), "\n") }
 
-// receipt tells what a stop did.
+// receipt is the result of a stop.
 type receipt struct {
 	Stopped   []stopped  `json:"stopped" jsonschema:"every task of the subtrees, leaves first"`
-	Survivors []survivor `json:"survivors" jsonschema:"processes that are still there"`
+	Survivors []survivor `json:"survivors" jsonschema:"processes that still run"`
 }
 
 type stopped struct {
@@ -227,10 +203,10 @@ func (r receipt) text() string {
 		fmt.Fprintf(&b, "%s %s after %d ms\n", s.ID, s.Status, s.EndedAfterMS)
 	}
 	for _, s := range r.Survivors {
-		fmt.Fprintf(&b, "still there: process %d (%s): %s\n", s.PID, s.Command, s.Why)
+		fmt.Fprintf(&b, "still running: process %d (%s): %s\n", s.PID, s.Command, s.Why)
 	}
 	if b.Len() == 0 {
-		return "nothing was running"
+		return "No tasks were running."
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

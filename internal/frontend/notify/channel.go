@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	tryTime   = 10 * time.Second // that one try may take
+	tryTime   = 10 * time.Second // of one attempt
 	maxAnswer = 4 << 10          // bytes of an answer that are read
 
-	tries      = 3               // of what a server may accept later
-	firstPause = 2 * time.Second // between tries; the next one is five times as long
+	tries      = 3               // attempts while the server may recover
+	firstPause = 2 * time.Second // between attempts; the next one is five times as long
 )
 
 // channel is one way to a person.
@@ -29,13 +29,13 @@ type channel struct {
 	send func(context.Context, message) error
 }
 
-// problem is a setting that cannot be followed.
+// problem is an invalid setting.
 type problem struct {
 	setting string
 	err     error
 }
 
-// channels returns the ways that the configuration names, and what is wrong with the others.
+// channels returns the configured channels, and the problems of invalid ones.
 func (c Config) channels() (out []channel, problems []problem) {
 	if c.Desktop {
 		out = append(out, channel{"notify.desktop", c.desktop})
@@ -68,12 +68,12 @@ func (c Config) channels() (out []channel, problems []problem) {
 func check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return errors.New("it is no address (write it as https://host/path)") // addresses may hold secrets: it is not repeated
+		return errors.New("it is not an address (write it as https://host/path)") // without the address, which may be secret
 	}
 	return nil
 }
 
-// webhook is JSON whose "text" chat services show.
+// webhook is JSON with a "text" that chat services show.
 func webhook(m message) ([]byte, http.Header) {
 	return m.json, http.Header{"Content-Type": {"application/json"}}
 }
@@ -89,12 +89,12 @@ func ntfy(m message) ([]byte, http.Header) {
 	}
 }
 
-// refused is an answer that another try would not change.
+// refused is an answer that another attempt would not change.
 type refused struct{ status string }
 
 func (r refused) Error() string { return "the server answered " + r.status }
 
-// post sends until a server has taken it, a few times.
+// post sends a message, and retries while the server may recover.
 func (c Config) post(ctx context.Context, address string, body []byte, header http.Header) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -117,7 +117,7 @@ func (c Config) postOnce(ctx context.Context, address string, body []byte, heade
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return refused{"nothing: the address cannot be used"}
+		return refused{"nothing: the address is invalid"}
 	}
 	req.Header = header.Clone()
 	req.Header.Set("User-Agent", "drover/"+c.Version)
@@ -125,7 +125,7 @@ func (c Config) postOnce(ctx context.Context, address string, body []byte, heade
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // without the address, which may hold a secret
+			err = u.Err // without the address, which may be secret
 		}
 		return err
 	}
@@ -145,7 +145,7 @@ func (c Config) command(ctx context.Context, m message) error {
 	return c.run(ctx, []string{"/bin/sh", "-c", c.Command}, m.json)
 }
 
-// desktop shows a notification by the program that the system has for it.
+// desktop shows a notification by a program of the system.
 func (c Config) desktop(ctx context.Context, m message) error {
 	if runtime.GOOS == "darwin" {
 		return c.run(ctx, []string{"osascript", "-e", "on run argv",
@@ -159,7 +159,7 @@ func (c Config) desktop(ctx context.Context, m message) error {
 	body := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(m.text)
 	err := c.run(ctx, []string{"notify-send", "--app-name=Drover", "--urgency=" + urgency, "--", m.title, body}, nil)
 	if err != nil {
-		return fmt.Errorf("%w (notify-send of libnotify shows them)", err)
+		return fmt.Errorf("%w (install notify-send of libnotify)", err)
 	}
 	return nil
 }

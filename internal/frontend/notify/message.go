@@ -14,26 +14,25 @@ import (
 
 const (
 	failure   = attention.Failure
-	maxLines  = 5   // items that the text names
-	lineBytes = 200 // of one
+	maxLines  = 5   // items in the text
+	lineBytes = 200 // of one item
 )
 
 // message is one announcement in the forms of all channels.
 type message struct {
 	title, text string // the text has a line for each item
-	blocking    bool   // something waits for the user
+	blocking    bool   // an item waits for the user
 	json        []byte // for webhooks and commands
 }
 
-// Announcement is the JSON of a message: what a webhook is sent, and what a command reads. Calls of tools are
-// not in it.
+// Announcement is a message for a webhook or a command, as JSON. It does not contain calls of tools.
 type Announcement struct {
 	Title string `json:"title"`
 	Text  string `json:"text"` // the title and a line for each item, as chat services show it
 	Items []Item `json:"items"`
 }
 
-// Item is an item of the attention list, without the call that it asks about.
+// Item is an item of the attention list without its call.
 type Item struct {
 	ID      string         `json:"id"`
 	Kind    attention.Kind `json:"kind"`
@@ -72,7 +71,7 @@ func compose(batch []control.AttentionItem) (message, error) {
 	return m, err
 }
 
-// line is an item in a line, in which every character is seen.
+// line is an item in a line with every character visible.
 func line(i control.AttentionItem) string {
 	text := string(i.Kind)
 	if i.Name != "" {
@@ -81,7 +80,7 @@ func line(i control.AttentionItem) string {
 	return excerpt.Line(excerpt.Exact(text+": "+why(i)), lineBytes)
 }
 
-// why is what an item needs. The reason of a question for permission may repeat the call, which stays on this
+// why is the reason of an item. The reason of a permission question may repeat the call, which must stay on this
 // machine.
 func why(i control.AttentionItem) string {
 	if q := i.Request; q != nil && q.Kind != task.Choice && q.Kind != task.Form {

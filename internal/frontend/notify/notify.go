@@ -1,9 +1,9 @@
-// Package notify tells the user of what needs them while they look elsewhere: by a notification of the
-// desktop, a webhook, ntfy, or a command of theirs.
+// Package notify announces items that need the user on the desktop, by a webhook, by ntfy, or by a command of the user.
 //
-// It follows the attention list of one session. An item that is still there after a while is announced once,
-// together with all that wait then; in quiet hours nothing is announced, and what still waits at their end
-// comes as one message. It answers nothing, and terminals announce what needs the user by themselves.
+// It owns the channels and the queue of one session's attention list. It promises that an item is announced once, after
+// it has waited for a configured time, together with all other waiting items, and that nothing is announced in quiet
+// hours: items that still wait at their end come as one message. It does not answer items, and does not announce in
+// terminals, which do that themselves.
 package notify
 
 import (
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	listWait = time.Minute     // that one request for another list waits
-	failed   = 5 * time.Second // between requests that fail
-	lastTime = 3 * time.Second // that a process takes longer at its end for what was not sent yet
-	lastList = time.Second     // of it for the list
+	listWait = time.Minute     // of one request for another list
+	failed   = 5 * time.Second // between failed requests
+	lastTime = 3 * time.Second // for the last announcements at the end of a process
+	lastList = time.Second     // of it, for the list
 )
 
 // Config configures a [Notifier].
@@ -32,13 +32,13 @@ type Config struct {
 	Webhook, WebhookKey string // an address, and the bearer token for it
 	Ntfy, NtfyKey       string // the address of a topic, and its access token
 
-	After    time.Duration // for which an item waits for an answer, and for others
-	Blocking bool          // failures are not announced
-	Quiet    string        // part of the day in which nothing is announced; empty: none
+	After    time.Duration // before an item is announced
+	Blocking bool          // do not announce failures
+	Quiet    string        // part of the day without announcements; empty: none
 
 	Version string
-	Tell    func(text string) // of problems, each once
-	// Run runs a program of the user, and leaves no process.
+	Tell    func(text string) // receives each problem once
+	// Run runs a program of the user and leaves no process.
 	Run func(ctx context.Context, args []string, stdin []byte) error
 
 	client *http.Client
@@ -51,12 +51,12 @@ type Notifier struct {
 	queue    queue
 	told     map[string]bool // problems
 
-	stop context.CancelFunc // of all of it
-	end  context.CancelFunc // of requests for lists: the session is about to end
+	stop context.CancelFunc // cancels everything
+	end  context.CancelFunc // cancels requests for lists: the session is about to end
 	work sync.WaitGroup
 }
 
-// New returns the notifier that the configuration asks for, or nil.
+// New returns a notifier; nil: the configuration has no channel.
 func New(cfg Config) *Notifier {
 	cfg.client = client()
 	channels, problems := cfg.channels()
@@ -74,14 +74,14 @@ func New(cfg Config) *Notifier {
 		queue: queue{after: cfg.After, blocking: cfg.Blocking, loud: loud.Rest(), opened: time.Now()}}
 }
 
-// client follows no redirect, which could take the key elsewhere.
+// client follows no redirects, which could send the key to another server.
 func client() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: t, CheckRedirect: stay}
 }
 
-// Open begins to follow a session, until Close.
+// Open starts to follow a session, until Close.
 func (n *Notifier) Open(s control.API) {
 	ctx, stop := context.WithCancel(context.Background())
 	lists, end := context.WithCancel(ctx)
@@ -92,7 +92,7 @@ func (n *Notifier) Open(s control.API) {
 	})
 }
 
-// Ended announces what still waits in a session that nobody looks at, before its list is gone.
+// Ended announces the waiting items of a detached session before the session ends.
 func (n *Notifier) Ended(task.Seq) {
 	if n.end == nil {
 		return
@@ -102,7 +102,7 @@ func (n *Notifier) Ended(task.Seq) {
 	n.work.Wait()
 }
 
-// Close ends what is still being sent.
+// Close cancels open announcements.
 func (n *Notifier) Close() {
 	if n.stop != nil {
 		n.stop()
@@ -111,7 +111,7 @@ func (n *Notifier) Close() {
 	n.cfg.client.CloseIdleConnections()
 }
 
-// follow announces until no further list is wanted.
+// follow announces until lists ends.
 func (n *Notifier) follow(ctx, lists context.Context, s control.API) {
 	req := control.AttentionRequest{}
 	for lists.Err() == nil {
@@ -134,8 +134,7 @@ func (n *Notifier) follow(ctx, lists context.Context, s control.API) {
 	}
 }
 
-// finish announces the failures that a detached session leaves: nobody looks at it, and no one asks for
-// its list any more.
+// finish announces the failures of a detached session, whose list no client will read.
 func (n *Notifier) finish(ctx context.Context, s control.API) {
 	short, cancel := context.WithTimeout(ctx, lastList)
 	defer cancel()
@@ -156,7 +155,7 @@ func (n *Notifier) finish(ctx context.Context, s control.API) {
 	n.announce(ctx, batch)
 }
 
-// announce sends one message by all channels at once.
+// announce sends one message to all channels concurrently.
 func (n *Notifier) announce(ctx context.Context, batch []control.AttentionItem) {
 	if len(batch) == 0 {
 		return
@@ -186,19 +185,19 @@ func (n *Notifier) tell(text string) {
 	}
 }
 
-// Sent is what became of a message of a channel.
+// Sent is the result of a message to a channel.
 type Sent struct {
 	Channel string // the setting
 	Err     error
 }
 
-// Try sends a message by all channels that the configuration names, at any hour.
+// Try sends a test message to all configured channels, also in quiet hours.
 func Try(ctx context.Context, cfg Config) []Sent {
 	cfg.client = client()
 	defer cfg.client.CloseIdleConnections()
 	channels, problems := cfg.channels()
 	out := make([]Sent, 0, len(channels)+len(problems))
-	m := message{title: "Drover", text: "This is what you will see when something needs you."}
+	m := message{title: "Drover", text: "This is how Drover notifies you when something needs you."}
 	m.json = []byte(`{"title":"Drover","text":"Drover\n` + m.text + `","items":[]}`)
 	for _, c := range channels {
 		out = append(out, Sent{c.name, c.send(ctx, m)})

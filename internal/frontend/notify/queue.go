@@ -7,16 +7,15 @@ import (
 	"github.com/drover-dev/drover/internal/platform/daypart"
 )
 
-// maxSaid is how many items are remembered as announced; the oldest are forgotten, of which a list has
-// none any more.
+// maxSaid is how many announced items are remembered. The list no longer has the oldest ones.
 const maxSaid = 4096
 
-// queue decides what is announced when. It does no I/O and reads no clock.
+// queue decides which items are announced, and when. It does no I/O and reads no clock.
 type queue struct {
 	after    time.Duration
-	blocking bool         // failures are left out
-	loud     daypart.Part // in which anything is announced
-	opened   time.Time    // what is older needs the user since before the session was opened
+	blocking bool         // ignore failures
+	loud     daypart.Part // the hours with announcements
+	opened   time.Time    // older items needed the user before the session was opened
 
 	begun   bool
 	waiting []entry         // in the order of the newest list
@@ -34,7 +33,7 @@ func key(i control.AttentionItem) string {
 	return string(i.Session) + " " + i.ID + " " + string(i.Run) + " " + string(i.Kind)
 }
 
-// see takes the list as it is now. What is gone from it is not announced.
+// see takes the current list. Items that it no longer has are not announced.
 func (q *queue) see(items []control.AttentionItem, now time.Time) {
 	due := map[string]time.Time{}
 	for _, e := range q.waiting {
@@ -59,9 +58,8 @@ func (q *queue) see(items []control.AttentionItem, now time.Time) {
 	q.begun = true
 }
 
-// take returns what is to be announced now, as one batch: everything that waits, as soon as one item has waited
-// long enough. What it returns counts as announced. Wait is how long the caller can sleep if no list
-// comes; 0: nothing waits.
+// take returns the items to announce now: all waiting ones, once one has waited long enough. They count as announced.
+// Wait is the time until the next announcement if the list stays the same; 0: no item waits.
 func (q *queue) take(now time.Time) (batch []control.AttentionItem, wait time.Duration) {
 	if len(q.waiting) == 0 {
 		return nil, 0

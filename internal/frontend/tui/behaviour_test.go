@@ -38,10 +38,10 @@ func TestQueue(t *testing.T) {
 	u.types("two")
 	u.press("enter")
 	u.did("")
-	u.sees("waits: one", "waits: two")
+	u.sees("queued: one", "queued: two")
 	u.press("up")
 	u.sees("> two")
-	u.misses("waits: two")
+	u.misses("queued: two")
 	u.types(", better")
 	u.press("enter")
 	u.hear(end())
@@ -145,14 +145,14 @@ func TestPermission(t *testing.T) {
 		u := start(t, 100, 30)
 		u.hear(opened(), begin("go"))
 		u.ask(q)
-		u.sees("main asks for Bash", "command: rm x", "adds the rule Bash(rm:*) to .drover/settings.local.json")
+		u.sees("Allow command", "command: rm x", "adds the rule Bash(rm:*) to .drover/settings.local.json")
 		u.press(strings.Fields(c.keys)...)
 		u.did(c.want)
 		if c.keys == "esc" {
-			u.misses("asks for")
-			u.sees("1 waits · ctrl+g")
+			u.misses("Allow command")
+			u.sees("1 question · ctrl+g")
 			u.press("ctrl+g")
-			u.sees("asks for")
+			u.sees("Allow command")
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestTypedAhead(t *testing.T) {
 	}
 	u.press("enter") // sends the prompt, which waits
 	u.did("")
-	u.sees("waits: 1 more 1 more", "…")
+	u.sees("queued: 1 more 1 more", "…")
 	u.tell(calm{u.m.ask, u.m.ask.typed})
 	u.press("enter")
 	u.did("")
@@ -212,9 +212,9 @@ func TestAnsweredElsewhere(t *testing.T) {
 	u := start(t, 80, 24)
 	u.hear(opened(), begin("go"))
 	u.ask(task.Question{ID: "q1", Tool: "Bash", Digest: "d"})
-	u.sees("asks for Bash")
+	u.sees("Allow Bash")
 	u.ask()
-	u.misses("asks for Bash")
+	u.misses("Allow Bash")
 	u.sees("answered elsewhere")
 }
 
@@ -281,7 +281,7 @@ func TestLeave(t *testing.T) {
 	u.did("quit")
 	u.event(task.Create, u.command("b1", true))
 	u.press("ctrl+c", "ctrl+c")
-	u.sees("This still runs", "Run the tests")
+	u.sees("These tasks are running", "Run the tests")
 	u.press("esc")
 	u.did("")
 	u.press("ctrl+d", "2")

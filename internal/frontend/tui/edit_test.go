@@ -61,7 +61,7 @@ func TestEditPlan(t *testing.T) {
 	u.press("tab")
 	u.types(" or two")
 	u.press("enter")
-	u.sees("proposes a plan, changed by you", "One or two")
+	u.sees("Approve this plan? (changed by you)", "One or two")
 	u.press("1")
 	u.did(`decide q1 d1 allow=true always="" reason="" text="" input={"plan":"# One or two"}`)
 }

@@ -136,7 +136,7 @@ func TestImageWaits(t *testing.T) {
 	u.hear(begin("work"))
 	u.paste("/tmp/a.png")
 	u.press("enter")
-	u.sees("waits: [image 1: a.png]")
+	u.sees("queued: [image 1: a.png]")
 	u.press("up")
 	u.sees("> [Image 1: a.png 64 kB]")
 	u.press("enter")

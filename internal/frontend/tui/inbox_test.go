@@ -76,12 +76,12 @@ func (w *world) did(t *testing.T, want string) {
 func TestInbox(t *testing.T) {
 	w := newWorld()
 	u := start(t, 100, 30, w.options)
-	u.sees("5 things need you in other sessions: /inbox", "✉ 5 elsewhere · alt+i")
+	u.sees("5 things need you in other sessions: /inbox", "✉ 5 in other sessions · alt+i")
 	u.types("/inbox")
 	u.press("enter")
 	u.sees("Inbox · 5 need you", "▸ ? asks", "permission for Bash", "/home/ann/site · New colours · session s2", "enter answers")
 	u.press("enter")
-	u.sees("main asks for Bash", "command: make deploy", "❯ 1. Allow once")
+	u.sees("Allow command", "command: make deploy", "❯ 1. Allow once")
 	u.press("enter")
 	w.gone("q7")
 	w.did(t, "reach s2\ndecide q7 d7 allow=true always=\"\" reason=\"\" text=\"\"")
@@ -116,7 +116,7 @@ func TestInbox(t *testing.T) {
 	u.tell(waitingChanged{})
 	u.misses("✗ failed")
 	u.press("esc")
-	u.sees("✉ 1 elsewhere")
+	u.sees("✉ 1 in other sessions")
 }
 
 // What is done elsewhere is gone from the inbox, also while it is being answered.
@@ -157,5 +157,5 @@ func TestInboxFocus(t *testing.T) {
 	u.tell(tea.BlurMsg{})
 	w.items = newWorld().items
 	u.tell(tea.FocusMsg{})
-	u.sees("✉ 5 elsewhere")
+	u.sees("✉ 5 in other sessions")
 }

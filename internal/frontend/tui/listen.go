@@ -65,7 +65,7 @@ func (l *listener) close() {
 // start runs a goroutine that ends with the UI.
 func (l *listener) start(f func()) {
 	if l.enter() {
-		go func() {
+		go func() { // close waits for its group
 			defer l.group.Done()
 			f()
 		}()

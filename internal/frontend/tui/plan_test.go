@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 		u := start(t, 80, 24)
 		u.hear(opened(), begin("go"))
 		u.ask(planQuestion(t, task.ExitPlanMode, "# The parser\n\n"+steps.String()+"\nlast line"))
-		u.sees("main proposes a plan", "The parser", "step number 1", "1. Approve", "2. Approve, and accept edits", "3. Keep planning")
+		u.sees("Approve this plan?", "The parser", "step number 1", "1. Approve", "2. Approve, and accept edits", "3. Keep planning")
 		u.misses("**")
 		u.press("s")
 		u.sees("# The parser", "1. step **number 1**")

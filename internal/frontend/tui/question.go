@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -166,7 +167,7 @@ func (a *asking) compose() {
 		a.options[0].about = "with your change, which the agent is told"
 	case q.Suggest != "":
 		a.options = append(a.options, choice{"Allow always",
-			"adds the rule " + excerpt.ExactLine(q.Suggest) + " to .drover/settings.local.json", allowAlways})
+			transcript.AddsRule(q.Suggest), allowAlways})
 	}
 	a.options = append(a.options, choice{"No", "and tell the agent why", deny})
 }

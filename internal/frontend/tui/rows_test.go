@@ -173,7 +173,7 @@ func TestInterruptThenLeave(t *testing.T) {
 	u.sees("ctrl+c again leaves")
 	u.hear(control.Piece{Kind: control.EndPiece, Error: "interrupted"})
 	u.press("ctrl+c")
-	u.sees("Leave? This still runs:", "Run the tests", "1. Leave it running", "2. Stop it", "3. Stay")
+	u.sees("Leave? These tasks are running:", "Run the tests", "1. Leave them running", "2. Stop them", "3. Stay")
 	u.did("")
 }
 

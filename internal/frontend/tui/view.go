@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
 // The least terminal that is drawn for. On a smaller one the UI says so.
@@ -62,7 +63,7 @@ func (m *Model) title() string {
 
 func (m *Model) screenFrame() frame {
 	if m.width < leastWidth || m.height < leastHeight {
-		return frame{lines: []string{ansi.Truncate("make it larger", max(1, m.width), "")}}
+		return frame{lines: []string{ansi.Truncate("Make the window larger.", max(1, m.width), "")}}
 	}
 	switch m.screen {
 	case panelScreen:
@@ -167,16 +168,16 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 	lines = append(lines, m.activity()...)
 	for i, d := range m.queue {
 		if i == 3 && len(m.queue) > 4 {
-			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more wait", len(m.queue)-i)))
+			lines = append(lines, t.Dim.Render(fmt.Sprintf("  … %d more queued", len(m.queue)-i)))
 			break
 		}
-		lines = append(lines, t.Dim.Render(ansi.Truncate("  waits: "+printable.Line(d.Text, 300), m.width, "…")))
+		lines = append(lines, t.Dim.Render(ansi.Truncate("  queued: "+printable.Line(d.Text, 300), m.width, "…")))
 	}
 	if m.lost != "" {
 		for line := range strings.SplitSeq(ansi.Wrap("✗ "+m.lost, m.width-1, ""), "\n") {
 			lines = append(lines, t.Bad.Render(line))
 		}
-		lines = append(lines, t.Dim.Render("  your next prompt starts it again; ctrl+d leaves"))
+		lines = append(lines, t.Dim.Render("  Your next prompt starts it again; ctrl+d leaves."))
 	}
 	if m.notification != "" {
 		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notification), m.width-1, ""), "\n") {
@@ -237,7 +238,7 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 func (m *Model) placeholder() string {
 	switch {
 	case m.busy():
-		return ansi.Truncate("type what is next: it waits until the agent is done", m.width-3, "…")
+		return ansi.Truncate("Type the next prompt: it is sent when the agent is done", m.width-3, "…")
 	case len(m.talk.Blocks) == 0:
 		return ansi.Truncate("Ask Drover to do something", m.width-3, "…")
 	}
@@ -350,7 +351,7 @@ func (m *Model) status() string {
 	var left []string
 	set := m.settings()
 	if set.Model != "" {
-		left = append(left, printable.Line(set.Model, 40))
+		left = append(left, printable.Line(modelinfo.Title(set.Model), 40))
 	}
 	if set.Mode != "" {
 		left = append(left, printable.Line(set.Mode, 20))
@@ -359,7 +360,7 @@ func (m *Model) status() string {
 		left = append(left, "autopilot")
 	}
 	if e := set.Thinking.Effort; e != "" {
-		left = append(left, "thinks "+printable.Line(e, 10))
+		left = append(left, "effort "+printable.Line(e, 10))
 	}
 	if n := m.contextTokens(); n > 0 && set.Window > 0 {
 		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", panel.Count(n), panel.Count(set.Window), n*100/set.Window))
@@ -374,10 +375,10 @@ func (m *Model) status() string {
 	}
 	var right []string
 	if n := len(m.open); n > 0 && m.ask == nil {
-		right = append(right, t.Warning.Render(fmt.Sprintf("? %d waits · ctrl+g", n)))
+		right = append(right, t.Warning.Render(fmt.Sprintf("? %s · ctrl+g", several(n, "question"))))
 	}
 	if n := m.elsewhere(); n > 0 {
-		right = append(right, t.Warning.Render(fmt.Sprintf("✉ %d elsewhere · alt+i", n)))
+		right = append(right, t.Warning.Render(fmt.Sprintf("✉ %d in other sessions · alt+i", n)))
 	}
 	if pill := m.pill(); pill != "" {
 		right = append(right, t.Accent.Render(pill))
@@ -464,7 +465,7 @@ func (m *Model) todoLines() []string {
 			line += " (" + printable.Line(d.Owner, 30) + ")"
 		}
 		if len(d.Blocked) > 0 {
-			line, style = line+" behind "+printable.Line(strings.Join(d.Blocked, ", "), 60), t.Dim
+			line, style = line+" after "+printable.Line(strings.Join(d.Blocked, ", "), 60), t.Dim
 		}
 		lines = append(lines, style.Render(ansi.Truncate("  "+line, m.width, "…")))
 	}
@@ -518,24 +519,24 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 	a, t := m.ask, m.theme
 	q := a.question
 	who := cmp.Or(q.Agent, string(q.Task))
-	head := printable.Line(who, 60) + " asks for " + printable.Line(printable.Exact(q.Tool), 60)
-	if a.plan != nil {
-		head = printable.Line(who, 60) + " proposes a plan"
-	}
+	head := printable.Line(printable.Exact(q.Title(m.o.Folder)), 120)
 	if a.changed != nil {
-		head += ", changed by you"
+		head += " (changed by you)"
 	}
 	if len(a.parts) > 0 {
-		head = printable.Line(who, 60) + " asks: " + printable.Line(a.parts[a.part].Header, 60)
+		head = printable.Line(a.parts[a.part].Header, 60)
 		if len(a.parts) > 1 {
 			head += fmt.Sprintf(" (%d of %d)", a.part+1, len(a.parts))
 		}
 	}
+	if who != "" && who != "main" {
+		head += " · " + printable.Line(who, 60)
+	}
 	if !q.Until.IsZero() {
-		head += ", denied in " + transcript.Span(q.Until.Sub(m.now).Truncate(time.Second))
+		head += " · denied in " + transcript.Span(q.Until.Sub(m.now).Truncate(time.Second))
 	}
 	if n := len(m.open); n > 1 {
-		head += fmt.Sprintf(" · %d wait", n)
+		head += fmt.Sprintf(" · %d questions", n)
 	}
 	lines := []string{
 		t.Warning.Render(strings.Repeat("─", m.width)),
@@ -660,16 +661,16 @@ func wrapped(text string, width int, render func(...string) string) []string {
 func (m *Model) leaveLines() []string {
 	t := m.theme
 	live := m.tasks.Summary().Live
-	head := "Leave? This still runs:"
+	head := "Leave? These tasks are running:"
 	if len(live) == 0 && !m.busy() && len(m.queue) == 0 {
-		head = "Leave? Nothing runs any more."
+		head = "Leave? No tasks are running."
 	}
 	lines := []string{t.Warning.Render(strings.Repeat("─", m.width)), t.Bold.Render(head)}
 	if m.busy() {
-		lines = append(lines, "  the agent is in a turn")
+		lines = append(lines, "  The agent is working.")
 	}
 	if n := len(m.queue); n > 0 {
-		lines = append(lines, fmt.Sprintf("  %d prompts wait: they go to the agent if it is left running", n))
+		lines = append(lines, fmt.Sprintf("  %d prompts are queued: the agent gets them if it is left running.", n))
 	}
 	for i, r := range live {
 		if i == 5 {
@@ -679,7 +680,7 @@ func (m *Model) leaveLines() []string {
 		lines = append(lines, ansi.Truncate("  "+printable.Line(transcript.Title(r), 200)+
 			t.Dim.Render("  "+string(r.ID)), m.width, "…"))
 	}
-	for i, o := range []string{"Leave it running; drover attach comes back", "Stop it, and show the receipt", "Stay"} {
+	for i, o := range []string{"Leave them running; `drover attach` brings you back", "Stop them and show what was stopped", "Stay"} {
 		line := fmt.Sprintf("%d. %s", i+1, o)
 		if i == m.choice {
 			line = t.Accent.Render("❯ " + line)
@@ -737,7 +738,7 @@ func (m *Model) zoomFrame() frame {
 		lines = append(lines, row.Text)
 	}
 	if len(z.talk.Blocks) == 0 {
-		lines = append(lines, t.Dim.Render(cmp.Or(z.err, "nothing yet")))
+		lines = append(lines, t.Dim.Render(cmp.Or(z.err, "No output yet.")))
 	}
 	for len(lines) < room+1 {
 		lines = append(lines, "")
@@ -764,7 +765,7 @@ func (m *Model) pickerFrame() frame {
 	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}
 	found := p.found()
 	if len(found) == 0 {
-		note := cmp.Or(p.err, "No conversation matches.")
+		note := cmp.Or(p.err, "No conversations match.")
 		if p.loading {
 			note = "Reading …"
 		}

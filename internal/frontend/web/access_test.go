@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,7 +31,7 @@ func page(t *testing.T, hosts ...string) (*Server, string) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s.ended = ctx
+	h.Config.BaseContext = func(net.Listener) context.Context { return ctx } // as httpserve does
 	h.Config.Handler = s.handler()
 	h.Start()
 	t.Cleanup(h.Close)

@@ -14,9 +14,9 @@ import (
 // act is a request that changes something in a session.
 type act struct {
 	Session task.ID `json:"session"`
-	Ref     string  `json:"ref"` // of the task or the question
+	Ref     string  `json:"ref"` // a task or a question
 
-	Digest string          `json:"digest"` // of the question as it was shown
+	Digest string          `json:"digest"` // of the shown question
 	Allow  bool            `json:"allow"`
 	Reason string          `json:"reason"`
 	Text   string          `json:"text"`
@@ -28,7 +28,7 @@ type act struct {
 	Comments []control.LineComment `json:"comments"` // on the diff with the digest
 }
 
-// acts are the changes that the page can ask for, by the last element of their path.
+// acts are the changes that a page can request, by the last element of their path.
 func (s *Server) acts() map[string]func(context.Context, control.API, act) (any, error) {
 	type does = func(context.Context, control.API, act) (any, error)
 	return map[string]does{
@@ -62,7 +62,7 @@ func (s *Server) acts() map[string]func(context.Context, control.API, act) (any,
 	}
 }
 
-// act asks the session of a request for a change.
+// act makes the change of a request.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	do := s.acts()[r.PathValue("act")]
 	if do == nil {
@@ -95,7 +95,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	answer(w, v, err)
 }
 
-// session finds a session of the user, live or ended.
+// session finds a live or ended session of the user.
 func (s *Server) session(ctx context.Context, id task.ID) (Session, error) {
 	if f := s.board.find(id); f != nil {
 		return f, nil
@@ -110,7 +110,7 @@ func (s *Server) session(ctx context.Context, id task.ID) (Session, error) {
 		}
 	}
 	return nil, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("unknown session: %.40q", id),
-		Fix: "it may have been removed: load the page again"}
+		Fix: "it may have been removed: reload the page"}
 }
 
 // read decodes the body of a request, or answers that it cannot.
@@ -129,7 +129,7 @@ func read[T any](w http.ResponseWriter, r *http.Request) (v T, ok bool) {
 	return v, true
 }
 
-// answer is what a session says to a request.
+// answer answers with the result of a session.
 func answer(w http.ResponseWriter, v any, err error) {
 	if e := control.AsError(err); e != nil {
 		status := map[control.Code]int{control.NotFound: http.StatusNotFound, control.Ambiguous: http.StatusConflict,
@@ -149,7 +149,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has left
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"html"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,24 +10,41 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// sgr is a sequence that sets colours and the like.
-var sgr = regexp.MustCompile("\x1b\\[([0-9;:]*)m")
-
-// style is how output is drawn from a place on: the classes of its element.
-type style struct {
-	bold, faint, italic, underline, inverse bool
-	text, back                              int // 1 to 16; 0: as usual
+// sgr finds the next sequence that sets colours or attributes; from < 0: none.
+func sgr(text string) (from, to int, numbers string) {
+	for at := 0; ; at += 2 {
+		n := strings.Index(text[at:], "\x1b[")
+		if n < 0 {
+			return -1, len(text), ""
+		}
+		at += n
+		rest := strings.TrimLeft(text[at+2:], "0123456789;:")
+		if strings.HasPrefix(rest, "m") {
+			end := len(text) - len(rest)
+			return at, end + 1, text[at+2 : end]
+		}
+	}
 }
 
-// classes are those of the page's style sheet, which has the sixteen colours.
+// attributes are the classes of the style sheet for bold, faint, italic, underlined and inverse text, and numbers the
+// parameters that switch each on.
+const (
+	attributes = "bfiuv"
+	numbers    = "\x01\x02\x03\x04\x07"
+)
+
+// style is the style of output.
+type style struct {
+	on         uint8 // attributes, as bits
+	text, back int   // 1 to 16; 0: default
+}
+
+// classes are the classes of the style sheet.
 func (s style) classes() string {
 	var c []string
-	for _, on := range []struct {
-		is   bool
-		name string
-	}{{s.bold, "b"}, {s.faint, "f"}, {s.italic, "i"}, {s.underline, "u"}, {s.inverse, "v"}} {
-		if on.is {
-			c = append(c, on.name)
+	for n, name := range strings.Split(attributes, "") {
+		if s.on&(1<<n) != 0 {
+			c = append(c, name)
 		}
 	}
 	if s.text > 0 {
@@ -40,34 +56,23 @@ func (s style) classes() string {
 	return strings.Join(c, " ")
 }
 
-// styleOf is the style that classes mean. Others than those of a style are left out.
+// styleOf is the style of classes. It ignores unknown ones.
 func styleOf(classes string) (s style) {
 	for c := range strings.FieldsSeq(classes) {
-		switch c {
-		case "b":
-			s.bold = true
-		case "f":
-			s.faint = true
-		case "i":
-			s.italic = true
-		case "u":
-			s.underline = true
-		case "v":
-			s.inverse = true
-		default:
-			if n, err := strconv.Atoi(c[1:]); err == nil && n >= 0 && n < 16 && c[0] == 'c' {
-				s.text = n + 1
-			} else if err == nil && n >= 0 && n < 16 && c[0] == 'g' {
-				s.back = n + 1
-			}
+		if n := strings.Index(attributes, c); n >= 0 && len(c) == 1 {
+			s.on |= 1 << n
+		} else if n, err := strconv.Atoi(c[1:]); err == nil && n >= 0 && n < 16 && c[0] == 'c' {
+			s.text = n + 1
+		} else if err == nil && n >= 0 && n < 16 && c[0] == 'g' {
+			s.back = n + 1
 		}
 	}
 	return s
 }
 
-// set applies the numbers of a sequence. Colours beyond the sixteen are drawn as usual.
-func (s style) set(numbers string) style {
-	words := strings.FieldsFunc(numbers, func(r rune) bool { return r == ';' || r == ':' })
+// set applies the parameters of a sequence. Colours beyond the sixteen become the default.
+func (s style) set(parameters string) style {
+	words := strings.FieldsFunc(parameters, func(r rune) bool { return r == ';' || r == ':' })
 	if len(words) == 0 {
 		return style{}
 	}
@@ -78,24 +83,14 @@ func (s style) set(numbers string) style {
 		case err != nil:
 		case n == 0:
 			s = style{}
-		case n == 1:
-			s.bold = true
-		case n == 2:
-			s.faint = true
-		case n == 3:
-			s.italic = true
-		case n == 4:
-			s.underline = true
-		case n == 7:
-			s.inverse = true
+		case n < 10 && strings.IndexByte(numbers, byte(n)) >= 0:
+			s.on |= 1 << strings.IndexByte(numbers, byte(n))
 		case n == 22:
-			s.bold, s.faint = false, false
-		case n == 23:
-			s.italic = false
-		case n == 24:
-			s.underline = false
+			s.on &^= 3
+		case n == 23 || n == 24:
+			s.on &^= 4 << (n - 23)
 		case n == 27:
-			s.inverse = false
+			s.on &^= 16
 		case n >= 30 && n <= 37:
 			s.text = n - 29
 		case n >= 90 && n <= 97:
@@ -108,19 +103,16 @@ func (s style) set(numbers string) style {
 			s.text = 0
 		case n == 49:
 			s.back = 0
-		case n == 38 || n == 48:
-			var c int
-			if c, words = extended(words); n == 38 {
-				s.text = c
-			} else {
-				s.back = c
-			}
+		case n == 38:
+			s.text, words = extended(words)
+		case n == 48:
+			s.back, words = extended(words)
 		}
 	}
 	return s
 }
 
-// extended reads a colour of the 256 or of all; those beyond the sixteen are 0.
+// extended reads a colour of the 256 or a true colour; one beyond the sixteen is 0.
 func extended(words []string) (colour int, rest []string) {
 	switch {
 	case len(words) >= 2 && words[0] == "5":
@@ -134,35 +126,31 @@ func extended(words []string) (colour int, rest []string) {
 	return 0, nil
 }
 
-// drawn is output as HTML, in which nothing is alive but its colours, and the style at its end. A line
-// that was drawn again shows what it showed last.
+// drawn returns output as HTML with its colours, escaped, and the style at its end. Of a line that was overwritten
+// after a carriage return it shows the last state.
 func drawn(text string, s style) (string, style) {
 	var b strings.Builder
 	for l := range strings.Lines(text) {
 		body, nl := strings.CutSuffix(l, "\n")
 		body = strings.TrimRight(body, "\r")
-		if at := strings.LastIndexByte(body, '\r'); at >= 0 {
-			for _, m := range sgr.FindAllStringSubmatch(body[:at], -1) {
-				s = s.set(m[1])
+		hidden := strings.LastIndexByte(body, '\r') + 1
+		for at := 0; at < len(body); {
+			from, to, numbers := sgr(body[at:])
+			end := at + to
+			if from >= 0 {
+				end = at + from
 			}
-			body = body[at+1:]
-		}
-		from := 0
-		for _, m := range append(sgr.FindAllStringSubmatchIndex(body, -1), nil) {
-			to := len(body)
-			if m != nil {
-				to = m[0]
-			}
-			if part := excerpt.Plain(body[from:to]); part != "" {
+			if part := excerpt.Plain(body[min(max(at, hidden), end):end]); part != "" {
 				if c := s.classes(); c != "" {
 					b.WriteString(`<span class="` + c + `">` + html.EscapeString(part) + `</span>`)
 				} else {
 					b.WriteString(html.EscapeString(part))
 				}
 			}
-			if m != nil {
-				s, from = s.set(body[m[2]:m[3]]), m[1]
+			if from >= 0 {
+				s = s.set(numbers)
 			}
+			at += to
 		}
 		if nl {
 			b.WriteByte('\n')
@@ -171,8 +159,7 @@ func drawn(text string, s style) (string, style) {
 	return b.String(), s
 }
 
-// whole is how many bytes of data are whole characters and whole sequences of colours; the rest comes
-// with what follows it.
+// whole returns how many bytes of data are complete characters and sequences. The rest continues in the next part.
 func whole(data []byte) int {
 	const longest = 32 // bytes of a sequence
 	end := len(data)

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	lookEvery    = time.Second      // for sessions that came up
-	refreshEvery = 5 * time.Second  // for signs of life, which have no event
-	leftEvery    = 30 * time.Second // for what ended sessions left
+	lookEvery    = time.Second      // for new sessions
+	refreshEvery = 5 * time.Second  // for signs of life, which have no events
+	leftEvery    = 30 * time.Second // for ended sessions
 	publishPace  = 40 * time.Millisecond
 	longWait     = 20 * time.Second
-	quietAfter   = 10 * time.Second   // of silence, from which on the page shows it
-	mostEnded    = 500                // ended tasks of a session that are kept
-	mostListed   = 4000               // tasks that are asked for at once
-	mostLeft     = 100                // ended sessions that are asked what needs the user
+	quietAfter   = 10 * time.Second   // of silence before the page shows it
+	mostEnded    = 500                // ended tasks of a session
+	mostListed   = 4000               // tasks in one request
+	mostLeft     = 100                // ended sessions with items that need the user
 	oldestLeft   = 7 * 24 * time.Hour // since the end of such a session
-	mostGone     = 4096               // removed pieces that are remembered
+	mostGone     = 4096               // remembered removals
 )
 
 // The lists of the page.
@@ -45,7 +45,7 @@ type piece struct {
 	changed int64
 }
 
-// removal is a piece that the page no longer has.
+// removal is a removed piece.
 type removal struct {
 	id string
 	at int64
@@ -56,30 +56,30 @@ type board struct {
 	c     Config
 	views views
 	boot  string        // of this process
-	wake  chan struct{} // capacity 1: something is to be drawn
+	wake  chan struct{} // capacity 1: there are changes to draw
 
 	mu       sync.Mutex
 	sessions map[task.ID]*followed
 	left     []control.Attention // of ended sessions
-	dirty    map[string]task.ID  // pieces of tasks to draw again, with their session
-	needs    bool                // the list of what needs the user is to be drawn again
+	dirty    map[string]task.ID  // pieces of tasks to redraw, with their session
+	needs    bool                // the list of items that need the user must be redrawn
 
 	pieces  map[string]*piece
 	number  int64 // of the newest change
 	gone    []removal
-	forgot  int64         // removals up to this number are no longer known
+	forgot  int64         // removals up to this number are forgotten
 	changed chan struct{} // closed at the next change
-	pages   int           // that are open in a browser
-	opened  chan struct{} // closed when one is opened
+	pages   int           // open in browsers
+	opened  chan struct{} // closed when a page is opened
 	parts   map[int64][]byte
 }
 
-// followed is what the board knows of a live session.
+// followed is a live session.
 type followed struct {
 	session   Session
 	tasks     map[task.ID]task.Record
-	events    int64             // how many came
-	last      map[task.ID]int64 // the number of the newest one of each task
+	events    int64             // number of events
+	last      map[task.ID]int64 // number of the newest event of each task
 	attention control.Attention
 	key       string
 	problem   string
@@ -92,7 +92,7 @@ func newBoard(c Config, v views) *board {
 		parts: map[int64][]byte{}}
 }
 
-// run follows the sessions until ctx ends, and returns when all that it started has returned.
+// run follows the sessions until ctx ends, and waits for everything that it has started.
 func (b *board) run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -102,7 +102,7 @@ func (b *board) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		sessions, err := b.c.Sessions(ctx, true)
-		if err == nil { // else the next look may succeed
+		if err == nil { // otherwise the next look may succeed
 			for _, s := range sessions {
 				if f := b.add(s); f != nil {
 					group.Go(func() { b.follow(ctx, f) })
@@ -117,7 +117,7 @@ func (b *board) run(ctx context.Context) {
 	}
 }
 
-// add begins to follow a session; nil: it is followed already.
+// add returns a session to follow; nil: it is followed already.
 func (b *board) add(s Session) *followed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func (b *board) add(s Session) *followed {
 	return f
 }
 
-// touch marks a task, or with an empty ID the session itself, to be drawn again.
+// touch marks a task, or with an empty ID the session itself, for a redraw.
 func (b *board) touch(f *followed, id task.ID) {
 	s := f.session.Info().Session
 	b.dirty[pieceID(s, id)] = s
@@ -142,7 +142,7 @@ func (b *board) touch(f *followed, id task.ID) {
 func wakeUp(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
-	default: // it will look
+	default: // awake already
 	}
 }
 
@@ -161,7 +161,7 @@ func (b *board) follow(ctx context.Context, f *followed) {
 	defer cancel()
 	api, done, err := f.session.Open(ctx)
 	if err != nil {
-		return // it has just ended, or is found again
+		return // it has ended, or the next look finds it again
 	}
 	defer done()
 	state, err := api.State(ctx, control.StateRequest{})
@@ -185,7 +185,7 @@ func (b *board) follow(ctx context.Context, f *followed) {
 	}
 }
 
-// list reads the tasks of a session, with all also the ended ones.
+// list reads the live tasks of a session, or all tasks.
 func (b *board) list(ctx context.Context, f *followed, api control.API, all bool) error {
 	b.mu.Lock()
 	asked := f.events
@@ -201,7 +201,7 @@ func (b *board) list(ctx context.Context, f *followed, api control.API, all bool
 		b.touch(f, "")
 	}
 	for _, r := range page.Tasks {
-		if f.last[r.ID] <= asked { // else an event has told more meanwhile
+		if f.last[r.ID] <= asked { // otherwise an event has a newer record
 			b.put(f, r)
 		}
 	}
@@ -222,7 +222,7 @@ func (b *board) put(f *followed, r task.Record) {
 	if old, ok := f.tasks[r.ID]; ok && r.LastHeard == nil && r.Run == old.Run {
 		r.LastHeard = old.LastHeard
 	}
-	// What the page never shows is not kept.
+	// The page never shows these fields.
 	r.Prompt, r.Checkpoint, r.Questions = "", nil, nil
 	f.tasks[r.ID] = r
 	b.touch(f, r.ID)
@@ -231,7 +231,7 @@ func (b *board) put(f *followed, r task.Record) {
 	}
 }
 
-// prune forgets the tasks that ended first, if there are too many.
+// prune forgets the oldest ended tasks, if there are too many.
 func (b *board) prune(f *followed) {
 	if len(f.tasks) < 2*mostEnded {
 		return
@@ -270,7 +270,7 @@ func (b *board) followAttention(ctx context.Context, f *followed, api control.AP
 	}
 }
 
-// page notes that a page is open in a browser, until what it returns is called.
+// page counts a page as open until closed is called.
 func (b *board) page() (closed func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +284,7 @@ func (b *board) page() (closed func()) {
 	}
 }
 
-// attend tells a session that a person sees its questions, as long as a page is open.
+// attend keeps the questions of a session open for a person while a page is open.
 func (b *board) attend(ctx context.Context, api control.API) {
 	req := control.ApprovalsRequest{Person: true, Wait: longWait}
 	for {
@@ -301,13 +301,13 @@ func (b *board) attend(ctx context.Context, api control.API) {
 		}
 		list, err := api.Approvals(ctx, req)
 		if err != nil {
-			return // the session has ended, or is found again
+			return // it has ended, or the next look finds it again
 		}
 		req.After = list.Version
 	}
 }
 
-// refresh asks for what has no event: signs of life and sizes of outputs.
+// refresh reads signs of life and sizes of outputs, which have no events.
 func (b *board) refresh(ctx context.Context, f *followed, api control.API) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
@@ -334,7 +334,7 @@ func (b *board) live(f *followed) (n int) {
 	return n
 }
 
-// remove forgets a session that has ended or cannot be read.
+// remove forgets a session that has ended or failed.
 func (b *board) remove(f *followed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -347,7 +347,7 @@ func (b *board) remove(f *followed) {
 	b.needs = true
 }
 
-// lookAtLeft reads what of ended sessions needs the user.
+// lookAtLeft reads the items of ended sessions that need the user.
 func (b *board) lookAtLeft(ctx context.Context) {
 	tick := time.NewTicker(leftEvery)
 	defer tick.Stop()
@@ -396,7 +396,7 @@ func attentionOf(ctx context.Context, s Session) (control.Attention, error) {
 	return api.Attention(ctx, control.AttentionRequest{})
 }
 
-// draw draws what has changed, at most once in a while, until ctx ends.
+// draw draws changes, at most every publishPace, until ctx ends.
 func (b *board) draw(ctx context.Context) {
 	pace := time.NewTicker(publishPace)
 	defer pace.Stop()
@@ -410,14 +410,14 @@ func (b *board) draw(ctx context.Context) {
 		b.drawn()
 		b.mu.Unlock()
 		select {
-		case <-pace.C: // what changes meanwhile is drawn together
+		case <-pace.C: // changes in the meantime are drawn together
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// drawn draws what is dirty and publishes it as one change.
+// drawn draws dirty pieces and publishes them as one change.
 func (b *board) drawn() {
 	now := b.c.Now()
 	next := b.number + 1
@@ -439,7 +439,7 @@ func (b *board) drawn() {
 	clear(b.dirty)
 	if b.needs {
 		b.needs = false
-		any = b.drawNeeds(next, now) || any
+		any = b.drawNeeds(next) || any
 	}
 	if !any {
 		return
@@ -450,7 +450,7 @@ func (b *board) drawn() {
 	b.changed = make(chan struct{})
 }
 
-// set replaces or removes a piece, and reports whether that is a change.
+// set replaces or removes a piece, and reports whether that changes anything.
 func (b *board) set(p piece, there bool, number int64) bool {
 	old := b.pieces[p.ID]
 	switch {
@@ -470,8 +470,8 @@ func (b *board) set(p piece, there bool, number int64) bool {
 	return true
 }
 
-func (b *board) drawNeeds(number int64, now time.Time) bool {
-	// What an ended session left is no longer true once a host has it again.
+func (b *board) drawNeeds(number int64) bool {
+	// Items of an ended session are outdated once a host has the session again.
 	lists := slices.DeleteFunc(slices.Clone(b.left), func(l control.Attention) bool {
 		return b.sessions[l.Items[0].Session] != nil
 	})
@@ -482,7 +482,7 @@ func (b *board) drawNeeds(number int64, now time.Time) bool {
 	any := false
 	seen := map[string]bool{}
 	for n, i := range merged.Items {
-		p := piece{ID: needID(i), List: needsList, Key: fmt.Sprintf("%06d", n), HTML: b.views.need(i, now)}
+		p := piece{ID: needID(i), List: needsList, Key: fmt.Sprintf("%06d", n), HTML: b.views.need(i)}
 		seen[p.ID] = true
 		any = b.set(p, true, number) || any
 	}
@@ -500,12 +500,12 @@ func (b *board) drawNeeds(number int64, now time.Time) bool {
 	return any
 }
 
-// needID is the ID of the element of an item. An item of another run is another one.
+// needID is the ID of the element of an item. Each run has items of its own.
 func needID(i control.AttentionItem) string {
 	return strings.Join([]string{"n", string(i.Session), i.ID, string(i.Run), string(i.Kind)}, "-")
 }
 
-// keyOf puts a task behind its parent and before the younger tasks of that.
+// keyOf orders a task after its parent and before its parent's younger tasks.
 func (f *followed) keyOf(r task.Record) string {
 	var up []string
 	for n := 0; n < 64; n++ {
@@ -520,7 +520,7 @@ func (f *followed) keyOf(r task.Record) string {
 	return f.key + "/" + strings.Join(up, "/")
 }
 
-// find is a live session of the board.
+// find returns a live session, or nil.
 func (b *board) find(id task.ID) Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()

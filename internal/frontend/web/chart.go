@@ -12,8 +12,8 @@ import (
 const (
 	chartWidth, chartHeight        = 640, 200
 	chartLeft, chartTop, chartFoot = 84, 14, 28
-	chartTicks                     = 4 // at most, of the upright axis
-	chartLabels                    = 6 // at most, of the other
+	chartTicks                     = 4 // at most, on the vertical axis
+	chartLabels                    = 6 // at most, on the horizontal axis
 )
 
 // period is a range of time in equal parts.
@@ -22,10 +22,10 @@ type period struct {
 	Title string
 	step  time.Duration
 	parts int
-	label string // the layout of a time below the axis
+	label string // layout of a time below the axis
 }
 
-// periods are those that a page of charts can show.
+// periods are the periods that a page of charts can show.
 func periods() []period {
 	const day = 24 * time.Hour
 	return []period{
@@ -34,14 +34,14 @@ func periods() []period {
 	}
 }
 
-// begin is when the first part begins. Parts begin at whole steps of the day, and now is in the last one.
+// begin is the begin of the first part. Parts begin at whole steps of the day, and now is in the last one.
 func (p period) begin(now time.Time) time.Time {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	last := midnight.Add(now.Sub(midnight).Truncate(p.step))
 	return last.Add(-time.Duration(p.parts-1) * p.step)
 }
 
-// part is the number of the part that a time is in; not in the period: below 0, or the number of parts.
+// part is the number of the part of a time; below 0 or the number of parts: it is outside of the period.
 func (p period) part(begin, at time.Time) int {
 	if at.Before(begin) {
 		return -1
@@ -49,11 +49,11 @@ func (p period) part(begin, at time.Time) int {
 	return int(min(at.Sub(begin)/p.step, time.Duration(p.parts)))
 }
 
-// at is how the begin of a part is written.
+// at is the label of a part.
 func (p period) at(begin time.Time, n int) string {
 	t := begin.Add(time.Duration(n) * p.step)
 	if p.step >= 24*time.Hour {
-		t = t.Add(p.step / 2) // a day of a change of clocks does not begin at midnight
+		t = t.Add(p.step / 2) // after a change of clocks a day does not begin at midnight
 	}
 	return t.Format(p.label)
 }
@@ -62,7 +62,7 @@ func (p period) at(begin time.Time, n int) string {
 type chart struct {
 	ID, Title, Summary string
 	Width, Height      int
-	Left, Right, Base  int // of what is drawn
+	Left, Right, Base  int // of the drawing area
 	Bars               []bar
 	Ticks, Labels      []mark
 }
@@ -73,15 +73,15 @@ type bar struct {
 	At, Text   string
 }
 
-// mark is a place of an axis.
+// mark is a label of an axis.
 type mark struct {
 	Place float64
 	Text  string
 }
 
-// measure is how the values of a chart are written.
+// measure formats the values of a chart.
 type measure struct {
-	least float64 // distance of two lines of the axis
+	least float64 // minimum distance of two lines of the axis
 	axis  func(float64) string
 	exact func(float64) string
 }
@@ -113,7 +113,7 @@ func charted(id, title string, p period, begin time.Time, values []float64, m me
 			c.Labels = append(c.Labels, mark{x, p.at(begin, n)})
 		}
 	}
-	c.Summary = "none in this time"
+	c.Summary = "none"
 	if most > 0 {
 		c.Summary = fmt.Sprintf("at most %s, at %s", m.exact(most), p.at(begin, at))
 	}
@@ -136,7 +136,7 @@ func tick(most float64) float64 {
 	return 10 * power
 }
 
-// grouped writes a count in groups of three digits.
+// grouped formats a count in groups of three digits.
 func grouped(v float64) string {
 	digits := strconv.FormatFloat(v, 'f', 0, 64)
 	var b strings.Builder

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/drover-dev/drover/internal/api/control"
@@ -17,19 +16,19 @@ func (s *Server) conversationPage(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	i := of.Info()
-	var kept control.Messages // of an ended session: nothing is left to watch
+	var kept control.Messages // of an ended session
 	if !i.Live {
-		// Not every session has a main agent: then there are none.
+		// A session without a main agent has none.
 		kept, _ = api.Messages(r.Context(), control.MessagesRequest{Ref: string(i.Session)})
 	}
-	_ = s.views.t.ExecuteTemplate(w, "conversation.html", map[string]any{ // as on the page of a task
-		"Info": i, "Kept": kept, "Title": line(cmp.Or(i.Title, string(i.Session)), 80)})
+	s.page(w, "conversation.html", map[string]any{"Info": i, "Kept": kept,
+		"Title": line(cmp.Or(i.Title, string(i.Session)), 80)})
 }
 
-// said is a piece of a conversation. Its texts are put into the page as texts.
+// said is a piece of a conversation. The page shows its texts as text, not as HTML.
 type said struct {
 	N     int64  `json:"n"`
-	From  bool   `json:"from"` // the text goes on behind what the page has
+	From  bool   `json:"from"` // the text continues the piece on the page
 	Kind  string `json:"kind"`
 	Who   string `json:"who,omitempty"`
 	Text  string `json:"text,omitempty"`
@@ -37,7 +36,7 @@ type said struct {
 	Error string `json:"error,omitempty"`
 }
 
-// watch sends a conversation as it grows. Its page is attached, as a terminal would be.
+// watch sends a conversation as it grows. The page counts as attached, like a terminal.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	api, _, done, ok := s.opened(w, r)
 	if !ok {
@@ -54,9 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ended, cancel)()
+	ctx := r.Context()
 	for p, err := range api.Watch(ctx, control.WatchRequest{After: after}) {
 		if err != nil {
 			break

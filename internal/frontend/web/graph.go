@@ -11,12 +11,12 @@ import (
 // The measures of a graph, in pixels.
 const (
 	nodeWidth, nodeHeight = 180, 44
-	nodeAside, nodeBelow  = 44, 14 // between two of them
-	mostNodes             = 400    // more are a list only
+	nodeAside, nodeBelow  = 44, 14 // distance of two nodes
+	mostNodes             = 400    // in the drawing
 	mostLabel             = 22     // characters in a node
 )
 
-// node is one of a graph. It waits for those in After; names that no node has are left out.
+// node is a node of a graph. It waits for the nodes in After; unknown names are ignored.
 type node struct {
 	ID, Title, State string
 	Class            string // of its state
@@ -25,13 +25,13 @@ type node struct {
 	After            []string
 }
 
-// graph is nodes and their places: each stands to the right of all that it waits for.
+// graph is nodes and their places. Each is to the right of all nodes that it waits for.
 type graph struct {
 	Title         string
 	Width, Height int
 	Nodes         []placed
 	Lines         []string // the paths of the lines between them
-	Left          int      // nodes that are not drawn, as there are too many
+	Left          int      // number of nodes beyond mostNodes
 }
 
 type placed struct {
@@ -42,7 +42,7 @@ type placed struct {
 	TitleY        int
 }
 
-// laid gives nodes their places. Those of a circle stand together in the last column.
+// laid gives nodes their places. The nodes of a cycle share the last column.
 func laid(title string, nodes []node) graph {
 	g := graph{Title: title}
 	if len(nodes) > mostNodes {
@@ -65,7 +65,7 @@ func laid(title string, nodes []node) graph {
 	rows := make([]float64, len(nodes)) // of each node in its column
 	out := make([]placed, len(nodes))
 	for x, column := range columns {
-		// A node stands about as high as what it waits for.
+		// A node is near the height of the nodes that it waits for.
 		slices.SortStableFunc(column, func(i, j int) int {
 			return cmp.Compare(middle(after[i], rows), middle(after[j], rows))
 		})
@@ -90,7 +90,7 @@ func laid(title string, nodes []node) graph {
 	return g
 }
 
-// columnsOf puts each node into the column behind the last one that it waits for.
+// columnsOf puts each node into the column after the last node that it waits for.
 func columnsOf(after [][]int) (columns [][]int) {
 	waits := make([]int, len(after))
 	before := make([][]int, len(after))
@@ -120,7 +120,7 @@ func columnsOf(after [][]int) (columns [][]int) {
 		}
 		now = next
 	}
-	if seen < len(after) { // the rest waits for itself
+	if seen < len(after) { // the rest are cycles
 		var rest []int
 		for i, n := range waits {
 			if n > 0 {
@@ -141,7 +141,7 @@ func middle(nodes []int, rows []float64) float64 {
 	return sum / float64(max(len(nodes), 1))
 }
 
-// stepsOf are the steps of a workflow as a graph; nil: the task has none.
+// stepsOf returns the steps of a workflow as a graph; nil: the task has none.
 func stepsOf(r task.Record) *graph {
 	if r.Progress == nil || len(r.Progress.Steps) == 0 {
 		return nil

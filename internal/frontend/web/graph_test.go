@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -58,7 +57,7 @@ func TestSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	html := v.head(control.Info{}, task.Record{ID: "w1", Session: "s1", Kind: task.LocalWorkflow, Status: task.Running,
+	html := v.head(task.Record{ID: "w1", Session: "s1", Kind: task.LocalWorkflow, Status: task.Running,
 		Progress: &task.Progress{Steps: []task.Step{
 			{ID: "build", Status: task.StepCompleted, Task: "b1"},
 			{ID: "<i>test", Status: task.StepFailed, Task: "b2", Needs: []string{"build"}, Attempt: 2, Error: "exit <b>1"},
@@ -84,7 +83,7 @@ func TestBudget(t *testing.T) {
 	}
 	r := task.Record{ID: "a1", Session: "s1", Kind: task.LocalAgent, Status: task.Running,
 		Budget: task.Budget{USD: 2.5, Tokens: 300_000, WallMS: 90_000}}
-	for _, html := range []string{v.task(r, time.Unix(9, 0)), v.head(control.Info{}, r, time.Unix(9, 0))} {
+	for _, html := range []string{v.task(r, time.Unix(9, 0)), v.head(r, time.Unix(9, 0))} {
 		if !strings.Contains(html, "$2.50, 300 k tokens, 1m30s") {
 			t.Error(html)
 		}

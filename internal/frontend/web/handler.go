@@ -32,7 +32,7 @@ func (s *Server) handler() http.Handler {
 	return a.guard(mux)
 }
 
-// asset is a file of the page: the same for all, and without anything of the user.
+// asset answers with a static file.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request, name string) {
 	sub, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -43,24 +43,29 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request, name string) {
 	http.ServeFileFS(w, r, sub, name)
 }
 
-// paired answers a browser that is not paired with a page that pairs it.
+// paired answers an unpaired browser with the page that pairs it.
 func (s *Server) paired(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		if !s.access.reads(r) {
 			w.WriteHeader(http.StatusUnauthorized)
-			_ = s.views.t.ExecuteTemplate(w, "pair.html", nil) // a client that has gone needs no page
+			s.page(w, "pair.html", nil)
 			return
 		}
 		next(w, r)
 	}
 }
 
+// page answers with a page.
+func (s *Server) page(w http.ResponseWriter, name string, data any) {
+	_ = s.views.t.ExecuteTemplate(w, name, data) // fails only if the client has left
+}
+
 // home is the page of all sessions.
 func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
 	tree, number := s.board.all(treeList)
 	needs, at := s.board.all(needsList)
-	// The lower number: what has changed after it is sent again, and changes nothing.
-	_ = s.views.t.ExecuteTemplate(w, "page.html", map[string]any{"Needs": shown(needs), "Tree": shown(tree),
-		"Mark": s.board.mark(min(number, at)), "Version": s.Version}) // as above
+	// With the lower number some pieces are sent again, which changes nothing.
+	s.page(w, "page.html", map[string]any{"Needs": shown(needs), "Tree": shown(tree),
+		"Mark": s.board.mark(min(number, at)), "Version": s.Version})
 }

@@ -13,17 +13,18 @@ import (
 
 const (
 	partBytes  = 64 << 10 // of output in a part of the page
-	tailLines  = 200      // with which a page begins
-	behind     = 1 << 20  // bytes; a page that is further behind goes on at the end
+	tailLines  = 200      // at the begin of a page
+	mostBehind = 1 << 20  // bytes; a page that is further behind continues at the end
 	searchPart = 1 << 20
-	searchMost = 64 << 20               // bytes that a request looks through
-	searchTime = 150 * time.Millisecond // after which it answers with what it has
+	searchMost = 64 << 20               // bytes that a request searches
+	searchTime = 150 * time.Millisecond // of one request
 	mostFound  = 100
-	mostSought = 200 // bytes of a text that is looked for
+	mostSought = 200 // bytes of the search text
 	outputPace = 100 * time.Millisecond
+	outputWait = 2 * time.Second // for more output, before the state of the task is read again
 )
 
-// part is a part of an output as the page shows it.
+// part is a part of an output for the page.
 type part struct {
 	HTML   string `json:"html"`
 	Offset int64  `json:"offset"`
@@ -31,10 +32,10 @@ type part struct {
 	Size   int64  `json:"size"`
 	Style  string `json:"style"` // at its end
 	Ended  bool   `json:"ended"`
-	Left   int64  `json:"left,omitempty"` // bytes before it that the page has not been given
+	Left   int64  `json:"left,omitempty"` // number of skipped bytes before it
 }
 
-// partOf draws a chunk from a style on.
+// partOf draws a chunk that begins with a style.
 func partOf(c control.Chunk, at style) (part, style) {
 	n := len(c.Data)
 	if !c.Ended {
@@ -45,7 +46,7 @@ func partOf(c control.Chunk, at style) (part, style) {
 		Ended: c.Ended}, s
 }
 
-// opened is the API of the session that a path names. ok is false when the request has been answered.
+// opened opens the session of a path. If ok is false the request is answered.
 func (s *Server) opened(w http.ResponseWriter, r *http.Request) (api control.API, of Session, done func(), ok bool) {
 	of, err := s.session(r.Context(), task.ID(r.PathValue("session")))
 	if err == nil {
@@ -58,7 +59,7 @@ func (s *Server) opened(w http.ResponseWriter, r *http.Request) (api control.API
 	return api, of, done, true
 }
 
-// output answers with a part of an output from a byte on.
+// output answers with a part of an output from an offset on.
 func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	api, _, done, ok := s.opened(w, r)
 	if !ok {
@@ -80,25 +81,25 @@ func number(text string) int64 {
 	return max(0, n)
 }
 
-// match is a place of an output that has a text.
+// match is a place in an output with the search text.
 type match struct {
 	Offset int64  `json:"offset"` // of the line
 	Line   string `json:"line"`
 }
 
-// matches are the places that a request has found.
+// matches is the result of one request.
 type matches struct {
 	Found []match `json:"found"`
-	Next  int64   `json:"next"` // where to go on
+	Next  int64   `json:"next"` // offset to continue at
 	Size  int64   `json:"size"`
 }
 
-// search looks for a text in an output from a byte on.
+// search searches an output from an offset on.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	sought := q.Get("text")
 	if sought == "" || len(sought) > mostSought {
-		refuse(w, http.StatusBadRequest, "a text of 1 to 200 bytes is looked for")
+		refuse(w, http.StatusBadRequest, "the search text must have 1 to 200 bytes")
 		return
 	}
 	api, _, done, ok := s.opened(w, r)
@@ -110,10 +111,10 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	answer(w, m, err)
 }
 
-// find looks through an output line by line, within bounds. A text that spans lines is not found.
+// find searches an output line by line, within bounds. It does not find a text that spans lines.
 func find(ctx context.Context, api control.API, ref string, sought []byte, from int64) (matches, error) {
 	m := matches{Found: []match{}, Next: from}
-	var rest []byte // the begin of a line
+	var rest []byte // the beginning of a line
 	for begin, end := time.Now(), from+searchMost; m.Next < end && len(m.Found) < mostFound; {
 		if m.Next > from && time.Since(begin) > searchTime {
 			break
@@ -126,7 +127,7 @@ func find(ctx context.Context, api control.API, ref string, sought []byte, from 
 		if len(c.Data) == 0 {
 			break
 		}
-		data := append(rest, c.Data...) //nolint:gocritic // rest is not used again
+		data := append(rest, c.Data...) //nolint:gocritic // rest is replaced below
 		at := m.Next - int64(len(rest))
 		last := c.Next >= c.Size
 		for len(data) > 0 {
@@ -153,10 +154,10 @@ func find(ctx context.Context, api control.API, ref string, sought []byte, from 
 	return m, nil
 }
 
-// follow sends what a task prints, from a byte on or the end, and how the task stands, until it has
+// follow sends the output of a task, from an offset on or its end, and the state of the task, until the task has
 // ended or the page is closed.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
-	api, of, done, ok := s.opened(w, r)
+	api, _, done, ok := s.opened(w, r)
 	if !ok {
 		return
 	}
@@ -166,10 +167,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ended, cancel)()
-	ref := r.PathValue("task")
+	ctx, ref := r.Context(), r.PathValue("task")
 	req := control.OutputRequest{Ref: ref, Tail: tailLines, Max: partBytes}
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		req.Tail, req.Offset = 0, number(id)
@@ -181,7 +179,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			break
 		}
-		if html := s.views.head(of.Info(), rec, s.Now()); html != shown {
+		if html := s.views.head(rec, s.Now()); html != shown {
 			if out.send("", "head", html) != nil {
 				return
 			}
@@ -192,14 +190,11 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		p, now := partOf(c, at)
-		var left int64
-		if p.Size-p.Next > behind && !first {
-			req.Offset, req.Tail, left = p.Size-partBytes, 0, p.Size-partBytes-p.Next
-		} else {
-			req.Offset, req.Tail = p.Next, 0
+		req.Offset, req.Tail, at = p.Next, 0, now
+		if p.Size-p.Next > mostBehind && !first {
+			req.Offset = p.Size - partBytes
+			p.Left = req.Offset - p.Next
 		}
-		p.Left = left
-		at = now
 		if (first || len(c.Data) > 0) && out.send(strconv.FormatInt(req.Offset, 10), "output", p) != nil {
 			return
 		}
@@ -209,17 +204,12 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		if req.Wait = outputWait; len(c.Data) == 0 && out.comment() != nil {
 			return
 		}
-		if p.Next < p.Size { // there is more: not faster than it can be read
-			if !paces(ctx, outputPace) {
-				return
-			}
+		if p.Next < p.Size && !paces(ctx, outputPace) { // no faster than a person reads
+			return
 		}
 	}
-	_ = out.send("", "end", struct{}{}) // the page does not ask again
+	_ = out.send("", "end", struct{}{}) // the page stops asking
 }
-
-// outputWait is how long a stream waits for more output before it looks how the task stands.
-const outputWait = 2 * time.Second
 
 // paces waits; false: ctx has ended.
 func paces(ctx context.Context, d time.Duration) bool {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 const (
@@ -12,13 +14,13 @@ const (
 	mostCodes = 64
 )
 
-// pairing is what the browser gets that opens a link.
+// pairing is the right that a link gives to a browser.
 type pairing struct {
 	write bool
 	until time.Time
 }
 
-// codes are the links that are not used yet. Each pairs one browser.
+// codes are the unused links. Each pairs one browser.
 type codes struct {
 	mu   sync.Mutex
 	open map[string]pairing
@@ -41,7 +43,7 @@ func (c *codes) add(write bool, now time.Time) string {
 	return code
 }
 
-// take uses a code up.
+// take returns and removes a code.
 func (c *codes) take(code string, now time.Time) (p pairing, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,21 +57,21 @@ type pairRequest struct {
 }
 
 type pairReply struct {
-	Key string `json:"key,omitempty"` // of requests that change something; empty: the browser may only read
+	Key string `json:"key,omitempty"` // for changes; empty: the browser may only read
 }
 
-// pair gives the browser that has a code or the token its keys.
+// pair gives a browser with a code or the token its keys.
 func (s *Server) pair(w http.ResponseWriter, r *http.Request) {
 	req, ok := read[pairRequest](w, r)
 	if !ok {
 		return
 	}
 	p, known := s.codes.take(req.Code, s.Now())
-	if same(req.Code, s.Token) {
+	if httpserve.Same(req.Code, s.Token) {
 		p, known = pairing{write: true}, true
 	}
 	if !known {
-		refuse(w, http.StatusForbidden, "this link was used or is too old (open a new one: each pairs one browser, within 10 minutes)")
+		refuse(w, http.StatusForbidden, "this link was used or has expired (open a new one: each pairs one browser, within 10 minutes)")
 		return
 	}
 	s.access.grant(w)
@@ -85,7 +87,7 @@ type linkRequest struct {
 }
 
 type linkReply struct {
-	Path string `json:"path"`           // from the address of the page on
+	Path string `json:"path"`           // relative to the address of the page
 	Code string `json:"code,omitempty"` // the whole link as a drawing of a QR code
 }
 
@@ -101,7 +103,7 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := linkReply{Path: linkPath(code)}
-	if origin := r.Header.Get("Origin"); origin != "" { // of this server, as every request was checked
+	if origin := r.Header.Get("Origin"); origin != "" { // guard has checked it
 		if q, err := qrDrawn(origin + a.Path); err == nil {
 			a.Code = s.views.text("qr", q)
 		}
@@ -109,5 +111,5 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 	reply(w, a)
 }
 
-// linkPath has the code behind the #, where no request and no log of a proxy has it.
+// linkPath has the code after the #, which is in no request and in no log of a proxy.
 func linkPath(code string) string { return "/#pair=" + code }

@@ -7,9 +7,9 @@ import (
 	"rsc.io/qr"
 )
 
-const quietZone = 4 // modules around a code that stay light
+const quietZone = 4 // light modules around a code
 
-// qrOf encodes a text; dark reports whether a module is dark, also outside of the code.
+// qrOf encodes a text. dark reports whether a module is dark, and accepts any coordinates.
 func qrOf(text string) (size int, dark func(x, y int) bool, err error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
@@ -18,8 +18,7 @@ func qrOf(text string) (size int, dark func(x, y int) bool, err error) {
 	return code.Size + 2*quietZone, func(x, y int) bool { return code.Black(x-quietZone, y-quietZone) }, nil
 }
 
-// QRText is a text as a QR code for a terminal, two modules in each character, in its own colours: dark
-// on light in every theme.
+// QRText is a text as a QR code for a terminal, two modules in each character, dark on light in every theme.
 func QRText(text string) (string, error) {
 	size, dark, err := qrOf(text)
 	if err != nil {
@@ -45,7 +44,7 @@ func QRText(text string) (string, error) {
 	return b.String(), nil
 }
 
-// drawnQR is a QR code as a drawing of the page.
+// drawnQR is a QR code as a drawing for the page.
 type drawnQR struct {
 	Size int
 	Path string // of the dark modules

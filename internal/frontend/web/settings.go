@@ -8,21 +8,21 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 )
 
-// Check is one thing that the doctor looked at.
+// Check is a check of the doctor.
 type Check struct {
-	Name, Level string // of the levels ok, warning and error
+	Name, Level string // ok, warning or error
 	Detail, Fix string
 }
 
-// Worker is a process on some machine that takes tasks of sessions elsewhere.
+// Worker is a process that runs tasks of sessions on other machines.
 type Worker struct {
 	Name, State, System, Version string
 	Labels                       []string
-	Tasks                        []string // that it does, for people
+	Tasks                        []string // running ones, for people
 	Capacity                     int
 }
 
-// settingsPage is the page of what the doctor finds, of the workers, and of the live sessions with settings.
+// settingsPage is the page of the doctor, the workers, and links to the settings of live sessions.
 func (s *Server) settingsPage(w http.ResponseWriter, r *http.Request) {
 	sessions, err := s.Sessions(r.Context(), true)
 	data := map[string]any{"Checks": s.Checks(r.Context())}
@@ -41,10 +41,10 @@ func (s *Server) settingsPage(w http.ResponseWriter, r *http.Request) {
 		infos = append(infos, one.Info())
 	}
 	data["Sessions"] = infos
-	_ = s.views.t.ExecuteTemplate(w, "settings.html", data) // a client that has gone needs no page
+	s.page(w, "settings.html", data)
 }
 
-// sessionPage is the page of what a session works with, and of its settings.
+// sessionPage is the page of the settings and the environment of a session.
 func (s *Server) sessionPage(w http.ResponseWriter, r *http.Request) {
 	api, of, done, ok := s.opened(w, r)
 	if !ok {
@@ -64,7 +64,7 @@ func (s *Server) sessionPage(w http.ResponseWriter, r *http.Request) {
 		data["Environment"] = env
 	}
 	if err = errors.Join(err, missing); err != nil {
-		data["Problem"] = err.Error() // an ended session has none
+		data["Problem"] = err.Error() // for example of an ended session
 	}
-	_ = s.views.t.ExecuteTemplate(w, "session.html", data) // as above
+	s.page(w, "session.html", data)
 }

@@ -9,25 +9,27 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 const (
 	mostStreams = 512
-	mostParts   = 8 // messages that are kept for other pages
+	mostParts   = 8 // messages kept for other pages
 	keepAlive   = 15 * time.Second
 )
 
-// change is what the page changes at once.
+// change is one change of the page.
 type change struct {
-	Reset bool     `json:"reset,omitempty"` // the page drops all that it has first
+	Reset bool     `json:"reset,omitempty"` // the page first drops all pieces
 	Set   []*piece `json:"set,omitempty"`
 	Gone  []string `json:"gone,omitempty"`
 }
 
-// mark names a change of this board, for the pages of this process only.
+// mark names a change. Marks are valid in this process only.
 func (b *board) mark(number int64) string { return b.boot + "." + strconv.FormatInt(number, 10) }
 
-// numberOf is the number of a mark; 0: it is of another process.
+// numberOf is the number of a mark; 0: of another process.
 func (b *board) numberOf(mark string) int64 {
 	boot, digits, _ := strings.Cut(mark, ".")
 	number, err := strconv.ParseInt(digits, 10, 64)
@@ -37,9 +39,8 @@ func (b *board) numberOf(mark string) int64 {
 	return number
 }
 
-// since is the change from a number on, as a message of the stream, the number after it, and a
-// channel that is closed at the next change. No bytes: there is no change. Pages that are equally far
-// share the message.
+// since returns the change from a number on as a message of the stream, empty for none, the number after it, and a
+// channel that is closed at the next change. Pages with the same number share the message.
 func (b *board) since(number int64) (message []byte, now int64, next <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,14 +76,14 @@ func (b *board) since(number int64) (message []byte, now int64, next <-chan stru
 	return m, b.number, b.changed
 }
 
-// next is closed at the next change.
+// next returns a channel that is closed at the next change.
 func (b *board) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changed
 }
 
-// stream sends a page what changes, from the change on that it has.
+// stream sends a page the changes after its last one.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("charts") {
 		s.charts(w, r)
@@ -110,8 +111,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			}
 		case <-r.Context().Done():
 			return
-		case <-s.ended.Done():
-			return
 		}
 	}
 }
@@ -122,7 +121,7 @@ type events struct {
 	out *http.ResponseController
 }
 
-// begin begins a stream; nil: there is no place for it, which has been answered.
+// begin begins a stream; nil: the limit is reached, and the request is answered.
 func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	select {
 	case s.streams <- struct{}{}:
@@ -135,8 +134,9 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	free = func() { closed(); <-s.streams }
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
-	e = &events{w, http.NewResponseController(w)}
-	_ = e.out.SetReadDeadline(time.Time{}) // the request has arrived
+	httpserve.KeepOpen(w)
+	timed := httpserve.Timed(w)
+	e = &events{timed, http.NewResponseController(timed)}
 	if e.comment() != nil {
 		free()
 		return nil, nil
@@ -144,19 +144,17 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	return e, free
 }
 
-// write sends bytes, in time or never.
 func (e *events) write(data []byte) error {
-	_ = e.out.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
 	if _, err := e.w.Write(data); err != nil {
 		return err
 	}
 	return e.out.Flush()
 }
 
-// comment shows that the connection is alive.
+// comment keeps the connection alive.
 func (e *events) comment() error { return e.write([]byte(":\n\n")) }
 
-// send sends one event. With an empty ID the page goes on from the one before it.
+// send sends one event. With an empty ID the page continues from the event before it.
 func (e *events) send(id, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

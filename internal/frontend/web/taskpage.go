@@ -25,14 +25,13 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, err)
 		return
 	}
-	t := rec.Traits()
-	_ = s.views.t.ExecuteTemplate(w, "task.html", map[string]any{ // a client that has gone needs no page
-		"Record": rec, "Name": line(cmp.Or(rec.Name, rec.Description, string(rec.ID)), 80), "Info": of.Info(),
-		"Asked": excerpt.Exact(cmp.Or(rec.Command, rec.Prompt, rec.Description)), "Head": shown([]piece{{HTML: s.views.head(of.Info(), rec, s.Now())}}),
-		"Agent": t.Work == task.ByAgent})
+	s.page(w, "task.html", map[string]any{"Record": rec, "Agent": rec.Traits().Work == task.ByAgent,
+		"Name": line(cmp.Or(rec.Name, rec.Description, string(rec.ID)), 80), "Info": of.Info(),
+		"Asked": excerpt.Exact(cmp.Or(rec.Command, rec.Prompt, rec.Description)),
+		"Head":  shown([]piece{{HTML: s.views.head(rec, s.Now())}})})
 }
 
-// detail is a part of the page of a task that is loaded when it is opened.
+// detail answers with a part of the page of a task, which loads it when it is opened.
 func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 	api, _, done, ok := s.opened(w, r)
 	if !ok {
@@ -73,13 +72,13 @@ func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]string{"html": html}, err)
 }
 
-// changedFile is a file of a change with its lines.
+// changedFile is a changed file with its lines.
 type changedFile struct {
 	control.DiffFile
-	Digest string // of the whole change as it was read
+	Digest string // of the whole change
 }
 
-// changed reads the lines of the file that a query names; of a renamed one it has both names.
+// changed reads the lines of the file of a query, which has both names of a renamed one.
 func changed(ctx context.Context, api control.API, ref string, q url.Values) (changedFile, error) {
 	path := q.Get("path")
 	paths := []string{path}
@@ -96,5 +95,5 @@ func changed(ctx context.Context, api control.API, ref string, q url.Values) (ch
 		}
 	}
 	return changedFile{}, &control.Error{Code: control.NotFound,
-		Message: fmt.Sprintf("the change has no file %.200q now", path), Fix: "load the page again"}
+		Message: fmt.Sprintf("the change has no file %.200q now", path), Fix: "reload the page"}
 }

@@ -11,9 +11,9 @@ type TodoList struct {
 	Name    string // of the list
 	Of      string // the session or the folder, for people
 	Changed time.Time
-	Chosen  bool   // it was asked for
-	Items   []Todo // of the chosen one
-	Damaged int    // to-dos that cannot be read
+	Chosen  bool // it is shown, and has Items
+	Items   []Todo
+	Damaged int // number of unreadable to-dos
 }
 
 // Todo is one to-do.
@@ -21,7 +21,7 @@ type Todo struct {
 	ID, Title, Description string
 	Status                 string // pending, in_progress or completed
 	Owner                  string
-	After                  []string // those that it waits for
+	After                  []string // the to-dos that it waits for
 }
 
 // todos is the page of the to-do lists, one of them as a list and as a graph.
@@ -40,10 +40,10 @@ func (s *Server) todos(w http.ResponseWriter, r *http.Request) {
 			data["Graph"] = graphOf(l)
 		}
 	}
-	_ = s.views.t.ExecuteTemplate(w, "todos.html", data) // a client that has gone needs no page
+	s.page(w, "todos.html", data)
 }
 
-// graphOf is a list as a graph of what waits for what.
+// graphOf is a list as a graph of dependencies.
 func graphOf(l TodoList) graph {
 	nodes := make([]node, len(l.Items))
 	for n, i := range l.Items {

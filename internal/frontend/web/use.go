@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -15,19 +16,19 @@ import (
 )
 
 const (
-	mostUsed  = 200 // sessions whose tasks are counted for a page of charts
-	mostNamed = 20  // models of its table
+	mostUsed  = 200 // sessions whose tasks are counted
+	mostNamed = 20  // models in the table
 )
 
 // Call is one call of a model, of any session.
 type Call struct {
-	Time          time.Time // when it ended
+	Time          time.Time // of its end
 	Model         string
-	Input, Output int64    // tokens; input with what came from a cache
-	USD           *float64 // nil: the price is not known
+	Input, Output int64    // tokens; input includes cached ones
+	USD           *float64 // nil: the price is unknown
 }
 
-// spentBy is what the calls of a model have used.
+// spentBy is the use of a model.
 type spentBy struct {
 	Model         string
 	Calls         int
@@ -45,11 +46,11 @@ func (s *spentBy) add(c Call) {
 	}
 }
 
-// Cost is the cost as far as prices are known.
+// Cost is the known cost for people.
 func (s spentBy) Cost() string {
 	switch {
 	case s.Unpriced == s.Calls:
-		return "not known"
+		return "unknown"
 	case s.Unpriced > 0:
 		return "at least " + money(s.USD)
 	}
@@ -60,10 +61,10 @@ func (s spentBy) Cost() string {
 func (s spentBy) InputTokens() string  { return grouped(float64(s.Input)) }
 func (s spentBy) OutputTokens() string { return grouped(float64(s.Output)) }
 
-// span is when a task ran.
+// span is the time of a run.
 type span struct{ from, to time.Time }
 
-// periodOf is the one that a request asks for.
+// periodOf returns a period by name, or the default.
 func periodOf(name string) period {
 	all := periods()
 	for _, one := range all {
@@ -74,21 +75,19 @@ func periodOf(name string) period {
 	return all[1]
 }
 
-// use is the page of what models have used and how many tasks ran, over time.
+// use is the page of charts of tokens, cost and tasks over time.
 func (s *Server) use(w http.ResponseWriter, r *http.Request) {
 	p := periodOf(r.URL.Query().Get("period"))
-	_ = s.views.t.ExecuteTemplate(w, "use.html", map[string]any{ // a client that has gone needs no page
-		"Periods": periods(), "Period": p, "Zone": s.Now().Local().Format("MST"),
-		"Used": template.HTML(s.used.now(r.Context(), s, p)),
-	})
+	s.page(w, "use.html", map[string]any{"Periods": periods(), "Period": p, "Zone": s.Now().Local().Format("MST"),
+		"Used": template.HTML(s.used.now(r.Context(), s, p))})
 }
 
-// chartsEvery is how old charts may be: to draw them, the use of all sessions is read.
+// chartsEvery is the maximum age of charts, since drawing them reads the use of all sessions.
 const chartsEvery = 2 * time.Second
 
-// used keeps the charts of each period as long as they may be shown, for all pages.
+// used caches the charts of each period for all pages.
 type used struct {
-	mu sync.Mutex // held while charts are drawn: pages that wait get the same
+	mu sync.Mutex // held while charts are drawn, so that waiting pages share them
 	by map[string]*drawnUse
 }
 
@@ -106,7 +105,7 @@ func (u *used) now(ctx context.Context, s *Server, p period) string {
 	}
 	var b strings.Builder
 	if err := s.views.t.ExecuteTemplate(&b, "used", s.uses(ctx, p)); err != nil || ctx.Err() != nil {
-		return b.String() // of a page that has gone
+		return b.String() // the page is closed
 	}
 	if u.by == nil {
 		u.by = map[string]*drawnUse{}
@@ -115,7 +114,7 @@ func (u *used) now(ctx context.Context, s *Server, p period) string {
 	return b.String()
 }
 
-// charts sends the charts of a period whenever they have changed.
+// charts sends the charts of a period when they have changed.
 func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 	out, free := s.begin(w)
 	if out == nil {
@@ -123,7 +122,7 @@ func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 	}
 	defer free()
 	p, shown := periodOf(r.URL.Query().Get("charts")), ""
-	again := time.NewTicker(time.Minute) // the time goes on
+	again := time.NewTicker(time.Minute) // charts move with the time
 	defer again.Stop()
 	for {
 		next := s.board.next()
@@ -143,13 +142,11 @@ func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 		case <-again.C:
 		case <-r.Context().Done():
 			return
-		case <-s.ended.Done():
-			return
 		}
 	}
 }
 
-// uses is what the charts of a period show.
+// uses returns the data of the charts of a period.
 func (s *Server) uses(ctx context.Context, p period) map[string]any {
 	now := s.Now().Local()
 	begin := p.begin(now)
@@ -189,17 +186,23 @@ func (s *Server) uses(ctx context.Context, p period) map[string]any {
 	}
 	count := measure{1, grouped, grouped}
 	large := measure{1, func(v float64) string { return short(int64(v)) }, grouped}
-	dollars := measure{0.0001, money, money}
+	axis := func(usd float64) string { // two lines of the axis must differ
+		if usd > 0 && usd < 0.01 {
+			return fmt.Sprintf("$%.4f", usd)
+		}
+		return money(usd)
+	}
+	dollars := measure{0.0001, axis, money}
 	return map[string]any{
 		"Problem": problem, "Left": left, "Models": models, "Total": total, "Charts": []chart{
 			charted("tokens", "Tokens", p, begin, tokens, large),
 			charted("cost", "Cost in US dollars", p, begin, cost, dollars),
-			charted("tasks", "Tasks that ran at once", p, begin, atOnce(spans, p, begin), count),
+			charted("tasks", "Concurrent tasks", p, begin, atOnce(spans, p, begin), count),
 		},
 	}
 }
 
-// ran returns when tasks ran since a time, and how many sessions were left out.
+// ran returns the times of tasks since a time, and the number of sessions left out.
 func (s *Server) ran(ctx context.Context, since, now time.Time) (spans []span, left int, err error) {
 	sessions, err := s.Sessions(ctx, false)
 	if err != nil {
@@ -216,7 +219,7 @@ func (s *Server) ran(ctx context.Context, since, now time.Time) (spans []span, l
 		}
 		records, err := tasksOf(ctx, one)
 		if err != nil {
-			left++ // it is damaged, or has just ended
+			left++ // damaged, or just ended
 			continue
 		}
 		for _, r := range records {
@@ -243,7 +246,7 @@ func tasksOf(ctx context.Context, s Session) ([]task.Record, error) {
 	return page.Tasks, err
 }
 
-// atOnce is the most tasks that ran at the same time, for each part of a period.
+// atOnce is the maximum of concurrent tasks for each part of a period.
 func atOnce(spans []span, p period, begin time.Time) []float64 {
 	type step struct {
 		at   time.Time
@@ -253,10 +256,10 @@ func atOnce(spans []span, p period, begin time.Time) []float64 {
 	for _, s := range spans {
 		steps = append(steps, step{s.from, 1}, step{s.to, -1})
 	}
-	// A task that begins as another ends did not run beside it.
+	// A task that begins when another ends is not concurrent with it.
 	slices.SortFunc(steps, func(x, y step) int { return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.more, y.more)) })
 	out := make([]float64, p.parts)
-	now, last := 0, 0 // how many run, and from which part on
+	now, last := 0, 0 // number of running tasks, and since which part
 	for _, s := range steps {
 		n := p.part(begin, s.at)
 		for i := max(last, 0); i <= min(n, p.parts-1); i++ {

@@ -89,7 +89,7 @@ func TestUse(t *testing.T) {
 	}
 	for _, p := range periods() {
 		_, text, _ := asks(t, http.MethodGet, url+"/use?period="+p.Name, "", cookie)
-		for _, want := range []string{"12,346", "&lt;b&gt;m&lt;/b&gt;", "$0.25", "at least $0.25", "not known", "<svg", "<rect"} {
+		for _, want := range []string{"12,346", "&lt;b&gt;m&lt;/b&gt;", "$0.25", "at least $0.25", "unknown", "<svg", "<rect"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %q", p.Name, want)
 			}

@@ -19,8 +19,8 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// views are the templates of the page. Text of others enters them through excerpt, so that every
-// character of it is seen, and html/template escapes it.
+// views are the templates of the page. Foreign text passes through excerpt, which makes every character visible, and
+// html/template escapes it.
 type views struct{ t *template.Template }
 
 func newViews() (views, error) {
@@ -30,7 +30,7 @@ func newViews() (views, error) {
 	return views{t}, err
 }
 
-// text is what a template makes of data. One that fails says so in its place.
+// text executes a template. The text of a failed one says so.
 func (v views) text(name string, data any) string {
 	var b bytes.Buffer
 	if err := v.t.ExecuteTemplate(&b, name, data); err != nil {
@@ -46,7 +46,7 @@ func (v views) session(i control.Info, problem string) string {
 
 func (v views) more(n int) string { return v.text("more", n) }
 
-// row is a task as the tree shows it.
+// row is a task in the tree.
 type row struct {
 	ID              string
 	Record          task.Record
@@ -55,8 +55,8 @@ type row struct {
 	Class           string
 	Doing, Kind     string
 	Tokens, Cost    string
-	Budget          string     // of the task and all below it; empty: none
-	Quiet           *time.Time // nothing was heard since
+	Budget          string     // of the task and its subtree; empty: none
+	Quiet           *time.Time // of the last sign of life; nil: recent
 	Begun, Finished *time.Time
 	Steps           *graph // of a workflow, on its page
 }
@@ -87,7 +87,7 @@ func rowOf(r task.Record, now time.Time) row {
 	return o
 }
 
-// spent is what a task has used so far; a nil cost is not known.
+// spent returns the tokens and the cost of a task so far; a nil cost is unknown.
 func spent(r task.Record) (tokens int64, cost *float64) {
 	if r.Usage != nil {
 		return r.Usage.TotalTokens, r.Usage.CostUSD
@@ -98,17 +98,17 @@ func spent(r task.Record) (tokens int64, cost *float64) {
 	return 0, nil
 }
 
-// stateOf says how a task stands and why, and by which class the page colours it.
+// stateOf returns the state of a task in words, and the class of its colour.
 func stateOf(r task.Record, now time.Time) (text, class string) {
 	switch _, why, parked := r.ParkedUntil(now); {
 	case r.Status.Terminal():
 		return string(r.Status) + ending(r), string(r.Status)
 	case r.HostStopped:
-		return "its host is suspended", "waits"
+		return "host suspended", "waits"
 	case r.Stopping:
-		return "is being stopped", "waits"
+		return "stopping", "waits"
 	case r.AwaitingApproval:
-		return "waits for your answer", "asks"
+		return "needs your answer", "asks"
 	case r.Paused:
 		return "paused", "waits"
 	case parked:
@@ -127,7 +127,7 @@ func stateOf(r task.Record, now time.Time) (text, class string) {
 	return "running", "running"
 }
 
-// ending says why a run ended, for one that did not end well.
+// ending is the reason for the end of a run that did not complete.
 func ending(r task.Record) string {
 	c := r.Cause
 	switch {
@@ -149,20 +149,21 @@ func ending(r task.Record) string {
 	return line(text, 160)
 }
 
-// need is an item of what needs the user.
+// need is an item that needs the user.
 type need struct {
 	control.AttentionItem
 	Element string
 	Title   string
-	Call    string // the whole call, in which every character is seen
-	Choices []choice
+	Call    string // the whole call with every character visible
+	Choices []task.ChoiceOption
 	Typed   bool // a text answers it
 	Form    bool // a JSON object answers it
 }
 
-func (v views) need(i control.AttentionItem, _ time.Time) string {
+func (v views) need(i control.AttentionItem) string {
 	n := need{AttentionItem: i, Element: needID(i), Title: titles()[string(i.Kind)]}
 	if q := i.Request; q != nil {
+		n.Title = line(q.Title(""), 100)
 		n.Call = excerpt.Call(q.Input, q.Hidden)
 		n.Typed, n.Form = q.Kind == task.Choice, q.Kind == task.Form
 		n.Choices = choicesOf(*q)
@@ -170,7 +171,7 @@ func (v views) need(i control.AttentionItem, _ time.Time) string {
 	return v.text("need", n)
 }
 
-// budget is what a task and all below it may use.
+// budget is the budget of a task and its subtree.
 func budget(b task.Budget) string {
 	var parts []string
 	if b.USD > 0 {
@@ -188,7 +189,7 @@ func budget(b task.Budget) string {
 	return strings.Join(parts, ", ")
 }
 
-// titles are the kinds of items in plain words.
+// titles are the titles of items by kind.
 func titles() map[string]string {
 	return map[string]string{"session_blocked": "A session is blocked", "question": "Question", "plan": "Plan to approve",
 		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed"}
@@ -209,12 +210,12 @@ func short(n int64) string {
 
 func money(usd float64) string {
 	if usd > 0 && usd < 0.01 {
-		return fmt.Sprintf("$%.4f", usd)
+		return "<$0.01"
 	}
 	return fmt.Sprintf("$%.2f", usd)
 }
 
-// shownPiece is a piece in the page as it is loaded. Its HTML is of a template.
+// shownPiece is a piece in a new page. Its HTML comes from a template.
 type shownPiece struct {
 	ID, Key string
 	HTML    template.HTML
@@ -223,7 +224,7 @@ type shownPiece struct {
 func shown(pieces []piece) []shownPiece {
 	out := make([]shownPiece, len(pieces))
 	for n, p := range pieces {
-		out[n] = shownPiece{p.ID, p.Key, template.HTML(p.HTML)} //nolint:gosec // it is of a template, which has escaped it
+		out[n] = shownPiece{p.ID, p.Key, template.HTML(p.HTML)} //nolint:gosec // the template has escaped it
 	}
 	return out
 }
@@ -237,8 +238,8 @@ func href(kind string, ids ...task.ID) string {
 	return path
 }
 
-// head is how a task stands, at the top of its page.
-func (v views) head(_ control.Info, r task.Record, now time.Time) string {
+// head is the top of the page of a task.
+func (v views) head(r task.Record, now time.Time) string {
 	o := rowOf(r, now)
 	o.Steps = stepsOf(r)
 	return v.text("head", o)

@@ -225,7 +225,7 @@ func listen(ctx context.Context, port int) (*callback, error) {
 		fmt.Fprintln(w, "Drover has the answer. You can close this window.")
 	})
 	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	go func() {
+	go func() { // close waits for done
 		defer close(b.done)
 		_ = b.server.Serve(l) // until close
 	}()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/options"
 )
 
 // Inherit is the name that means the model of the parent, wherever it stands.
@@ -16,12 +17,10 @@ const Inherit = "inherit"
 // Default is what an empty name means at the top of a session.
 const Default = modelinfo.Default
 
-// Policy is what the user has set. The zero Policy lets everything be used and
-// guards nothing that has no price. A Policy is only read, so several
-// goroutines may use one.
+// Policy is which models may be used, and for what. The zero Policy lets everything be used and
+// guards nothing that has no price. A Policy is only read, so several goroutines may use one.
 type Policy struct {
-	Aliases   map[string]string // short names, over sonnet, opus and haiku
-	Available []string          // aliases, names, PROVIDER/NAME and patterns; empty: all
+	options.Models
 
 	// Own are the exact names of models that the program brings. They are available
 	// whatever Available holds, and none of them is an alias of another model.
@@ -32,14 +31,9 @@ type Policy struct {
 	// last. nil: every name can.
 	Reachable func(name string) error
 
-	// The cost guard compares by Multipliers where both models have one, else
-	// by Rate: any figure that grows with the price, false where it is unknown.
-	Multipliers map[string]float64
-	Rate        func(name string) (float64, bool)
-	GuardOff    bool
-
-	Explore       string            // for agents of type explore that name no model; empty: that of the parent
-	Complementary map[string]string // for a second opinion, by name, pattern or family of the asking model
+	// Rate is a figure that grows with the price of a model, false where that is unknown. The cost
+	// guard compares by it where one of two models has no multiplier.
+	Rate func(name string) (float64, bool)
 }
 
 // Request is who needs a model. The names may be aliases.
@@ -192,7 +186,7 @@ func (p Policy) list() []string {
 
 // guard gives the session's model to an agent whose own would cost more.
 func (p Policy) guard(c Choice, session string) Choice {
-	if p.GuardOff || session == "" {
+	if p.CostGuard == "off" || session == "" {
 		return c
 	}
 	limit := p.full(session)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/drover-dev/drover/internal/options"
 )
 
 const (
@@ -54,8 +56,8 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
-	p := Policy{Aliases: map[string]string{"opus": "claude-opus-5", "fast": "haiku", "round": "about", "about": "round",
-		"own": "openai/gpt-5", "self": "self"}}
+	p := Policy{Models: options.Models{Aliases: map[string]string{"opus": "claude-opus-5", "fast": "haiku", "round": "about", "about": "round",
+		"own": "openai/gpt-5", "self": "self"}}}
 	for asked, want := range map[string]string{
 		"sonnet": sonnet, "Haiku": haiku, "opus": "claude-opus-5", "fast": haiku, "own": "openai/gpt-5", "self": "self",
 		"claude-3-opus-20240229": "claude-3-opus-20240229", "gpt-5": "gpt-5", "openai/GPT-5": "openai/GPT-5",
@@ -78,7 +80,7 @@ func TestAliases(t *testing.T) {
 
 // The words of other programs are models or are refused by name; none is sent as it is.
 func TestWords(t *testing.T) {
-	p := Policy{Aliases: map[string]string{"opus": "claude-opus-4-5", "fast": "haiku"}}
+	p := Policy{Models: options.Models{Aliases: map[string]string{"opus": "claude-opus-4-5", "fast": "haiku"}}}
 	for word, want := range map[string]string{"default": sonnet, "best": opus, "sonnet[1m]": sonnet, "fast[1m]": haiku,
 		"claude-opus-4-6[1m]": "claude-opus-4-6", "opus": "claude-opus-4-5"} {
 		if got, err := p.Choose(Request{Input: word}); err != nil || got.Name != want {
@@ -141,7 +143,7 @@ func TestAvailable(t *testing.T) {
 		{"quick", "haiku", true}, // an alias of the settings
 		{"sonnet", "script:x.yaml", true},
 	} {
-		p := Policy{Available: []string{c.pattern}, Aliases: map[string]string{"quick": "haiku"}}
+		p := Policy{Models: options.Models{Available: []string{c.pattern}, Aliases: map[string]string{"quick": "haiku"}}}
 		_, err := p.Choose(Request{Input: c.asked})
 		if (err == nil) != c.ok {
 			t.Errorf("with %q, %q: %v; want it available: %v", c.pattern, c.asked, err, c.ok)
@@ -151,7 +153,7 @@ func TestAvailable(t *testing.T) {
 
 // Who asks for what may not be used learns what may (MR-03, ER-05).
 func TestUnavailable(t *testing.T) {
-	p := Policy{Available: []string{"sonnet", "gpt-*", "haiku", "sonnet"}, Rate: prices}
+	p := Policy{Models: options.Models{Available: []string{"sonnet", "gpt-*", "haiku", "sonnet"}}, Rate: prices}
 	_, err := p.Choose(Request{Input: "opus", Definition: "haiku", Parent: "sonnet", Session: "haiku"})
 	if want := `model "opus" is not available (available: gpt-*, haiku, sonnet)`; err == nil || err.Error() != want {
 		t.Errorf("err = %v\nwant %s", err, want)
@@ -159,12 +161,12 @@ func TestUnavailable(t *testing.T) {
 	if !slices.Equal(p.Available, []string{"sonnet", "gpt-*", "haiku", "sonnet"}) {
 		t.Errorf("the policy was changed: %q", p.Available)
 	}
-	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}}.Choose(Request{Input: "no such thing"})
+	_, err = Policy{Models: options.Models{Aliases: map[string]string{"fast": "haiku"}}}.Choose(Request{Input: "no such thing"})
 	if err == nil || !strings.Contains(err.Error(), "fast, haiku, opus, script:FILE, sonnet") {
 		t.Errorf("err = %v; want the aliases", err)
 	}
 	none := func(string) error { return fmt.Errorf("asked: %w", ErrUnknown) }
-	_, err = Policy{Aliases: map[string]string{"fast": "haiku"}, Reachable: none}.Choose(Request{Input: "fats"})
+	_, err = Policy{Models: options.Models{Aliases: map[string]string{"fast": "haiku"}}, Reachable: none}.Choose(Request{Input: "fats"})
 	if want := `model "fats" is not available (did you mean "fast"? available: PROVIDER/NAME, best, default, fast, ` +
 		`haiku, opus, script:FILE, sonnet)`; err == nil || err.Error() != want {
 		t.Errorf("err = %v\nwant %s", err, want)
@@ -177,7 +179,7 @@ func TestUnavailable(t *testing.T) {
 
 func TestPreference(t *testing.T) {
 	noKey := errors.New("OPENAI_API_KEY is not set")
-	p := Policy{Available: []string{"claude-*", "openai/*"}, Reachable: func(name string) error {
+	p := Policy{Models: options.Models{Available: []string{"claude-*", "openai/*"}}, Reachable: func(name string) error {
 		if strings.HasPrefix(name, "openai/") {
 			return noKey
 		}
@@ -210,8 +212,8 @@ func TestPreference(t *testing.T) {
 }
 
 func TestImplied(t *testing.T) {
-	on := Policy{Explore: "haiku", Complementary: map[string]string{"claude": "openai/gpt-5.4", "gpt": "opus",
-		"claude-haiku-*": "sonnet"}}
+	on := Policy{Models: options.Models{Explore: "haiku", Complementary: map[string]string{"claude": "openai/gpt-5.4", "gpt": "opus",
+		"claude-haiku-*": "sonnet"}}}
 	for _, c := range []struct {
 		name string
 		p    Policy
@@ -259,20 +261,20 @@ func TestCostGuard(t *testing.T) {
 		{"cheaper", "haiku", "sonnet", Policy{Rate: prices}, haiku, ""},
 		{"same", "sonnet", sonnet, Policy{Rate: prices}, sonnet, ""},
 		{"equal-price", "anthropic/" + sonnet, "sonnet", Policy{Rate: prices}, "anthropic/" + sonnet, ""},
-		{"off", "opus", "sonnet", Policy{Rate: prices, GuardOff: true}, opus, ""},
+		{"off", "opus", "sonnet", Policy{Models: options.Models{CostGuard: "off"}, Rate: prices}, opus, ""},
 		{"no-session", "opus", "", Policy{Rate: prices}, opus, ""},
 		{"free-session", "haiku", "script:x.yaml", Policy{Rate: prices}, "script:x.yaml", "it costs more"},
 		{"free-child", "script:x.yaml", "sonnet", Policy{Rate: prices}, "script:x.yaml", ""},
 		{"free-child-of-unknown", "script:x.yaml", "openai/llama", Policy{}, "script:x.yaml", ""},
 		{"unknown", "openai/llama", "sonnet", Policy{Rate: prices}, "openai/llama", "cannot be compared"},
-		{"multipliers-first", "haiku", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"haiku": 3,
-			"claude-*": 2}}, sonnet, "it costs more"},
-		{"multipliers-alias", "opus", "sonnet", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 1, "sonnet": 1}},
+		{"multipliers-first", "haiku", "sonnet", Policy{Models: options.Models{Multipliers: map[string]float64{"haiku": 3,
+			"claude-*": 2}}, Rate: prices}, sonnet, "it costs more"},
+		{"multipliers-alias", "opus", "sonnet", Policy{Models: options.Models{Multipliers: map[string]float64{"opus": 1, "sonnet": 1}}, Rate: prices},
 			opus, ""},
-		{"one-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": 0.1}}, haiku,
+		{"one-multiplier", "opus", "haiku", Policy{Models: options.Models{Multipliers: map[string]float64{"opus": 0.1}}, Rate: prices}, haiku,
 			"it costs more"},
-		{"nonsense-multiplier", "opus", "haiku", Policy{Rate: prices, Multipliers: map[string]float64{"opus": -1,
-			"haiku": 1}}, haiku, "it costs more"},
+		{"nonsense-multiplier", "opus", "haiku", Policy{Models: options.Models{Multipliers: map[string]float64{"opus": -1,
+			"haiku": 1}}, Rate: prices}, haiku, "it costs more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.p.Choose(Request{Input: c.input, Parent: "sonnet", Session: c.session})
@@ -292,7 +294,7 @@ func TestCostGuard(t *testing.T) {
 // The guard comes last: it also binds what no call asked for, and what is
 // refused is refused, not replaced (CG-02, C-39).
 func TestOrder(t *testing.T) {
-	p := Policy{Rate: prices, Available: []string{"sonnet", "haiku"}}
+	p := Policy{Models: options.Models{Available: []string{"sonnet", "haiku"}}, Rate: prices}
 	if got, err := p.Choose(Request{Input: "opus", Session: "sonnet"}); err == nil {
 		t.Errorf("a model that is not available was replaced: %+v", got)
 	}
@@ -301,7 +303,7 @@ func TestOrder(t *testing.T) {
 		"parent":     {Parent: "opus", Session: "haiku"},
 		"explore":    {AgentType: "explore", Parent: "haiku", Session: "haiku"},
 	} {
-		got, err := Policy{Rate: prices, Explore: "opus"}.Choose(r)
+		got, err := Policy{Models: options.Models{Explore: "opus"}, Rate: prices}.Choose(r)
 		if err != nil || got.Name != haiku || got.From != opus || len(got.Notes) != 1 {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -346,8 +348,8 @@ func TestNeverOutside(t *testing.T) {
 	name := rapid.SampledFrom([]string{"", "inherit", "sonnet", "opus", "haiku", "GPT-5", "openai/x", "a | b", "x y",
 		"round", "*", "fast"})
 	rapid.Check(t, func(t *rapid.T) {
-		p := Policy{Available: []string{"haiku", "openai/gpt-*"}, Aliases: map[string]string{"fast": "haiku",
-			"round": "round"}, Rate: prices, Explore: name.Draw(t, "explore")}
+		p := Policy{Models: options.Models{Available: []string{"haiku", "openai/gpt-*"}, Aliases: map[string]string{"fast": "haiku",
+			"round": "round"}, Explore: name.Draw(t, "explore")}, Rate: prices}
 		r := Request{Input: name.Draw(t, "input"), Definition: name.Draw(t, "definition"), Parent: "sonnet",
 			Session:   "sonnet",
 			AgentType: rapid.SampledFrom([]string{"explore", "rubber-duck", "plan"}).Draw(t, "type")}

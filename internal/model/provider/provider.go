@@ -40,13 +40,20 @@ type Finder struct {
 	// all others, and are not closed. It is not changed after the first Find.
 	Own map[string]agent.Model
 
-	// Wrap gives the model that is used instead of one that was found by a name; nil: none is.
-	// It is not changed after the first Find.
-	Wrap func(name string, m agent.Model) agent.Model
-
 	mu      sync.Mutex
 	limiter *ratelimit.Limiter
 	models  map[string]agent.Model // by provider and what it was made from
+}
+
+// AnyName is the name in [Finder.Own] of a model that answers for every name that is not there.
+const AnyName = "*"
+
+func (f *Finder) own(name string) (agent.Model, bool) {
+	if m, ok := f.Own[name]; ok {
+		return m, true
+	}
+	m, ok := f.Own[AnyName]
+	return m, ok
 }
 
 // MissingError says that there is no way to reach a model yet. Err is
@@ -66,15 +73,7 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 	if name == "" {
 		name = Default
 	}
-	c, err := f.find(name, env, cwd)
-	if err == nil && f.Wrap != nil {
-		c.Model = f.Wrap(name, c.Model)
-	}
-	return c, err
-}
-
-func (f *Finder) find(name string, env func(string) string, cwd string) (Choice, error) {
-	if m, ok := f.Own[name]; ok {
+	if m, ok := f.own(name); ok {
 		return Choice{Model: m, Name: name, Provider: "program"}, nil
 	}
 	if file, ok := strings.CutPrefix(name, "script:"); ok {

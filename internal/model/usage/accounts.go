@@ -127,11 +127,8 @@ func (e *BudgetError) Unwrap() error { return &agent.LimitError{Limit: e.Limit, 
 
 // Dollars is an amount for people: cents, and more places where it is small.
 func Dollars(usd float64) string {
-	switch {
-	case usd > 0 && usd < 0.0001:
-		return "<$0.0001"
-	case usd > 0 && usd < 0.1:
-		return fmt.Sprintf("$%.4f", usd)
+	if usd > 0 && usd < 0.01 {
+		return "<$0.01"
 	}
 	return fmt.Sprintf("$%.2f", usd)
 }

@@ -62,7 +62,7 @@ func TestParseBy(t *testing.T) {
 }
 
 func TestDollars(t *testing.T) {
-	for usd, want := range map[float64]string{0: "$0.00", 0.0042: "$0.0042", 0.00001: "<$0.0001", 0.5: "$0.50", 12.345: "$12.35", -1: "$-1.00"} {
+	for usd, want := range map[float64]string{0: "$0.00", 0.0142: "$0.01", 0.0042: "<$0.01", 0.5: "$0.50", 12.345: "$12.35", -1: "$-1.00"} {
 		if got := Dollars(usd); got != want {
 			t.Errorf("Dollars(%v) = %q; want %q", usd, got, want)
 		}

@@ -158,9 +158,9 @@ func (p *Accounts) Printed(id string, bytes int64) {
 	p.node(id).spend(amount{bytes: bytes})
 }
 
-// Room is how much output there may still be below an agent; ok is false where
+// Remaining is how much output there may still be below an agent; ok is false where
 // nothing limits it.
-func (p *Accounts) Room(id string) (bytes int64, ok bool) {
+func (p *Accounts) Remaining(id string) (bytes int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bytes = math.MaxInt64

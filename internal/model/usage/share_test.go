@@ -134,7 +134,7 @@ func TestRestore(t *testing.T) {
 		if got := p.Spent("").USD; got != map[bool]float64{false: 2, true: 0}[fresh] {
 			t.Errorf("the session has spent %v", got)
 		}
-		if room, ok := p.Room("a2"); !ok || room != 20 {
+		if room, ok := p.Remaining("a2"); !ok || room != 20 {
 			t.Errorf("room for %d bytes, %v", room, ok)
 		}
 		if err := spend(p.For(below), dear, wrote(1000)); err != nil {
@@ -166,7 +166,7 @@ func TestOutput(t *testing.T) {
 	if _, err := p.Reserve(Node{Parent: "a2"}, dear); err == nil {
 		t.Error("an agent was started")
 	}
-	if _, ok := p.Room("a3"); ok {
+	if _, ok := p.Remaining("a3"); ok {
 		t.Error("an agent beside it is bound too")
 	}
 }

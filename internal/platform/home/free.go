@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is what a file system has left for this user.
-type Room struct {
+// Space is what a file system has left for this user.
+type Space struct {
 	Bytes int64
 	Files int64 // -1: it does not count them
 }
@@ -18,20 +18,20 @@ type Room struct {
 const fewFiles = 16
 
 // NoFiles reports that the file system can hold too few more files for a task.
-func (r Room) NoFiles() bool { return r.Files >= 0 && r.Files < fewFiles }
+func (r Space) NoFiles() bool { return r.Files >= 0 && r.Files < fewFiles }
 
-// Room is what the file system of the state directory has left. The directory
+// Space is what the file system of the state directory has left. The directory
 // must exist.
-func (r Root) Room() (Room, error) {
+func (r Root) Space() (Space, error) {
 	var st unix.Statfs_t
 	err := unix.Statfs(r.dir, &st)
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Statfs(r.dir, &st)
 	}
 	if err != nil {
-		return Room{}, fmt.Errorf("look for free space at %s: %w", r.dir, err)
+		return Space{}, fmt.Errorf("look for free space at %s: %w", r.dir, err)
 	}
-	room := Room{Bytes: saturated(st.Bavail, uint64(st.Bsize)), Files: -1}
+	room := Space{Bytes: saturated(st.Bavail, uint64(st.Bsize)), Files: -1}
 	if st.Files > 0 {
 		room.Files = saturated(st.Ffree, 1)
 	}

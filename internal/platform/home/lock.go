@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -43,6 +44,28 @@ func Flock(f *os.File) error {
 func Unlock(f *os.File) {
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 	_ = f.Close()
+}
+
+// LockBelow opens and locks a file or folder that may be removed or replaced meanwhile, which is an error that wraps
+// [fs.ErrNotExist]. It returns [ErrLocked] if another process has it. Closing the file ends the lock.
+func LockBelow(below saferoot.Dir, path string, flags int, perm fs.FileMode) (*os.File, error) {
+	f, err := below.Open(path, flags, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err = Flock(f); err == nil {
+		var held, now fs.FileInfo
+		if held, err = f.Stat(); err == nil {
+			now, err = os.Lstat(path)
+		}
+		if err == nil && !os.SameFile(held, now) {
+			err = fs.ErrNotExist
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // LockFile locks a file below d, which it makes if it is missing, or returns [ErrLocked].

@@ -42,11 +42,11 @@ func TestReadFile(t *testing.T) {
 
 // What is free is told for the disk of the folder.
 func TestRoom(t *testing.T) {
-	room, err := At(t.TempDir()).Room()
+	room, err := At(t.TempDir()).Space()
 	if err != nil || room.Bytes <= 0 || room.Files == 0 {
 		t.Errorf("%+v, %v", room, err)
 	}
-	if _, err := At(filepath.Join(t.TempDir(), "none")).Room(); err == nil {
+	if _, err := At(filepath.Join(t.TempDir(), "none")).Space(); err == nil {
 		t.Error("a folder that is not there has room")
 	}
 	if got := saturated(1<<62, 4); got != 1<<63-1 {

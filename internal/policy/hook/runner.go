@@ -53,7 +53,7 @@ type Base struct {
 	Bound func(command string) (process.Bounds, error)
 	// Spill makes a file of at most limit bytes for what a hook prints that is too much
 	// for the memory, by several goroutines. nil: that is dropped.
-	Spill func(limit int64) (Spill, error)
+	Spill func(limit int64) (Overflow, error)
 	// Tell is given what the user should read, by several goroutines. nil: it is
 	// lost, but for [Outcome.UserNotes].
 	Tell func(e Event, text string)
@@ -65,9 +65,9 @@ type Base struct {
 	Watch func(Ran)
 }
 
-// Spill is a file that holds all that a hook has printed to one stream, or the
+// Overflow is a file that holds all that a hook has printed to one stream, or the
 // beginning of it.
-type Spill interface {
+type Overflow interface {
 	io.WriteCloser
 	Path() string
 	Dropped() int64 // how many of the bytes it was given it has not kept

@@ -25,13 +25,13 @@ const (
 // a file, from its first byte on.
 type sink struct {
 	name  string
-	spill func(limit int64) (Spill, error) // see [Base.Spill]
+	spill func(limit int64) (Overflow, error) // see [Base.Spill]
 
 	total  int64
 	kept   bytes.Buffer // all while it is short; then, where no file could be made, the beginning
 	over   bool         // it is too long
 	object bool         // and begins as an object does
-	file   Spill        // nil: it is not too long, or there is none
+	file   Overflow     // nil: it is not too long, or there is none
 	wrote  int64        // bytes that the file has
 	err    error        // why it has no more
 	recent []byte       // the end, once there is a file

@@ -28,7 +28,7 @@ func spilling(t *testing.T) (home.Session, func(*Base)) {
 	}
 	var one sync.Mutex
 	return place, func(b *Base) {
-		b.Spill = func(limit int64) (Spill, error) {
+		b.Spill = func(limit int64) (Overflow, error) {
 			one.Lock()
 			defer one.Unlock()
 			path, err := place.NewHookOutput()

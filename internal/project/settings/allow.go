@@ -65,7 +65,7 @@ func Allow(ctx context.Context, folder, rule string) (data []byte, err error) {
 	return data, f.Replace(name, data)
 }
 
-// content is what is in the file, or an empty object for none.
+// content is the content of the file, or an empty object for a missing one.
 func content(f *saferoot.Folder, name string) ([]byte, error) {
 	file, err := f.Open(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +152,7 @@ func withRule(old []byte, rule string) ([]byte, error) {
 		rest = []byte("\n" + indent[2:])
 	}
 	out = append(append(out, rest...), old[end:]...)
-	// What was written must be what was meant, whatever the file looks like.
+	// The written settings must have the meaning that was wanted, whatever the file looks like.
 	now, _, err := decode(out)
 	if err != nil {
 		return nil, err

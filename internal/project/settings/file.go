@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
@@ -26,7 +27,7 @@ const (
 	maxHookFiles = 100
 )
 
-// level is what a source may set.
+// level bounds the settings of a source.
 type level int
 
 const (
@@ -93,7 +94,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 		fail(err)
 		return
 	}
-	l.prune(source, "", tree, reflect.TypeFor[Settings]())
+	l.prune(source, "", tree, reflect.TypeFor[options.Options]())
 	if hooks, ok := tree["hooks"]; ok {
 		if err := l.hooks(source, hooks, of); err != nil {
 			fail(err)
@@ -107,6 +108,10 @@ func (l *loader) layer(source string, data []byte, of level) {
 		l.restrict(source, tree)
 	}
 	delete(tree, "hooks")
+	if err := l.times(source, tree, lines); err != nil {
+		fail(err)
+		return
+	}
 	clean, err := json.Marshal(tree)
 	if err != nil {
 		fail(err)
@@ -114,7 +119,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	}
 	next := l.set.clone()
 	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = nil, nil, nil
-	if err := json.Unmarshal(clean, &next); err != nil {
+	if err := json.Unmarshal(clean, &next.Options); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			err = atLine(lines[wrong.Field], fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type))
@@ -122,22 +127,23 @@ func (l *loader) layer(source string, data []byte, of level) {
 		fail(err)
 		return
 	}
-	p := next.Permissions
-	next.Permissions.Sources = with(p.Sources, Source{source, p.Allow, p.Ask, p.Deny})
-	next.Permissions.Allow = union(l.set.Permissions.Allow, next.Permissions.Allow)
-	next.Permissions.Ask = union(l.set.Permissions.Ask, next.Permissions.Ask)
-	next.Permissions.Deny = union(l.set.Permissions.Deny, next.Permissions.Deny)
-	before := l.set
+	rules := Source{source, next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny}
+	before := l.set.Permissions
+	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = before.Allow, before.Ask, before.Deny
+	next.Add(rules)
+	was := l.set.Options
 	l.set = next
-	l.within(source, before)
+	l.within(source, was)
 }
 
-// with adds a source that has rules.
-func with(list []Source, s Source) []Source {
-	if len(s.Allow)+len(s.Ask)+len(s.Deny) == 0 {
-		return list
+// Add adds the rules of a source, if it has some.
+func (s *Settings) Add(src Source) {
+	if len(src.Allow)+len(src.Ask)+len(src.Deny) == 0 {
+		return
 	}
-	return append(slices.Clip(list), s)
+	p := &s.Permissions
+	p.Allow, p.Ask, p.Deny = union(p.Allow, src.Allow), union(p.Ask, src.Ask), union(p.Deny, src.Deny)
+	s.RuleSources = append(slices.Clip(s.RuleSources), src)
 }
 
 func (l *loader) fail(source string, err error) {
@@ -193,8 +199,8 @@ func events(tree map[string]any) any {
 	return out
 }
 
-// hookDir notes the files of hooks of a folder. What is in them is not read
-// here.
+// hookDir notes the files of hooks of a folder. Their content is read
+// elsewhere.
 func (l *loader) hookDir(dir string, trusted bool) {
 	entries, err := os.ReadDir(dir)
 	if dir == "" || errors.Is(err, fs.ErrNotExist) {
@@ -264,7 +270,7 @@ func union(a, b []string) []string {
 }
 
 // decode reads one JSON object, with comments, and strictly otherwise: two values for one key would let a
-// reader see one and Drover use the other. lines are those of its keys, by their paths.
+// reader see one and Drover use the other. lines has the lines of its keys, by their paths.
 func decode(data []byte) (tree map[string]any, lines map[string]int, err error) {
 	data = jsonc.Plain(data)
 	switch {
@@ -359,15 +365,13 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 	fields := map[string]reflect.Type{}
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
-			fields[name] = f.Type
-		}
+		fields[options.Name(f)] = f.Type
 	}
 	for _, key := range keys(tree) {
 		at := strings.TrimPrefix(path+"."+key, ".")
 		field, ok := fields[key]
 		if !ok {
-			// A schema beside the settings is for editors.
+			// A $schema is for editors.
 			if at != "$schema" {
 				l.note(source, "%.80q is not a setting, and is ignored", at)
 			}
@@ -425,10 +429,10 @@ func (l *loader) forbidding(source string, tree map[string]any) map[string]any {
 	return kept
 }
 
-// restrict takes out of a trusted project's settings what a repository must not
+// restrict takes out of a trusted project's settings those that a repository must not
 // decide.
 func (l *loader) restrict(source string, tree map[string]any) {
-	l.withoutOwn(source, "", tree, reflect.TypeFor[Settings]())
+	l.withoutOwn(source, "", tree, reflect.TypeFor[options.Options]())
 	if rules, ok := tree["permissions"].(map[string]any); ok && rules["defaultMode"] == "bypassPermissions" {
 		l.note(source, "permissions.defaultMode bypassPermissions is ignored: the files of a project cannot set it")
 		delete(rules, "defaultMode")

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
@@ -49,7 +50,7 @@ func (l *loader) foreign(path string, of level) {
 	if !is && tree["permissions"] != nil {
 		l.note(path, "permissions is not an object: no rule of it counts")
 	}
-	var p Permissions
+	var p options.Permissions
 	for name, list := range map[string]*[]string{"deny": &p.Deny, "ask": &p.Ask, "allow": &p.Allow} {
 		if name == "allow" && of != project {
 			continue
@@ -59,10 +60,8 @@ func (l *loader) foreign(path string, of level) {
 			l.note(path, "permissions.%s is not a list of texts: of it counts %q", name, *list)
 		}
 	}
-	now := &l.set.Permissions
-	now.Allow, now.Ask, now.Deny = union(now.Allow, p.Allow), union(now.Ask, p.Ask), union(now.Deny, p.Deny)
-	now.Sources = with(now.Sources, Source{path, p.Allow, p.Ask, p.Deny})
-	now.Foreign = union(now.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
+	l.set.Add(Source{path, p.Allow, p.Ask, p.Deny})
+	l.set.Foreign = union(l.set.Foreign, slices.Concat(p.Allow, p.Ask, p.Deny))
 	switch of {
 	case project:
 		l.foreignProject(path, tree, rules)
@@ -71,7 +70,7 @@ func (l *loader) foreign(path string, of level) {
 	}
 }
 
-// texts are those of a list, or the one that stands for a list. whole: nothing else is in it.
+// texts are the texts of a list, or a text in the place of a list. whole: nothing else is in it.
 func texts(v any) (list []string, whole bool) {
 	if text, is := v.(string); is {
 		return []string{text}, true
@@ -88,7 +87,7 @@ func texts(v any) (list []string, whole bool) {
 	return list, whole
 }
 
-// forbidden finds the rules to deny and to ask in a file that is no JSON, such as one that was
+// forbidden finds the rules to deny and to ask in a file that is not JSON, such as a file that was
 // cut: the texts after their names, up to the end of their lists. A text that was cut is one.
 func forbidden(data []byte) map[string]any {
 	text := strings.ReplaceAll(string(jsonc.Plain(data)), "\x00", "") // of UTF-16
@@ -126,7 +125,7 @@ func rulesIn(found map[string]any) string {
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// foreignKeys are those of the settings of another program that count in a trusted project.
+// foreignKeys are the settings of another program that count in a trusted project.
 func foreignKeys() (top, permissions []string) {
 	return []string{"model", "env", "enabledPlugins"}, []string{"allow", "additionalDirectories", "defaultMode"}
 }
@@ -151,7 +150,7 @@ func (l *loader) foreignWaits(path string, tree, rules map[string]any) {
 	}
 }
 
-// foreignProject takes what a trusted project sets.
+// foreignProject takes the settings of a trusted project.
 func (l *loader) foreignProject(path string, tree, rules map[string]any) {
 	var over []string // passed over
 	pass := func(format string, args ...any) { over = append(over, fmt.Sprintf(format, args...)) }
@@ -180,7 +179,7 @@ func (l *loader) foreignProject(path string, tree, rules map[string]any) {
 				if !filepath.IsAbs(dir) {
 					dir = filepath.Join(folder, dir)
 				}
-				l.set.Permissions.Dirs = union(l.set.Permissions.Dirs, []string{filepath.Clean(dir)})
+				l.set.Dirs = union(l.set.Dirs, []string{filepath.Clean(dir)})
 			}
 		default:
 			pass("permissions.%.60s", key)

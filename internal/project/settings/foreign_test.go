@@ -34,7 +34,7 @@ func TestForeignProject(t *testing.T) {
 	src := Find(env("HOME", home), folder, "")
 
 	s, notes, err := Load(src)
-	if err != nil || s.Permissions.Allow != nil || s.Model != "" || s.Env != nil || s.PluginSwitches != nil || s.Permissions.Dirs != nil ||
+	if err != nil || s.Permissions.Allow != nil || s.Model != "" || s.Env != nil || s.PluginSwitches != nil || s.Dirs != nil ||
 		s.Permissions.DefaultMode != "default" || !slices.Equal(s.Permissions.Deny, []string{"D"}) {
 		t.Errorf("not trusted: %+v, %v", s, err)
 	}
@@ -48,13 +48,13 @@ func TestForeignProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.Permissions
-	if !slices.Equal(p.Allow, []string{"Bash(make:*)", "Read"}) || !slices.Equal(p.Foreign, []string{"Bash(make:*)", "Q", "D", "Read"}) ||
+	if !slices.Equal(p.Allow, []string{"Bash(make:*)", "Read"}) || !slices.Equal(s.Foreign, []string{"Bash(make:*)", "Q", "D", "Read"}) ||
 		p.DefaultMode != "acceptEdits" || s.Model != "haiku" {
 		t.Errorf("%+v", s)
 	}
 	dirs := []string{filepath.Join(filepath.Dir(folder), "lib"), filepath.Join(home, "docs"), "/abs"}
-	if !slices.Equal(p.Dirs, dirs) {
-		t.Errorf("folders %q", p.Dirs)
+	if !slices.Equal(s.Dirs, dirs) {
+		t.Errorf("folders %q", s.Dirs)
 	}
 	if !maps.Equal(s.Env, map[string]string{"LEVEL": "info", "JOBS": "3"}) {
 		t.Errorf("variables %v", s.Env)

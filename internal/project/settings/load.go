@@ -1,14 +1,45 @@
 package settings
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"strings"
 
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
+
+// Settings is the options of a user in a folder, and what else their sources have.
+type Settings struct {
+	options.Options
+
+	Foreign     []string   // rules that were written for another program
+	RuleSources []Source   // of the rules; the first source of a rule counts
+	Dirs        []string   // further folders that tools may use, absolute
+	HookSources []HookFile // in the order in which they were read
+	Trusted     bool       // the user trusts the folder of the project
+	Saved       Saved      // by the set-up page
+
+	// Of another program, in a trusted project.
+	Env            map[string]string // of commands and hooks
+	PluginSwitches map[string]bool   // plugins by name: whether they are read
+}
+
+// Source is the rules of one source.
+type Source struct {
+	Name             string // a file, or --settings
+	Allow, Ask, Deny []string
+}
+
+// HookFile is the hooks of one source, also those that may not run.
+type HookFile struct {
+	Path    string          // of the file, or --settings
+	Data    json.RawMessage // an object of event names, or a whole file of HookDir
+	Trusted bool            // they may run
+	User    bool            // they are the user's own
+}
 
 // Note is something that was ignored or brought into its bounds, for the user.
 type Note struct {
@@ -20,7 +51,7 @@ type Note struct {
 func (n Note) String() string { return n.Source + ": " + n.Text }
 
 // Sources is where settings come from. Empty ones are passed over, and so are
-// files that do not exist, but for Flag.
+// files that do not exist, except Flag.
 type Sources struct {
 	User    string // file of the user
 	Project string // file of the project, shared
@@ -30,13 +61,13 @@ type Sources struct {
 	Env     func(string) string
 
 	// Settings of another program. Hooks and what forbids are taken of them, and of those
-	// of a trusted project also what it allows and sets.
+	// of a trusted project also the rules that allow and the other settings.
 	UserForeign    []string // the user's
 	ProjectForeign []string // the project's
 	HookDir        string   // a folder of the project with files of hooks in the form of Copilot
 
 	// Trusted says that the user trusts the folder of the project with the
-	// files as they are. Then they may set what they like, but for where models
+	// files as they are. Then they may set everything except where models
 	// are reached and the mode that asks for nothing.
 	Trusted bool
 }
@@ -68,12 +99,11 @@ func Find(env func(string) string, folder, flag string) Sources {
 // that cannot be read are named in the error; then the settings are not to be
 // used.
 func Load(src Sources) (Settings, []Note, error) {
-	l := loader{declared: declared(reflect.TypeFor[Settings](), "", nil, false)}
+	l := loader{declared: options.Declared(), set: Settings{Options: options.Default()}}
 	l.set.Trusted = src.Trusted
 	if src.Env != nil {
 		l.home = src.Env("HOME")
 	}
-	l.defaults()
 
 	of := untrusted
 	if src.Trusted {
@@ -106,7 +136,7 @@ func Load(src Sources) (Settings, []Note, error) {
 }
 
 type loader struct {
-	declared []setting
+	declared []options.Setting
 	set      Settings
 	home     string // of the user; empty: not known
 	notes    []Note

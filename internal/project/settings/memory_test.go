@@ -14,12 +14,12 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err, notes)
 	}
 	m := s.Memory
-	if !m.On() || m.Auto() || m.ShutdownRun || m.Idle() != 5*time.Minute || m.Period() != 24*time.Hour ||
+	if !m.On() || m.Auto() || m.ShutdownRun || m.IdleAfter != 5*time.Minute || m.Every != 24*time.Hour ||
 		m.Sessions != 5 || m.ShutdownTurns != 3 {
 		t.Errorf("the defaults are %+v", m)
 	}
 	s, notes, err = Load(Sources{Flag: `{"memory":{"dream":"always","idleAfter":"1ms","sessions":0,"enabled":"on"}}`})
-	if err != nil || len(notes) != 3 || s.Memory.Auto() || s.Memory.Idle() != 5*time.Minute || s.Memory.Sessions != 1 {
+	if err != nil || len(notes) != 3 || s.Memory.Auto() || s.Memory.IdleAfter != 5*time.Minute || s.Memory.Sessions != 1 {
 		t.Errorf("%v, notes %v: %+v", err, notes, s.Memory)
 	}
 	s, _, err = Load(Sources{Flag: `{"memory":{"dream":"auto","enabled":"off"}}`})

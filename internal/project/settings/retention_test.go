@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/internal/options"
 )
 
 // What cannot be meant must not remove anything, and the files of a project have
@@ -19,14 +21,14 @@ func TestRetention(t *testing.T) {
 	}
 	for text, want := range map[string]time.Duration{"30d": 720 * time.Hour, "12h": 12 * time.Hour, "1h": time.Hour} {
 		if set, notes := own(`{"tasks":{"retention":{"age":"` + text +
-			`","bytes":1000000}}}`); set.Tasks.Retention.Limit() != want || set.Tasks.Retention.Bytes != 1_000_000 ||
+			`","bytes":1000000}}}`); set.Tasks.Retention.Age != want || set.Tasks.Retention.Bytes != 1_000_000 ||
 			len(notes) > 0 {
 			t.Errorf("%s: %+v, %v", text, set.Tasks.Retention, notes)
 		}
 	}
 	for _, text := range []string{"", "30", "0d", "-3d", "59m", "1e9d", "d", "70000d", "soon"} {
 		set, notes := own(`{"tasks":{"retention":{"age":"` + text + `","bytes":12}}}`)
-		if r := set.Tasks.Retention; r.Limit() != 0 || r.Bytes != 0 || len(notes) == 0 {
+		if r := set.Tasks.Retention; r.Age != 0 || r.Bytes != 0 || len(notes) == 0 {
 			t.Errorf("%q: %+v, %v", text, r, notes)
 		}
 	}
@@ -36,7 +38,7 @@ func TestRetention(t *testing.T) {
 	for _, n := range notes {
 		said += n.String() + "\n"
 	}
-	if err != nil || set.Tasks.Retention != (Retention{}) || set.Tasks.UserQuotaBytes != 50_000_000_000 ||
+	if err != nil || set.Tasks.Retention != (options.Retention{}) || set.Tasks.UserQuotaBytes != 50_000_000_000 ||
 		set.Tasks.MinFreeBytes != 200_000_000 ||
 		set.Tasks.OutputLength != 500 || strings.Count(said, "cannot set it") != 3 {
 		t.Errorf("of a project: %+v, %v\n%s", set.Tasks, err, said)

@@ -2,187 +2,36 @@ package settings
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/drover-dev/drover/internal/options"
 )
-
-// rule is what the tag set of a field declares.
-type rule struct {
-	usual     string   // default=: what holds where nothing is set
-	clamp     *between // clamp=LOW..HIGH: a number outside is taken as the nearest inside
-	possible  *between // possible=LOW..HIGH: a number outside is ignored
-	words     []string // words=A|B: any other word is ignored
-	parse     func(string) (time.Duration, error)
-	least     time.Duration // duration=LEAST, or age=LEAST, which may be in days: what is shorter is ignored
-	off       bool          // off: the word off, and no time at all, are possible too
-	variables []string      // env=A|B: the first that is set wins over files
-	own       bool          // own: the files of a project cannot set it
-	see       string        // see=PAGE: below docs
-}
-
-// between are bounds, both included.
-type between struct{ low, high float64 }
-
-func (b between) has(n float64) bool { return n >= b.low && n <= b.high }
-
-func bounds(text string) *between {
-	low, high, _ := strings.Cut(text, "..")
-	b := between{high: math.Inf(1)}
-	b.low, _ = strconv.ParseFloat(low, 64) // TestDeclared finds what is no number
-	if high != "" {
-		b.high, _ = strconv.ParseFloat(high, 64)
-	}
-	return &b
-}
-
-func ruleOf(tag string) (r rule) {
-	if tag == "" {
-		return r
-	}
-	for part := range strings.SplitSeq(tag, ",") {
-		switch key, value, _ := strings.Cut(part, "="); key {
-		case "default":
-			r.usual = value
-		case "clamp":
-			r.clamp = bounds(value)
-		case "possible":
-			r.possible = bounds(value)
-		case "words":
-			r.words = strings.Split(value, "|")
-		case "duration":
-			r.parse = time.ParseDuration
-			r.least, _ = r.parse(value)
-		case "age":
-			r.parse = ParseAge
-			r.least, _ = r.parse(value)
-		case "off":
-			r.off = true
-		case "env":
-			r.variables = strings.Split(value, "|")
-		case "own":
-			r.own = true
-		case "see":
-			r.see = value
-		}
-	}
-	return r
-}
-
-// duration is a field of a part of the settings as a duration: what its text says, 0
-// for off, or its default for a text that is none.
-func duration(part any, field string) time.Duration {
-	v := reflect.ValueOf(part)
-	text := v.FieldByName(field).String()
-	f, _ := v.Type().FieldByName(field)
-	r := ruleOf(f.Tag.Get("set"))
-	if r.off && text == "off" {
-		return 0
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		d, _ = time.ParseDuration(r.usual)
-	}
-	return d
-}
-
-// setting is one field of [Settings], or of a part of it.
-type setting struct {
-	name  string // with dots, as in files
-	index []int
-	rule  rule
-	about string
-}
-
-// declared are all settings that are no objects of others, in their order.
-func declared(t reflect.Type, prefix string, index []int, own bool) []setting {
-	var out []setting
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" {
-			continue // no setting
-		}
-		r, at := ruleOf(f.Tag.Get("set")), append(slices.Clone(index), i)
-		r.own = r.own || own
-		if f.Type.Kind() == reflect.Struct {
-			out = append(out, declared(f.Type, prefix+name+".", at, r.own)...)
-			continue
-		}
-		out = append(out, setting{prefix + name, at, r, f.Tag.Get("jsonschema")})
-	}
-	return out
-}
-
-// defaults puts into s what holds where nothing is set.
-func (l *loader) defaults() {
-	for _, d := range l.declared {
-		if d.rule.usual != "" {
-			put(d.value(&l.set), d.rule.usual)
-		}
-	}
-	l.set.Providers.OpenAI.API = "chat" // the other provider has one API
-}
-
-func (d setting) value(s *Settings) reflect.Value {
-	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
-}
-
-// put writes a text into a field that has the kind of one setting, and reports
-// whether it can be.
-func put(v reflect.Value, text string) bool {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(text)
-	case reflect.Int, reflect.Int64:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return false
-		}
-		v.SetInt(n)
-	case reflect.Float64:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return false
-		}
-		v.SetFloat(f)
-	case reflect.Bool:
-		switch strings.ToLower(text) {
-		case "1", "true", "yes", "on":
-			v.SetBool(true)
-		case "0", "false", "no", "off":
-			v.SetBool(false)
-		default:
-			return false
-		}
-	}
-	return true
-}
 
 // env reads variables: our own name first, then names of others that people
 // have set already.
 func (l *loader) env(env func(string) string) {
 	for _, d := range l.declared {
-		for _, name := range d.rule.variables {
+		for _, name := range d.Rule.Variables {
 			text := env(name)
 			if text == "" {
 				continue
 			}
-			v := d.value(&l.set)
-			was := reflect.New(v.Type()).Elem()
-			was.Set(v)
+			before := l.set.Options
+			v := d.Of(&l.set.Options)
 			switch {
-			case put(v, text) && !(v.CanInt() && v.Int() < 0):
-				l.bound(name, "the value", d.rule, v, was)
+			case d.Put(&l.set.Options, text) && !(v.CanInt() && v.Int() < 0):
+				l.bound(name, "the value", d.Rule, v, d.Of(&before))
 			case v.Kind() == reflect.Bool:
 				l.note(name, "%.40q is neither true nor false, and is ignored", text)
 			default:
 				l.note(name, "%.40q is not a number, and is ignored", text)
-				v.Set(was)
+				v.Set(d.Of(&before))
 			}
 			break
 		}
@@ -210,36 +59,70 @@ func (l *loader) models(env func(string) string) {
 
 // bound brings what one source has set into its bounds. What means nothing
 // leaves what held before it.
-func (l *loader) bound(source, what string, r rule, v, before reflect.Value) {
+func (l *loader) bound(source, what string, r options.Rule, v, before reflect.Value) {
 	switch {
-	case r.clamp != nil:
-		if n := number(v); !r.clamp.has(n) {
+	case r.Clamp != nil:
+		if n := number(v); !r.Clamp.Has(n) {
 			said := v.Interface()
-			v.Set(reflect.ValueOf(min(max(n, r.clamp.low), r.clamp.high)).Convert(v.Type()))
-			l.note(source, "%s %v is taken as %v (possible are %s to %s)", what, said, v.Interface(), plain(r.clamp.low),
-				plain(r.clamp.high))
+			v.Set(reflect.ValueOf(min(max(n, r.Clamp.Low), r.Clamp.High)).Convert(v.Type()))
+			l.note(source, "%s %v is taken as %v (possible are %s to %s)", what, said, v.Interface(), plain(r.Clamp.Low),
+				plain(r.Clamp.High))
 		}
-	case r.possible != nil:
-		if !v.IsZero() && !r.possible.has(number(v)) {
+	case r.Possible != nil:
+		if !v.IsZero() && !r.Possible.Has(number(v)) {
 			l.note(source, "%s %v is not possible, and is ignored", what, v.Interface())
 			v.Set(before)
 		}
-	case r.words != nil:
-		if word := v.String(); !slices.Contains(r.words, word) && (word != "" || r.usual != "") {
-			l.note(source, "%s %.40q is not one of %s; %s holds", what, word, strings.Join(r.words, ", "), before)
-			v.Set(before)
-		}
-	case r.parse != nil:
-		text := v.String()
-		if text == "" && r.usual == "" || r.off && text == "off" {
-			return
-		}
-		if d, err := r.parse(text); err != nil || d < r.least && !(r.off && d == 0) {
-			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", what, text,
-				cmp.Or(before.String(), r.usual, "30m"))
+	case r.Words != nil:
+		if word := v.String(); !slices.Contains(r.Words, word) && (word != "" || r.Default != "") {
+			l.note(source, "%s %.40q is not one of %s; %s holds", what, word, strings.Join(r.Words, ", "), before)
 			v.Set(before)
 		}
 	}
+}
+
+// times replaces the texts of durations in the settings of one source by numbers, as the fields have them.
+// A text that means nothing is taken out, so that what held before it stays.
+func (l *loader) times(source string, tree map[string]any, lines map[string]int) error {
+	for _, d := range l.declared {
+		if !d.Rule.Time {
+			continue
+		}
+		parent, key := tree, d.Name
+		for name, rest, deeper := strings.Cut(key, "."); deeper && parent != nil; name, rest, deeper = strings.Cut(key, ".") {
+			parent, _ = parent[name].(map[string]any)
+			key = rest
+		}
+		value, there := parent[key]
+		text, ok := value.(string)
+		switch {
+		case !there || value == nil:
+			continue
+		case !ok:
+			return atLine(lines[d.Name], fmt.Errorf("%s is a %s, and should be a string", d.Name, kindOf(value)))
+		}
+		at, err := d.Rule.Duration(text)
+		if err != nil {
+			l.note(source, "%s %.40q is not a duration such as %s, and is ignored", d.Name, text, cmp.Or(d.Rule.Default, "30m"))
+			delete(parent, key)
+			continue
+		}
+		parent[key] = int64(at)
+	}
+	return nil
+}
+
+// kindOf is the JSON type of a value that is not a string.
+func kindOf(v any) string {
+	switch v.(type) {
+	case json.Number:
+		return "number"
+	case bool:
+		return "bool"
+	case []any:
+		return "array"
+	}
+	return "object"
 }
 
 func number(v reflect.Value) float64 {
@@ -252,13 +135,13 @@ func number(v reflect.Value) float64 {
 func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // within brings all that one source has set into its bounds.
-func (l *loader) within(source string, before Settings) {
+func (l *loader) within(source string, before options.Options) {
 	for _, d := range l.declared {
-		l.bound(source, d.name, d.rule, d.value(&l.set), d.value(&before))
+		l.bound(source, d.Name, d.Rule, d.Of(&l.set.Options), d.Of(&before))
 	}
 	m, was := &l.set.Models, before.Models
 	sane := func(f float64) bool { return f >= 0 && f < 1e9 }
-	keep(l, source, "models.prices", m.Prices, was.Prices, func(p Price) bool {
+	keep(l, source, "models.prices", m.Prices, was.Prices, func(p options.Price) bool {
 		return sane(p.Input) && sane(p.Output) && sane(p.CacheRead) && sane(p.CacheWrite)
 	})
 	keep(l, source, "models.multipliers", m.Multipliers, was.Multipliers, sane)
@@ -288,12 +171,12 @@ func keep[V any](l *loader, source, what string, m, before map[string]V, good fu
 func (l *loader) withoutOwn(source, prefix string, tree map[string]any, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name := options.Name(f)
 		value, there := tree[name]
 		if !there {
 			continue
 		}
-		if ruleOf(f.Tag.Get("set")).own {
+		if options.RuleOf(f).Own {
 			l.note(source, "%s is ignored: the files of a project cannot set it", prefix+name)
 			delete(tree, name)
 		} else if inner, ok := value.(map[string]any); ok && f.Type.Kind() == reflect.Struct {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/drover-dev/drover/internal/options"
 )
 
 // Saved is how models are reached, as the set-up page of the terminal UI keeps it in a file of its
@@ -18,8 +20,8 @@ type Saved struct {
 }
 
 // Variables are those that say the same, or none.
-func (s Saved) Variables(env func(string) string, p Providers) []string {
-	of := map[string]Provider{"anthropic": p.Anthropic, "openai": p.OpenAI}[s.Provider]
+func (s Saved) Variables(env func(string) string, p options.Providers) []string {
+	of := map[string]options.Provider{"anthropic": p.Anthropic, "openai": p.OpenAI}[s.Provider]
 	if s.Provider == "" || of.BaseURL != "" || of.APIKeyEnv != "" {
 		return nil
 	}
@@ -36,7 +38,7 @@ func (s Saved) Variables(env func(string) string, p Providers) []string {
 	return list
 }
 
-// saved reads what the set-up page has kept. Its model is that of who names none.
+// saved reads the choice of the set-up page. Its model counts where no other is named.
 func (l *loader) saved(path string, env func(string) string) {
 	data, ok := l.data(path)
 	if !ok {

@@ -1,9 +1,7 @@
 package settings
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/internal/options"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,14 +45,14 @@ func TestDefaults(t *testing.T) {
 	if err != nil || len(notes) != 0 {
 		t.Fatalf("%v, %v", notes, err)
 	}
-	if s.Limits != (Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200,
-		PerSession: 1000, QuoteFrom: 5}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
-		s.Permissions.Wait() != 10*time.Minute || s.Agents.SummaryEvery() != 30*time.Second ||
-		s.Web != (Web{5_000_000, "15m"}) || s.Web.TTL() != 15*time.Minute ||
-		s.Context != (Context{"on", 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" ||
+	if s.Limits != (options.Limits{Depth: 3, Live: 10, PerRoot: 200, SpawnRate: 60, MessageHops: 20, Monitors: 200,
+		PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Durability != "crash" || s.Permissions.DefaultMode != "default" ||
+		s.Permissions.AskTimeout != 10*time.Minute || s.Agents.Summaries != 30*time.Second ||
+		s.Web != (options.Web{MaxBytes: 5_000_000, CacheTTL: 15 * time.Minute}) ||
+		s.Context != (options.Context{AutoCompact: "on", Share: 0.8}) || s.Models.CostGuard != "on" || s.Providers.OpenAI.API != "chat" ||
 		s.MaxBudget != 0 ||
 		s.Tasks.OutputLimitBytes != 5e9 || s.Tasks.OutputLength != 32000 || s.Tasks.MaxProcesses != 4096 ||
-		s.Tasks.Ceiling().Minutes() != 10 || s.Permissions.Allow != nil {
+		s.Tasks.WaitCeiling != 10*time.Minute || s.Permissions.Allow != nil {
 		t.Errorf("%+v", s)
 	}
 }
@@ -70,15 +69,16 @@ func TestPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Permissions{Allow: []string{"A", "B"}, Ask: []string{"Q"}, Deny: []string{"D1", "D2", "D3", "D4"},
-		DefaultMode: "plan", AskTimeout: "10m", Sources: []Source{{Name: user, Allow: []string{"A"}, Deny: []string{"D1"}},
-			{Name: all.Project, Ask: []string{"Q"}, Deny: []string{"D2"}}, {Name: all.Local, Deny: []string{"D3"}},
-			{Name: "--settings", Allow: []string{"B"}, Deny: []string{"D1", "D4"}}}}
-	if !reflect.DeepEqual(s.Permissions, want) {
-		t.Errorf("permissions %+v", s.Permissions)
+	want := options.Permissions{Allow: []string{"A", "B"}, Ask: []string{"Q"}, Deny: []string{"D1", "D2", "D3", "D4"},
+		DefaultMode: "plan", AskTimeout: 10 * time.Minute}
+	from := []Source{{Name: user, Allow: []string{"A"}, Deny: []string{"D1"}},
+		{Name: all.Project, Ask: []string{"Q"}, Deny: []string{"D2"}}, {Name: all.Local, Deny: []string{"D3"}},
+		{Name: "--settings", Allow: []string{"B"}, Deny: []string{"D1", "D4"}}}
+	if !reflect.DeepEqual(s.Permissions, want) || !reflect.DeepEqual(s.RuleSources, from) {
+		t.Errorf("permissions %+v, from %+v", s.Permissions, s.RuleSources)
 	}
-	if s.Model != "flag" || s.Durability != "power" || s.Limits != (Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60,
-		MessageHops: 20, Monitors: 200, PerSession: 1000, QuoteFrom: 5}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground ||
+	if s.Model != "flag" || s.Durability != "power" || s.Limits != (options.Limits{Depth: 6, Live: 30, PerRoot: 200, SpawnRate: 60,
+		MessageHops: 20, Monitors: 200, PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Tasks.OutputLength != 160000 || !s.Tasks.DisableBackground ||
 		s.Providers.Anthropic.BaseURL != "https://u" {
 		t.Errorf("%+v", s)
 	}
@@ -107,7 +107,7 @@ func TestProject(t *testing.T) {
 		"permissions":{"allow":["Bash"],"defaultMode":"bypassPermissions","deny":["D"],"ask":["Q"],"Allow":["Bash"]},"Permissions":{"allow":["Bash"]},"env":{"DROVER_HOME":"/evil"},"hooks":{"Stop":[]}}`)
 	want, _, _ := Load(Sources{})
 	want.Permissions.Deny, want.Permissions.Ask = []string{"D"}, []string{"Q"}
-	want.Permissions.Sources = []Source{{Name: path, Ask: []string{"Q"}, Deny: []string{"D"}}}
+	want.RuleSources = []Source{{Name: path, Ask: []string{"Q"}, Deny: []string{"D"}}}
 	want.HookSources = []HookFile{{Path: path, Data: json.RawMessage(`{"Stop":[]}`)}}
 	for _, src := range []Sources{{Project: path}, {Local: path}} {
 		got, notes, err := Load(src)
@@ -132,8 +132,8 @@ func TestBent(t *testing.T) {
 	path := write(t, `{"$schema":"x","limits":{"live":1000,"depth":0,"perRoot":-5},"durability":"none","tasks":{`+
 		`"waitCeiling":"soon","outputLimitBytes":1},"permissions":{"defaultMode":"yolo"}}`)
 	s, notes, err := Load(Sources{User: path})
-	if err != nil || s.Limits != (Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200,
-		PerSession: 1000, QuoteFrom: 5}) || s.Durability != "crash" || s.Tasks.WaitCeiling != "10m" || s.Tasks.OutputLimitBytes != 4096 ||
+	if err != nil || s.Limits != (options.Limits{Depth: 1, Live: 256, PerRoot: 1, SpawnRate: 60, MessageHops: 20, Monitors: 200,
+		PerSession: 1000, Workflows: 100, QuoteFrom: 5}) || s.Durability != "crash" || s.Tasks.WaitCeiling != 10*time.Minute || s.Tasks.OutputLimitBytes != 4096 ||
 		s.Permissions.DefaultMode != "default" {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -154,25 +154,25 @@ func TestBounds(t *testing.T) {
 		want       func(*Settings)
 		note       string // empty: none
 	}{
-		{"wait", `{"permissions":{"askTimeout":"90s"}}`, func(s *Settings) { s.Permissions.AskTimeout = "90s" }, ""},
+		{"wait", `{"permissions":{"askTimeout":"90s"}}`, func(s *Settings) { s.Permissions.AskTimeout = 90 * time.Second }, ""},
 		{"wait-wrong", `{"permissions":{"askTimeout":"soon"}}`, func(*Settings) {},
 			`permissions.askTimeout "soon" is not a duration`},
 		{"wait-negative", `{"permissions":{"askTimeout":"-1s"}}`, func(*Settings) {}, `permissions.askTimeout "-1s"`},
-		{"summaries", `{"agents":{"summaries":"off"}}`, func(s *Settings) { s.Agents.Summaries = "off" }, ""},
+		{"summaries", `{"agents":{"summaries":"off"}}`, func(s *Settings) { s.Agents.Summaries = 0 }, ""},
 		{"summaries-fast", `{"agents":{"summaries":"10ms"}}`, func(*Settings) {}, `agents.summaries "10ms"`},
-		{"stall", `{"agents":{"stallAfter":"90s"}}`, func(s *Settings) { s.Agents.StallAfter = "90s" }, ""},
-		{"stall-off", `{"agents":{"stallAfter":"0"}}`, func(s *Settings) { s.Agents.StallAfter = "0" }, ""},
+		{"stall", `{"agents":{"stallAfter":"90s"}}`, func(s *Settings) { s.Agents.StallAfter = 90 * time.Second }, ""},
+		{"stall-off", `{"agents":{"stallAfter":"0"}}`, func(s *Settings) { s.Agents.StallAfter = 0 }, ""},
 		{"stall-fast", `{"agents":{"stallAfter":"10ms"}}`, func(*Settings) {},
 			`agents.stallAfter "10ms" is not a duration such as 5m`},
 		{"ttl-off", `{"web":{"cacheTtl":"off"}}`, func(*Settings) {}, `web.cacheTtl "off"`},
-		{"ttl", `{"web":{"cacheTtl":"0s"}}`, func(s *Settings) { s.Web.CacheTTL = "0s" }, ""},
+		{"ttl", `{"web":{"cacheTtl":"0s"}}`, func(s *Settings) { s.Web.CacheTTL = 0 }, ""},
 		{"page", `{"web":{"maxBytes":1}}`, func(s *Settings) { s.Web.MaxBytes = 1024 }, "web.maxBytes 1 is taken as 1024"},
-		{"share", `{"context":{"share":2,"autoCompact":"off"}}`, func(s *Settings) { s.Context = Context{"off", 0.95} },
+		{"share", `{"context":{"share":2,"autoCompact":"off"}}`, func(s *Settings) { s.Context = options.Context{AutoCompact: "off", Share: 0.95} },
 			"context.share 2 is taken as 0.95"},
 		{"compact", `{"context":{"autoCompact":"never"}}`, func(*Settings) {},
 			`context.autoCompact "never" is not one of on, off; on holds`},
 		{"api", `{"providers":{"openai":{"api":"responses","calls":3}}}`,
-			func(s *Settings) { s.Providers.OpenAI = Provider{API: "responses", Calls: 3} }, ""},
+			func(s *Settings) { s.Providers.OpenAI = options.Provider{API: "responses", Calls: 3} }, ""},
 		{"api-wrong", `{"providers":{"openai":{"api":"grpc"}}}`, func(*Settings) {}, `providers.openai.api "grpc"`},
 		{"processes-any", `{"tasks":{"maxProcesses":0}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 }, ""},
 		{"processes-low", `{"tasks":{"maxProcesses":-1}}`, func(s *Settings) { s.Tasks.MaxProcesses = 0 },
@@ -196,9 +196,9 @@ func TestBounds(t *testing.T) {
 			"agents.budgetTokens -1 is not possible"},
 		{"budget-wrong", `{"maxBudgetUsd":-1}`, func(*Settings) {}, "maxBudgetUsd -1 is not possible"},
 		{"price", `{"models":{"prices":{"a":{"input":1,"output":2},"b":{"input":-1,"output":2}}}}`,
-			func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Input: 1, Output: 2}} }, "models.prices.b"},
+			func(s *Settings) { s.Models.Prices = map[string]options.Price{"a": {Input: 1, Output: 2}} }, "models.prices.b"},
 		{"price-typo", `{"models":{"prices":{"a":{"inptu":1,"output":2}}}}`,
-			func(s *Settings) { s.Models.Prices = map[string]Price{"a": {Output: 2}} },
+			func(s *Settings) { s.Models.Prices = map[string]options.Price{"a": {Output: 2}} },
 			`"models.prices.a.inptu" is not a setting`},
 		{"window", `{"models":{"windows":{"a":200000,"b":1}}}`,
 			func(s *Settings) { s.Models.Windows = map[string]int64{"a": 200000} }, "models.windows.b"},
@@ -236,7 +236,7 @@ func TestMaps(t *testing.T) {
 	s, notes, err := Load(Sources{User: user,
 		Flag: `{"models":{"aliases":{"b":"3"},"prices":{"m":{"input":-1,"output":2}},"available":["z"]}}`})
 	if err != nil || !reflect.DeepEqual(s.Models.Aliases, map[string]string{"a": "1", "b": "3"}) ||
-		!reflect.DeepEqual(s.Models.Prices, map[string]Price{"m": {Input: 1, Output: 2}}) ||
+		!reflect.DeepEqual(s.Models.Prices, map[string]options.Price{"m": {Input: 1, Output: 2}}) ||
 		!slices.Equal(s.Models.Available, []string{"z"}) || !noted(notes, "--settings", "models.prices.m") {
 		t.Errorf("%+v, %v, %v", s.Models, notes, err)
 	}
@@ -250,8 +250,8 @@ func TestTrusted(t *testing.T) {
 	src := Sources{User: write(t, `{"model":"user","permissions":{"defaultMode":"plan","allow":["A"]}}`), Project: path,
 		Trusted: true}
 	s, notes, err := Load(src)
-	if err != nil || s.Model != "p" || s.Limits.Live != 5 || s.Providers.Anthropic != (Provider{Calls: 2}) ||
-		s.Providers.OpenAI != (Provider{API: "chat"}) ||
+	if err != nil || s.Model != "p" || s.Limits.Live != 5 || s.Providers.Anthropic != (options.Provider{Calls: 2}) ||
+		s.Providers.OpenAI != (options.Provider{API: "chat"}) ||
 		s.Permissions.DefaultMode != "plan" || !slices.Equal(s.Permissions.Allow, []string{"A", "Bash(make)"}) ||
 		!slices.Equal(s.Permissions.Deny, []string{"D"}) || len(s.Hooks) != 1 {
 		t.Errorf("%+v, %v", s, err)
@@ -324,7 +324,7 @@ func TestHooks(t *testing.T) {
 		}
 		p := s.Permissions
 		if s.Model != "" || p.Allow != nil || !slices.Equal(p.Deny, []string{"D1"}) || !slices.Equal(p.Ask, []string{"Q"}) ||
-			p.DefaultMode != "default" || !slices.Equal(p.Foreign, []string{"D1", "Q"}) {
+			p.DefaultMode != "default" || !slices.Equal(s.Foreign, []string{"D1", "Q"}) {
 			t.Errorf("%+v", s)
 		}
 		if !noted(notes, paths[1], "hooks.odd is not a list") {
@@ -389,161 +389,24 @@ func FuzzLoad(f *testing.F) {
 		if slices.ContainsFunc(s.HookSources, func(h HookFile) bool { return h.Trusted }) {
 			t.Fatalf("%q of a project runs hooks: %+v", text, s.HookSources)
 		}
-		s.Permissions.Deny, s.Permissions.Ask, s.Permissions.Sources, s.HookSources = nil, nil, nil, nil
+		s.Permissions.Deny, s.Permissions.Ask, s.RuleSources, s.HookSources = nil, nil, nil, nil
 		if plain, _, _ := Load(Sources{}); !reflect.DeepEqual(s, plain) {
 			t.Fatalf("%q of a project had an effect: %+v", text, s)
 		}
 	})
 }
 
-// What a tag declares can be read, and is possible by its own rules.
-func TestDeclared(t *testing.T) {
-	keys := []string{"default", "clamp", "possible", "words", "duration", "age", "off", "env", "own", "see"}
-	var walk func(typ reflect.Type)
-	walk = func(typ reflect.Type) {
-		for i := range typ.NumField() {
-			f := typ.Field(i)
-			for part := range strings.SplitSeq(f.Tag.Get("set"), ",") {
-				if key, _, _ := strings.Cut(part, "="); part != "" && !slices.Contains(keys, key) {
-					t.Errorf("%s.%s: no rule is called %q", typ.Name(), f.Name, key)
-				}
-			}
-			if f.Type.Kind() == reflect.Struct {
-				walk(f.Type)
-			}
-		}
-	}
-	walk(reflect.TypeFor[Settings]())
-	for _, d := range declared(reflect.TypeFor[Settings](), "", nil, false) {
-		l := loader{}
-		v := d.value(&l.set)
-		if b := d.rule.clamp; d.about == "" || b != nil && !(b.low < b.high) {
-			t.Errorf("%s: about %q, bounds %v", d.name, d.about, b)
-		}
-		if d.rule.usual == "" {
+// Each default is within its own bounds.
+func TestDefaultsInBounds(t *testing.T) {
+	l := loader{set: Settings{Options: options.Default()}}
+	for _, d := range options.Declared() {
+		v := d.Of(&l.set.Options)
+		if d.Rule.Default == "" {
 			continue
 		}
-		if !put(v, d.rule.usual) {
-			t.Errorf("%s: the default %q is no %s", d.name, d.rule.usual, v.Kind())
-		}
-		if l.bound("default", d.name, d.rule, v, v); len(l.notes) > 0 {
+		if l.bound("default", d.Name, d.Rule, v, v); len(l.notes) > 0 {
 			t.Errorf("%v", l.notes)
 		}
-	}
-}
-
-// page replaces what stands between two marks of docs/settings.md.
-func page(t *testing.T, doc []byte, name, text string) []byte {
-	t.Helper()
-	begin, end := []byte("<!-- "+name+", from the code -->\n"), []byte("<!-- end of "+name+" -->\n")
-	i, j := bytes.Index(doc, begin), bytes.Index(doc, end)
-	if i < 0 || j < i {
-		t.Fatalf("docs/settings.md has no place for %s", name)
-	}
-	return slices.Concat(doc[:i+len(begin)], []byte(text), doc[j:])
-}
-
-// tables are the settings and the variables as docs/settings.md shows them.
-func tables() (settings, variables string) {
-	var set, env strings.Builder
-	set.WriteString("| setting | default | meaning |\n|---|---|---|\n")
-	env.WriteString("| variable | also read, if the first is not set | sets |\n|---|---|---|\n")
-	for _, d := range declared(reflect.TypeFor[Settings](), "", nil, false) {
-		r, about := d.rule, d.about
-		usual := r.usual
-		if _, err := json.Marshal(json.RawMessage(usual)); err != nil && usual != "" {
-			usual = "`" + usual + "`"
-		}
-		switch {
-		case r.words != nil:
-			about += " (`" + strings.Join(r.words, "`, `") + "`)"
-		case r.clamp != nil:
-			about += " (" + plain(r.clamp.low) + " to " + plain(r.clamp.high) + ")"
-		}
-		if r.see != "" {
-			about += "; see [" + strings.TrimSuffix(strings.Split(r.see, "#")[0], ".md") + "](" + r.see + ")"
-		}
-		if r.own {
-			about += "; not for projects"
-		}
-		fmt.Fprintf(&set, "| `%s` | %s | %s |\n", d.name, usual, about)
-		if v := r.variables; v != nil {
-			others := ""
-			if len(v) > 1 {
-				others = "`" + strings.Join(v[1:], "`, `") + "`"
-			}
-			fmt.Fprintf(&env, "| `%s` | %s | `%s` |\n", v[0], others, d.name)
-		}
-	}
-	return set.String(), env.String()
-}
-
-// constrain puts the rules of settings into their schema.
-func constrain(s *jsonschema.Schema, typ reflect.Type) {
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		one := s.Properties[name]
-		if one == nil {
-			continue
-		}
-		r := ruleOf(f.Tag.Get("set"))
-		if r.clamp != nil {
-			one.Minimum, one.Maximum = &r.clamp.low, &r.clamp.high
-		}
-		if r.possible != nil {
-			one.Minimum = &r.possible.low
-		}
-		for _, word := range r.words {
-			one.Enum = append(one.Enum, word)
-		}
-		if r.usual != "" {
-			one.Default = json.RawMessage(r.usual)
-			if one.Type == "string" {
-				one.Default, _ = json.Marshal(r.usual)
-			}
-		}
-		if f.Type.Kind() == reflect.Struct {
-			constrain(one, f.Type)
-		}
-	}
-}
-
-// The schema and the tables in the documents are those of the declaration. They
-// are written anew with UPDATE=1.
-func TestSchema(t *testing.T) {
-	schema, err := jsonschema.For[Settings](nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	constrain(schema, reflect.TypeFor[Settings]())
-	schema.Title = "Settings of Drover"
-	schema.Properties["$schema"] = &jsonschema.Schema{Type: "string"}
-	want, err := json.MarshalIndent(schema, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh(t, "settings.schema.json", func([]byte) []byte { return append(want, '\n') })
-	fresh(t, "settings.md", func(doc []byte) []byte {
-		settings, variables := tables()
-		return page(t, page(t, doc, "settings", settings), "variables", variables)
-	})
-}
-
-func fresh(t *testing.T, name string, made func(old []byte) []byte) {
-	t.Helper()
-	path := filepath.Join("..", "..", "..", "docs", name)
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := made(old)
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if !bytes.Equal(old, want) {
-		t.Errorf("%s is stale (run: UPDATE=1 go test ./internal/project/settings)", path)
 	}
 }
 

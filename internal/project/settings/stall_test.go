@@ -16,7 +16,7 @@ func TestStallAfter(t *testing.T) {
 		`{"tasks":{"stallAfter":"1m0.5s"}}`: time.Minute + 500*time.Millisecond,
 	} {
 		s, _, err := Load(Sources{User: write(t, file)})
-		if got := s.Tasks.Stall(); err != nil || got != want {
+		if got := s.Tasks.StallAfter; err != nil || got != want {
 			t.Errorf("%s: %s, %v", file, got, err)
 		}
 	}
@@ -25,11 +25,8 @@ func TestStallAfter(t *testing.T) {
 		`{"agents":{"stallAfter":"90s"}}`:  90 * time.Second, `{"agents":{"stallAfter":"0"}}`: 0,
 		`{"agents":{"stallAfter":"off"}}`: 0} {
 		s, _, err := Load(Sources{User: write(t, set)})
-		if got := s.Agents.Stall(); err != nil || got != want {
+		if got := s.Agents.StallAfter; err != nil || got != want {
 			t.Errorf("%s: %s, %v", set, got, err)
 		}
-	}
-	if got := (Tasks{}).Stall(); got != 45*time.Second {
-		t.Errorf("of nothing at all: %s", got)
 	}
 }

@@ -149,7 +149,7 @@ type look struct {
 // not followed.
 func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
 	switch {
-	case w.cfg.AgentSilent <= 0 || r.Status.Terminal() || r.Idle || r.Traits().Work == task.ByEvents,
+	case w.opt.Agents.StallAfter <= 0 || r.Status.Terminal() || r.Idle || r.Traits().Work == task.ByEvents,
 		!r.Kind.IsAgent() && r.Parent == "":
 		return nil
 	case l == nil:
@@ -162,7 +162,7 @@ func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
 	if !r.Kind.IsAgent() || a == nil {
 		return l
 	}
-	report, again := l.silent(time.Now(), r, a.signs.Load(), a.works(), w.cfg.AgentSilent)
+	report, again := l.silent(time.Now(), r, a.signs.Load(), a.works(), w.opt.Agents.StallAfter)
 	if again && r.Progress != nil {
 		w.summarize(r.ID, cmp.Or(summary(*r.Progress), "It is heard of again."))
 	}
@@ -174,7 +174,7 @@ func (w *Watch) lookAtAgent(l *look, r task.Record) *look {
 
 // size returns the size of a task's output; 0: it has none.
 func (w *Watch) size(r task.Record) int64 {
-	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
+	info, err := w.place.Below().For(r.OutputFile).Lstat(r.OutputFile)
 	if err != nil {
 		return 0
 	}
@@ -202,7 +202,7 @@ func (l *look) speaks(r task.Record, size func(task.Record) int64) bool {
 // signs of life since the last report. An agent that waits for a task, or has nothing to do, is
 // not silent.
 func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, after time.Duration) (report, again bool) {
-	if again = l.Told() && signs != l.reported; again {
+	if again = l.Reported() && signs != l.reported; again {
 		l.Watch = stall.Watch{}
 	}
 	if !works || r.Idle || r.Stopping || waits(r) {
@@ -217,14 +217,14 @@ func (l *look) silent(now time.Time, r task.Record, signs int64, works bool, aft
 	return true, again
 }
 
-// reportSilence tells the owner of an agent that there are no signs of life. An owner that
+// reportSilence tells the owner of an agent that it shows no signs of life. An owner that
 // waits for it in the foreground reads nothing, and is itself reported as silent; the
 // owner of a workflow waits for its steps.
 func (w *Watch) reportSilence(r task.Record, in string) {
-	after := w.cfg.AgentSilent
+	after := w.opt.Agents.StallAfter
 	w.summarize(r.ID, fmt.Sprintf("Silent for %s: it %s", after, in))
 	top := r
-	parent := func() (task.Record, bool) { return w.cfg.Tasks.Get(top.Parent) }
+	parent := func() (task.Record, bool) { return w.tasks.Get(top.Parent) }
 	for above, ok := parent(); ok && above.Traits().Work == task.BySteps; above, ok = parent() {
 		top = above
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -32,14 +33,14 @@ func (s *tasks) Post(_ context.Context, m task.Message) (task.Seq, error) {
 }
 
 // watch is one that was not started.
-func watch(t *testing.T, cfg Config) (*Watch, *tasks) {
+func watch(t *testing.T, opt options.Options) (*Watch, *tasks) {
 	t.Helper()
 	s := &tasks{}
-	cfg.Tasks, cfg.Place = s, home.At(t.TempDir()).Project(t.TempDir()).Session(task.NewSessionID())
-	if err := cfg.Place.Ensure(); err != nil {
+	place := home.At(t.TempDir()).Project(t.TempDir()).Session(task.NewSessionID())
+	if err := place.Ensure(); err != nil {
 		t.Fatal(err)
 	}
-	return New(cfg), s
+	return New(s, nil, place, opt), s
 }
 
 // patient is an agent that is looked at as a watch does.
@@ -205,9 +206,9 @@ func TestSilentWithin(t *testing.T) {
 // An agent in a call is heard by a command below it that prints, and by a child that
 // waits for its turn; one that waits for its model is not.
 func TestListen(t *testing.T) {
-	w, _ := watch(t, Config{AgentSilent: time.Hour})
+	w, _ := watch(t, options.Options{Agents: options.Agents{StallAfter: time.Hour}})
 	a := w.Begin("a00000001", "", true)
-	command := task.Record{ID: "b00000000", Kind: task.LocalBash, Status: task.Running, Parent: "a00000001", OutputFile: w.cfg.Place.Output("b00000000")}
+	command := task.Record{ID: "b00000000", Kind: task.LocalBash, Status: task.Running, Parent: "a00000001", OutputFile: w.place.Output("b00000000")}
 	child := task.Record{ID: "a00000002", Kind: task.LocalAgent, Status: task.Pending, Parent: "a00000001"}
 	var l *look
 	for i, c := range []struct {

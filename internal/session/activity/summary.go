@@ -13,7 +13,7 @@ import (
 // renewSummaries renews the summaries of running agents until the watch closes. An agent
 // without activity since the last check keeps its summary.
 func (w *Watch) renewSummaries(closes <-chan struct{}) {
-	tick := time.NewTicker(w.cfg.Summaries)
+	tick := time.NewTicker(w.opt.Agents.Summaries)
 	defer tick.Stop()
 	seen := map[task.RunID]task.Progress{}
 	for {
@@ -23,7 +23,7 @@ func (w *Watch) renewSummaries(closes <-chan struct{}) {
 			return
 		}
 		now := map[task.RunID]task.Progress{}
-		for _, r := range w.cfg.Tasks.Living() {
+		for _, r := range w.tasks.Living() {
 			if r.Status != task.Running || !r.Kind.IsAgent() || r.Progress == nil {
 				continue
 			}
@@ -57,7 +57,7 @@ func summary(p task.Progress) string {
 	return strings.Join(said, " ")
 }
 
-// subject returns what a call is about: the first string of its input by which a person would
+// subject returns the subject of a call: the first string of its input by which a person would
 // name it.
 func subject(input json.RawMessage) string {
 	var in map[string]any

@@ -9,14 +9,14 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Waits returns what a command waits for, if that was reported, and since when: its output has
+// Waits returns the input that a command waits for, if that was reported, and since when: its output has
 // not grown since then, and still ends with the question.
 func (w *Watch) Waits(r task.Record) (line string, since time.Time, ok bool) {
 	if !stallable(r) || r.Progress == nil || r.Progress.Summary == "" || r.OutputFile == "" {
 		return "", since, false
 	}
-	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
-	if err != nil || time.Since(info.ModTime()) < w.cfg.CommandQuiet {
+	info, err := w.place.Below().For(r.OutputFile).Lstat(r.OutputFile)
+	if err != nil || time.Since(info.ModTime()) < w.opt.Tasks.StallAfter {
 		return "", since, false
 	}
 	tail, _, err := spool.Tail(r.OutputFile, stall.TailBytes, stall.TailBytes)

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/stall"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -27,7 +28,7 @@ import (
 // counts as quiet.
 const looks = 9
 
-// Tasks is what a watch needs of the supervisor.
+// Tasks is the part of the supervisor that a watch uses.
 type Tasks interface {
 	Living() func(yield func(task.Seq, task.Record) bool)
 	Get(id task.ID) (task.Record, bool)
@@ -35,21 +36,13 @@ type Tasks interface {
 	Post(ctx context.Context, m task.Message) (task.Seq, error)
 }
 
-// Config configures a watch.
-type Config struct {
-	Tasks Tasks
-	Grown func() <-chan struct{} // returns a channel that is closed at the next event
-	Place home.Session           // the path of an output file
-
-	CommandQuiet time.Duration // without output, after which the output of a background command is checked
-	AgentSilent  time.Duration // without a sign of life, after which the owner of an agent is notified; 0: no limit
-	Summaries    time.Duration // between summaries of a running agent; 0: no summaries
-}
-
 // Watch follows the running tasks of a session. Its methods may be called by several
 // goroutines.
 type Watch struct {
-	cfg     Config
+	tasks   Tasks
+	grown   func() <-chan struct{}
+	place   home.Session
+	opt     options.Options
 	stop    context.CancelFunc
 	looking sync.WaitGroup // joined by Close
 
@@ -57,16 +50,17 @@ type Watch struct {
 	agents map[task.ID]*Agent // guarded by mu: the agents with a run
 }
 
-// New makes a watch.
-func New(cfg Config) *Watch {
-	return &Watch{cfg: cfg, stop: func() {}, agents: map[task.ID]*Agent{}}
+// New makes a watch of the tasks of a session. grown returns a channel that is closed at the next
+// event of its log.
+func New(tasks Tasks, grown func() <-chan struct{}, place home.Session, opt options.Options) *Watch {
+	return &Watch{tasks: tasks, grown: grown, place: place, opt: opt, stop: func() {}, agents: map[task.ID]*Agent{}}
 }
 
 // Start follows the running tasks until ctx ends, or Close.
 func (w *Watch) Start(ctx context.Context) {
 	ctx, w.stop = context.WithCancel(ctx)
 	w.looking.Go(func() { w.lookForStalls(ctx.Done()) })
-	if w.cfg.Summaries > 0 {
+	if w.opt.Agents.Summaries > 0 {
 		w.looking.Go(func() { w.renewSummaries(ctx.Done()) })
 	}
 }
@@ -114,7 +108,7 @@ func (w *Watch) nearest(id task.ID) *Agent {
 		if a := w.at(id); a != nil {
 			return a
 		}
-		r, _ := w.cfg.Tasks.Get(id)
+		r, _ := w.tasks.Get(id)
 		id = r.Parent
 	}
 	return nil
@@ -139,14 +133,14 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 	rules := sync.OnceValue(stall.New) // many patterns, which most sessions never need
 	table := &process.Table{}
 	watched, seen := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
-	every := w.cfg.CommandQuiet
-	if after := w.cfg.AgentSilent; after > 0 {
+	every := w.opt.Tasks.StallAfter
+	if after := w.opt.Agents.StallAfter; after > 0 {
 		every = min(every, after)
 	}
 	for {
-		grown := w.cfg.Grown()
+		grown := w.grown()
 		now, heard := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
-		for _, r := range w.cfg.Tasks.Living() {
+		for _, r := range w.tasks.Living() {
 			output, due := follow(watched[r.Run], r)
 			if output != nil {
 				now[r.Run] = output
@@ -178,19 +172,19 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 
 // summarize puts a summary into the record of a task. It is refused if the task has ended.
 func (w *Watch) summarize(id task.ID, text string) {
-	_ = w.cfg.Tasks.Summarize(context.Background(), id, text)
+	_ = w.tasks.Summarize(context.Background(), id, text)
 }
 
 // post sends a message about a task to its owner. It is dropped if the owner's mailbox is full.
 func (w *Watch) post(owner, about task.ID, text string) {
-	_, _ = w.cfg.Tasks.Post(
+	_, _ = w.tasks.Post(
 		context.Background(),
 		task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next},
 	)
 }
 
 // stallable reports whether the output of a task is watched: a command in the background, whose
-// questions nobody sees. A paused one asks nothing.
+// questions that no one sees. A paused one asks nothing.
 func stallable(r task.Record) bool {
 	return r.Traits().Work == task.ByCommand && r.Status == task.Running && r.Backgrounded && !r.Paused && !r.Stopping
 }
@@ -214,11 +208,11 @@ func follow(w *stall.Watch, r task.Record) (*stall.Watch, bool) {
 }
 
 func (w *Watch) lookAtOutput(r task.Record, output *stall.Watch, rules func() *stall.Rules, table *process.Table) {
-	info, err := w.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile)
-	if err != nil || output.Told() {
+	info, err := w.place.Below().For(r.OutputFile).Lstat(r.OutputFile)
+	if err != nil || output.Reported() {
 		return
 	}
-	quiet := output.Quiet(time.Now(), info.Size(), w.cfg.CommandQuiet)
+	quiet := output.Quiet(time.Now(), info.Size(), w.opt.Tasks.StallAfter)
 	if r.TTY && r.Process != nil {
 		output.Saw(
 			process.AwaitsKeys(table, process.Identity{PID: r.Process.PID, Start: r.Process.Start, Boot: r.Process.Boot}),
@@ -265,10 +259,10 @@ func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 		)
 	}
 	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
-		excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, ends, fix)
+		excerpt.Line(r.Description, 60), does, w.opt.Tasks.StallAfter, ends, fix)
 	if !asks {
 		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not grown for %s.\n%s",
-			excerpt.Line(r.Description, 60), does, w.cfg.CommandQuiet, fix)
+			excerpt.Line(r.Description, 60), does, w.opt.Tasks.StallAfter, fix)
 	}
 	w.post(r.Owner, r.ID, text)
 }

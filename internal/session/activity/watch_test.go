@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/stall"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,7 +18,7 @@ func TestStallOnce(t *testing.T) {
 	r := task.Record{Kind: task.LocalBash, Status: task.Running, Backgrounded: true}
 	with := func(do func(*task.Record)) task.Record { c := r; do(&c); return c }
 	w, look := follow(nil, r)
-	if w == nil || !look || w.Told() {
+	if w == nil || !look || w.Reported() {
 		t.Fatalf("a new run: %+v, %v", w, look)
 	}
 	w.Over()
@@ -28,11 +29,11 @@ func TestStallOnce(t *testing.T) {
 		if still != w || look {
 			t.Errorf("%s: %+v, %v", name, still, look)
 		}
-		if again, look := follow(still, r); again != w || !look || !again.Told() {
+		if again, look := follow(still, r); again != w || !look || !again.Reported() {
 			t.Errorf("after %s it is told of again", name)
 		}
 	}
-	if w, look := follow(nil, with(func(r *task.Record) { r.Progress = &task.Progress{Summary: "It seems to wait for an answer: x?"} })); !look || !w.Told() {
+	if w, look := follow(nil, with(func(r *task.Record) { r.Progress = &task.Progress{Summary: "It seems to wait for an answer: x?"} })); !look || !w.Reported() {
 		t.Error("told of by an earlier host, and again")
 	}
 	for name, c := range map[string]task.Record{
@@ -48,9 +49,9 @@ func TestStallOnce(t *testing.T) {
 // An output that has grown since the last look is not read, whatever it ends with;
 // one that has not is, and what it asks is told once.
 func TestStallLook(t *testing.T) {
-	w, tasks := watch(t, Config{CommandQuiet: time.Nanosecond}) // any two looks are so far apart
+	w, tasks := watch(t, options.Options{Tasks: options.Tasks{StallAfter: time.Nanosecond}}) // any two looks are so far apart
 	rec := task.Record{ID: "b00000000", Kind: task.LocalBash, Status: task.Running, Backgrounded: true, Owner: "s00000000",
-		Description: "asks", OutputFile: w.cfg.Place.Output("b00000000")}
+		Description: "asks", OutputFile: w.place.Output("b00000000")}
 	f, err := os.OpenFile(rec.OutputFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func (s RuleSources) Add(effect, source string, rules ...string) {
 	}
 }
 
-// Of returns where a rule is from. The session itself adds those that nobody has written, such
+// Of returns where a rule is from. Rules without a source are the session's own, such
 // as the one by which agents read the outputs of its tasks.
 func (s RuleSources) Of(effect, rule string) string {
 	return cmp.Or(s[effect+" "+rule], "the session")
@@ -53,7 +53,7 @@ func (k *Environment) Rules() []control.Rule {
 	}{
 		{"a skill that is in use", k.used.Rules()},
 		{"the command that is worked on", k.Granted.allowed()},
-		{"allowed always, in this session", k.s.Approvals.Rules()},
+		{"allowed always, in this session", k.s.AllowedAlways()},
 	} {
 		for _, rule := range of.rules {
 			out = append(out, control.Rule{Effect: "allow", Rule: rule, Source: of.source})
@@ -66,8 +66,8 @@ func (k *Environment) Rules() []control.Rule {
 func (k *Environment) Context(c *conversation.Conversation) control.Context {
 	now := c.ModelSettings()
 	out := control.Context{Tokens: c.Totals().Context, Window: now.Window}
-	if k.s.cfg.Share > 0 {
-		out.CompactAt = int64(k.s.cfg.Share * float64(now.Window))
+	if k.s.Options.Context.Share > 0 {
+		out.CompactAt = int64(k.s.Options.Context.Share * float64(now.Window))
 	}
 	var own, served int
 	for _, t := range k.Config.Tools {
@@ -89,13 +89,13 @@ func (k *Environment) Context(c *conversation.Conversation) control.Context {
 // ServerStates are the MCP servers of the agent, as they stand now.
 func (k *Environment) ServerStates() []control.MCPServer {
 	out := []control.MCPServer{}
-	for _, s := range k.servers.Status() {
+	for _, s := range k.Servers.Status() {
 		one := control.MCPServer{Name: s.Name, Status: s.Status, Tools: s.Tools}
 		if s.Err != nil {
 			one.Error = excerpt.Line(s.Err.Error(), 400)
 		}
 		if s.Bounded {
-			one.Sandbox = k.s.Sandboxes.Holds(mcpclient.Outside + s.Name)
+			one.Sandbox = k.s.sandboxes.Holds(mcpclient.Outside + s.Name)
 		}
 		out = append(out, one)
 	}

@@ -11,6 +11,8 @@ package agents
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -19,21 +21,20 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/driver/builtin"
-	"github.com/drover-dev/drover/internal/engine/journal"
-	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
-	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
+	"github.com/drover-dev/drover/internal/project/command"
 	"github.com/drover-dev/drover/internal/project/memory"
 	"github.com/drover-dev/drover/internal/project/skill"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/activity"
-	"github.com/drover-dev/drover/internal/session/approvals"
 	"github.com/drover-dev/drover/internal/session/budget"
-	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/idle"
 	"github.com/drover-dev/drover/internal/session/messages"
@@ -41,7 +42,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/session/tree"
-	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -53,97 +54,90 @@ const Pool = "agents"
 // MainName is the name of the main agent in messages and as an owner.
 const MainName = "main"
 
-// Limits of agents.
-type Limits struct {
-	Depth            int  // of nested agents
-	OutputChars      int  // of output shown to a model
-	NestedBackground bool // agents of agents may run in the background
-	NoBackground     bool // nothing that an agent starts runs in the background
-	NoMonitors       bool // monitors are disabled
-	QuoteFrom        int  // a start that makes so many, or a multiple, be at work says what they will likely use; 0: never
+// Program is what the program that holds a session brings for its agents: a command line, or a
+// program that embeds Drover.
+type Program struct {
+	Tools    []agent.Tool // shared by all agents
+	Fallback []string     // models that answer when one is overloaded or cannot be reached, in this order
 
-	MultiTurn     bool          // background agents wait for further messages after an answer
-	IdleTimeout   time.Duration // how long they wait at most
-	WaitForTasks  time.Duration // how long an agent waits for its tasks after an answer
-	TeammateGrace time.Duration // for a teammate to finish when a model ends it
+	// AskWait is how long a question waits for an answer before the call is denied; 0: no one
+	// can answer.
+	AskWait time.Duration
+	// FormWait is the same for forms of MCP servers, where it is longer.
+	FormWait time.Duration
+
+	// On is called with the events of the conversations of the session: the ID names the
+	// task of the agent, or the session for the main agent. It is called by one goroutine at a
+	// time for each agent. nil: events are dropped.
+	On func(from task.ID, e agent.Event)
+	// OnHook is called with hooks that begin and end, by several goroutines; nil: not needed.
+	OnHook func(from task.ID, r hook.Ran)
+	// Tell is called with messages for the user, by several goroutines. The ID is as for On.
+	// nil: messages are dropped.
+	Tell func(from task.ID, text string)
 }
 
-// Config configures the agents of a session.
+// Config is what the agents of a session are made of, by the files of the user and the project.
 type Config struct {
-	Session task.ID
-	Project string
-	Version string
-	Started time.Time // the session was opened
-	Place   home.Session
-	Sync    bool         // acknowledged data survives a power cut
-	Ready   func() error // ensures that a keeper runs before a process is started; nil: not needed
-	Limits  Limits
-
+	Program
 	Models  *provider.Finder
-	Model   string                  // when nobody asks for another
-	Instead []string                // models that answer when one is overloaded or cannot be reached, in this order
 	Policy  choose.Policy           // which model an agent gets
 	Catalog func() subagent.Catalog // as it is now
-	Rules   policy.Rules
-	Env     []string // of the process that started the session
-	Notes   string   // of the project and the user; part of every system prompt
-	Hooks   *hook.Set
-	Skills  func() skill.Catalog // read at each use; nil: none
-	Todos   *todo.Store          // nil: no to-do list
-	Memory  *memory.Store        // nil: memory is disabled
-	Web     *webtool.Fetcher     // nil: no pages are fetched
-	Tools   []agent.Tool         // of the program that holds the session; shared by all agents
-	Remote  bool                 // there is a service for remote agents
-	Workers bool                 // there is a hub, and models may place agents at its workers
-	Window  func(model string) (int64, bool)
-	Sees    func(model string) bool // images; nil: all models do
-	Share   float64                 // share of the window at which a conversation is compacted
+	Rules   policy.Rules            // mode, lists of rules, further folders
+	Foreign []string                // rules that were written for another program; see [environment.Gates]
+	Env     []string                // of the process that started the session
+	Notes   string                  // of the project and the user; part of every system prompt
 
 	RuleSources RuleSources // of Rules, for people
 
-	KeepParked bool // parked agents go on under the next host
+	// Client completes the environment of a client with the settings of providers, as Env has
+	// them already, and removes the variables with keys that the user has named. nil: the
+	// environment is unchanged.
+	Client func(env []string) []string
 
-	AskWait time.Duration // that a question waits for somebody; 0: nobody can answer
-	// FormWait is the same for forms of MCP servers, where it is longer.
-	FormWait time.Duration
-	On       func(from task.ID, e agent.Event)
-	OnHook   func(from task.ID, r hook.Ran) // by several goroutines; nil: nobody is told
-	// Wrap changes what the loop of an agent is made of, before it is; nil: nothing is changed.
-	Wrap func(id task.ID, c *agent.Config)
-	// Tape stands between the agents and what is outside of the session; nil: nothing does.
-	Tape environment.Tape
-}
+	Hooks     *hook.Set              // nil: disabled
+	Accounts  *usage.Accounts        // nil: usage is not counted
+	Skills    func() skill.Catalog   // read at each use; nil: none
+	Commands  func() command.Catalog // read at each use; nil: the built-in ones
+	Todos     *todo.Store            // nil: no to-do list
+	Memory    *memory.Store          // nil: memory is disabled
+	Worktrees *worktree.Store        // of isolated agents; nil: agents cannot be isolated
+	Web       *webtool.Fetcher       // nil: no pages are fetched
+	MCP       *servers.Config        // nil: no MCP servers
+	RemoteEnv []string               // of the user, with the tokens of services of remote agents
+	Workers   bool                   // there is a hub, and models may place agents at its workers
 
-// Parts are the parts of a session that its agents use.
-type Parts struct {
-	Tasks     *supervise.Supervisor
-	Log       *journal.Journal
-	Kinds     *builtin.Kinds
-	Tree      *tree.Tree
-	Mailboxes *messages.Mailboxes
-	Idle      *idle.Watch
-	Budgets   *budget.Budgets
-	Servers   *servers.Servers
-	Activity  *activity.Watch
-	Checkouts *environment.Checkouts
-	Edits     *environment.Edits
-	Approvals *approvals.Approvals
-	Report    *environment.Reporter
-	Gates     environment.Gates
-	Work      *work.Work
-	Space     *diskspace.Guard
-	Sandboxes *sandboxes.Sandboxes
-	Parking   *parking.Lot
-	Fleet     *placement.Fleet
+	// Window returns the context window of a model in tokens. nil: conversations are not compacted.
+	Window func(model string) (int64, bool)
+	// KeepRule stores an allow rule that the user wants to keep for later sessions. nil: it is
+	// not stored.
+	KeepRule func(ctx context.Context, rule string) error
+
+	Seam environment.Seam // nil: [environment.Unrecorded]
 }
 
 // Set is the agents of one session. Its methods may be called by several goroutines.
 type Set struct {
-	Parts
+	*tree.Tree
 	cfg Config
 
+	kinds     *builtin.Kinds
+	mail      *messages.Mailboxes
+	idle      *idle.Watch
+	activity  *activity.Watch
+	budgets   *budget.Budgets
+	servers   *servers.Servers
+	sandboxes *sandboxes.Sandboxes
+	space     *upkeep.Space
+	keeper    *keeper.Link // nil: none
+
+	Parking   *parking.Queue
+	checkouts *environment.Checkouts
+	edits     *environment.Edits
+	gates     environment.Gates
+
 	teams    sync.Mutex // held over the start of a teammate
-	counting sync.Mutex // held over a start that counts the agents at work; taken behind teams
+	counting sync.Mutex // held over a start that counts the agents at work; taken after teams
 	spills   sync.Mutex // held while a hook gets an output file
 
 	mu        sync.Mutex // guards the fields below
@@ -151,19 +145,71 @@ type Set struct {
 	runners   map[*hook.Runner]struct{}           // open environments
 	turns     map[task.ID]context.CancelCauseFunc // of subagents
 	teammates map[task.ID]*teammate               // at work
+	allowed   []string                            // rules that the user has allowed permanently
 }
 
-// New returns an empty set.
-func New(cfg Config, parts Parts) *Set {
-	s := &Set{
-		Parts:     parts,
-		cfg:       cfg,
+// New returns an empty set. A nil link is a session without a keeper.
+func New(
+	s *tree.Tree, cfg Config, kinds *builtin.Kinds, mail *messages.Mailboxes, idle *idle.Watch,
+	activity *activity.Watch, budgets *budget.Budgets, servers *servers.Servers,
+	boxes *sandboxes.Sandboxes, space *upkeep.Space, link *keeper.Link,
+) *Set {
+	edits := &environment.Edits{}
+	window, err := daypart.Parse(s.Options.Limits.WakeWindow)
+	if err != nil { // the settings have checked it; a program may not have
+		s.Say(fmt.Sprintf("limits.wakeWindow is ignored: %v", err))
+	}
+	leave := func(id task.ID, text string) { s.Report.Say(id, text) }
+	return &Set{
+		Tree: s, cfg: cfg, kinds: kinds, mail: mail, idle: idle, activity: activity, budgets: budgets,
+		servers: servers, sandboxes: boxes, space: space, keeper: link,
+		Parking:   parking.New(window, s.Options.Limits.WakeBudget),
+		checkouts: environment.NewCheckouts(cfg.Worktrees, cfg.Seam, edits, leave),
+		edits:     edits,
+		gates:     environment.Gates{Foreign: cfg.Foreign, Report: s.Report},
 		runners:   map[*hook.Runner]struct{}{},
 		turns:     map[task.ID]context.CancelCauseFunc{},
 		teammates: map[task.ID]*teammate{},
 	}
-	s.useParked()
-	return s
+}
+
+// Start removes what crashes have left of the checkouts of agents, until ctx ends or Close.
+func (s *Set) Start(ctx context.Context) { s.checkouts.Start(ctx, s.Info.Session, s.Alive) }
+
+// Swept is closed when those are removed.
+func (s *Set) Swept() <-chan struct{} { return s.checkouts.Swept() }
+
+// Close ends what Start began. No agent may be at work.
+func (s *Set) Close() { s.checkouts.Close() }
+
+// Driver returns the driver that continues work of an earlier host, or nil for a kind whose work
+// ended with its host.
+func (s *Set) Driver(kind task.Kind) task.Driver {
+	return s.kinds.Adopting(kind, s.goOn, s.GoesOn)
+}
+
+// AllowAlways keeps an allow rule for the session, and stores it for later ones. It applies to the
+// next call, before the call that was asked about continues.
+func (s *Set) AllowAlways(ctx context.Context, rule string) error {
+	if s.cfg.KeepRule == nil {
+		return errors.New("this session keeps no rules")
+	}
+	if err := s.cfg.KeepRule(ctx, rule); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.allowed, rule) {
+		s.allowed = append(s.allowed, rule)
+	}
+	return nil
+}
+
+// AllowedAlways returns the rules that the user has allowed permanently.
+func (s *Set) AllowedAlways() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.allowed)
 }
 
 // SetMain sets the main agent, whose conversation is now open.
@@ -173,7 +219,7 @@ func (s *Set) SetMain(k *Environment) {
 	s.main = k
 }
 
-// mainAgent returns the main agent; nil: there is none.
+// mainAgent returns the main agent; nil: none.
 func (s *Set) mainAgent() *Environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

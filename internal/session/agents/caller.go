@@ -9,7 +9,7 @@ import (
 )
 
 // Caller is who requests something: the main agent, a subagent, or a client that is not an
-// agent. What it starts gets no more than it has.
+// agent. It gives what it starts no more than its own.
 type Caller struct {
 	ID       task.ID   // of its task; of the session for the main agent; empty for a client
 	Host     task.Host // of a subagent
@@ -26,7 +26,7 @@ type Caller struct {
 	own      []servers.Server
 	MaxTurns int
 	Depth    int            // 0 for the main agent and for clients
-	sandbox  sandboxes.Mode // of its commands, at least; empty: that of the session
+	sandbox  sandboxes.Mode // of its commands, at least; empty: the mode of the session
 	parent   task.ID        // of the agent that started it; empty: the main agent, or none
 	inside   task.ID        // the isolated agent in whose checkout it works; empty: the folder of the session
 	given    *given         // from the program that started the agent at the top; nil: nothing

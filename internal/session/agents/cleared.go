@@ -15,7 +15,7 @@ import (
 )
 
 // keepResult stores the result of a call that later requests leave out, and returns how the agent
-// reads it again. What a call only reads is not stored: the call can be made again. The name of the
+// reads it again. The result of a call that only reads is not stored: the call can be made again. The name of the
 // file is the same each time. What tells the agent how to work, and answers of the user, stay, and so
 // does everything of an agent that cannot read a file.
 func (k *Environment) keepResult(_ context.Context, c agent.Call, text string) (string, error) {
@@ -29,7 +29,7 @@ func (k *Environment) keepResult(_ context.Context, c agent.Call, text string) (
 		return "", fmt.Errorf("keep the result of %s: it stays in the conversation", c.Name)
 	}
 	id := sha256.Sum256([]byte(c.ID))
-	place := k.s.cfg.Place
+	place := k.s.Place
 	name := fmt.Sprintf("result-%s-%s.txt", cmp.Or(k.Me.ID, place.ID()), hex.EncodeToString(id[:6]))
 	path := filepath.Join(place.Tasks(), name)
 	if !has("Read") || !k.Gate().MayRead(path) {

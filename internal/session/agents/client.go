@@ -18,17 +18,13 @@ import (
 func (s *Set) Client(cwd string, env, allowed []string) Caller {
 	rules := s.cfg.Rules
 	rules.Allow = slices.Concat(rules.Allow, allowed)
-	return Caller{Cwd: cwd, Env: s.Work.ClientEnv(env), Model: s.cfg.Model, Rules: rules}
+	return Caller{Cwd: cwd, Env: s.clientEnv(env), Model: s.Options.Model, Rules: rules}
 }
 
 // StartForClient starts an agent that a client asks for.
 func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	if r.Keep {
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "an agent cannot be kept past its host",
-			Fix:     "resume it instead",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "an agent cannot be kept past its host", "resume it instead")
 	}
 	in := subagent.Input{Type: r.Agent.Type, Prompt: r.Agent.Prompt, Model: r.Agent.Model, MaxTurns: r.Agent.MaxTurns,
 		PermissionMode: r.Agent.PermissionMode, AllowedTools: r.Agent.AllowedTools, Isolation: r.Agent.Isolation,
@@ -46,10 +42,10 @@ func (s *Set) StartForClient(ctx context.Context, r control.StartRequest, spec t
 }
 
 // asked takes over the permission mode of a request, which is the client's own as its rules are,
-// and refuses what has no effect on the agent.
+// and refuses options without effect on the agent.
 func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	refuse := func(why, fix string) error {
-		return &control.Error{Code: control.Invalid, Message: fmt.Sprintf("agent %.60q: %s", r.Type, why), Fix: fix}
+		return control.Refuse(control.Invalid, fmt.Sprintf("agent %.60q: %s", r.Type, why), fix)
 	}
 	mode := policy.Mode(r.PermissionMode)
 	if mode == policy.Auto {
@@ -64,7 +60,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	}
 	def, err := s.catalog(*me).Find(r.Type)
 	if err != nil || def.ACP == nil {
-		return nil //nolint:nilerr // the start says that there is no such agent
+		return nil //nolint:nilerr // the start reports the unknown agent
 	}
 	switch {
 	case mode == policy.Plan:
@@ -76,10 +72,10 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	return nil
 }
 
-// Consolidate starts an agent with a model that consolidates what was learned in a
+// Consolidate starts an agent with a model that consolidates the learnings of a
 // conversation.
 func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
-	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
+	me := Caller{Cwd: s.Info.Project, Env: s.cfg.Env, Model: model, Rules: s.cfg.Rules}
 	me.Rules.Mode = policy.DontAsk
 	spec := task.Spec{Name: "rem-consolidate", Description: "Consolidate session learnings", Backgrounded: true}
 	_, _, err := s.Launch(ctx, subagent.Input{Type: "rem-agent", Prompt: prompt}, spec, me)
@@ -89,7 +85,7 @@ func (s *Set) Consolidate(ctx context.Context, prompt, model string) error {
 // ChooseModel selects the model of an agent without an explicit request, and checks that it can
 // be called. The first of the wanted models has precedence.
 func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, error) {
-	me := Caller{Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model}
+	me := Caller{Cwd: s.Info.Project, Env: s.cfg.Env, Model: s.Options.Model}
 	return s.choose(me, subagent.Input{Model: wanted}, subagent.Definition{Name: agentType, Model: defined}, false)
 }
 
@@ -98,7 +94,7 @@ func (s *Set) ChooseModel(agentType, wanted, defined string) (choose.Choice, err
 func (s *Set) OpenMain(
 	ctx context.Context, def subagent.Definition, tools []string, model string, maxTurns int,
 ) (*Environment, error) {
-	me := Caller{ID: s.cfg.Session, Cwd: s.cfg.Project, Env: s.cfg.Env, Model: s.cfg.Model, Rules: s.cfg.Rules,
+	me := Caller{ID: s.Info.Session, Cwd: s.Info.Project, Env: s.cfg.Env, Model: s.Options.Model, Rules: s.cfg.Rules,
 		Tools: tools, MaxTurns: maxTurns}
 	def.Tools, me.Spawns = environment.Spawnable(def.Tools)
 	me.Tools = environment.Subset(me.Tools, def.Tools, def.DisallowedTools, environment.ToolNames(s.cfg.Tools)...)
@@ -115,5 +111,5 @@ func (s *Set) OpenMain(
 	s.Report.Say(me.ID, choice.Notes...)
 	me.Model = choice.Name
 	me.live = newLive(choice.Name, me.Rules.Mode)
-	return s.newEnvironment(ctx, me, def, s.cfg.Place.Transcript())
+	return s.newEnvironment(ctx, me, def, s.Place.Transcript())
 }

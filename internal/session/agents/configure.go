@@ -82,10 +82,7 @@ func (l *live) change(model string, mode policy.Mode, gate *policy.Gate) {
 
 // Configure applies all requested changes to the main agent, or none. Clients see the new
 // settings before another change is made.
-func (k *Environment) Configure(
-	c *conversation.Conversation,
-	req control.ConfigureRequest,
-) (control.Settings, error) {
+func (k *Environment) Configure(c *conversation.Conversation, req control.ConfigureRequest) (control.Settings, error) {
 	me := k.Me
 	me.live.changing.Lock()
 	defer me.live.changing.Unlock()
@@ -94,8 +91,8 @@ func (k *Environment) Configure(
 	if req.Model != nil {
 		choice, window, err := k.s.newModel(me, *req.Model)
 		if err != nil {
-			return control.Settings{}, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("change the model: %v", err),
-				Fix: "see `drover models`"}
+			return control.Settings{}, control.Refuse(control.Invalid, fmt.Sprintf("change the model: %v", err),
+				"see `drover models`")
 		}
 		model = choice.Name
 		next.Model, next.Name, next.Window = k.s.parkable(me, choice.Model, choice.Provider), choice.Full, window
@@ -104,28 +101,20 @@ func (k *Environment) Configure(
 		var err error
 		mode = policy.Mode(*req.Mode)
 		if gate, err = k.newGate(mode); err != nil {
-			return control.Settings{}, &control.Error{
-				Code:    control.Invalid,
-				Message: fmt.Sprintf("change the permission mode: %v", err),
-			}
+			return control.Settings{}, control.Refuse(control.Invalid, fmt.Sprintf("change the permission mode: %v", err), "")
 		}
 	}
 	if t := req.Thinking; t != nil {
 		if t.Effort != "" && !slices.Contains(control.Efforts(), t.Effort) {
-			return control.Settings{}, &control.Error{
-				Code:    control.Invalid,
-				Message: fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
-				Fix:     "use one of " + strings.Join(control.Efforts(), ", "),
-			}
+			return control.Settings{}, control.Refuse(control.Invalid,
+				fmt.Sprintf("change the thinking: effort %q is not known", t.Effort),
+				"use one of "+strings.Join(control.Efforts(), ", "))
 		}
 		next.Thinking = agent.Thinking(*t)
 	}
 	if req.SessionMode != nil && !c.SetMode(*req.SessionMode) {
-		return control.Settings{}, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode),
-			Fix:     "use interactive or autopilot",
-		}
+		return control.Settings{}, control.Refuse(control.Invalid,
+			fmt.Sprintf("change the session mode: mode %.40q is not known", *req.SessionMode), "use interactive or autopilot")
 	}
 	if err := c.SetModel(next); err != nil {
 		return control.Settings{}, fmt.Errorf("change the settings of the main agent: %w", err)
@@ -136,7 +125,7 @@ func (k *Environment) Configure(
 		me.live.thinking = &next.Thinking
 		me.live.mu.Unlock()
 	}
-	return k.s.Idle.Configured(k.Settings(c)), nil
+	return k.s.idle.Configured(k.Settings(c)), nil
 }
 
 // Settings returns the current settings of the main agent.
@@ -162,17 +151,16 @@ type foundModel struct {
 	Provider string
 }
 
-// instead are the models that answer in the place of an agent's own. One that a subagent may
-// not use is left out.
-func (s *Set) instead(me Caller, own string) ([]agent.ModelSettings, error) {
+// fallbacks are the models that answer in the place of an agent's own, without those that a
+// subagent may not use.
+func (s *Set) fallbacks(me Caller, own string) ([]agent.ModelSettings, error) {
 	var out []agent.ModelSettings
 	last := ""
-	for _, name := range s.cfg.Instead {
+	for _, name := range s.cfg.Fallback {
 		found, window, err := s.newModel(me, name)
 		switch {
 		case err != nil && me.Depth == 0:
-			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("fallback model %s: %v", name, err),
-				Fix: "see `drover models`"}
+			return nil, control.Refuse(control.Invalid, fmt.Sprintf("fallback model %s: %v", name, err), "see `drover models`")
 		case err == nil && found.Full != own:
 			out = append(out, agent.ModelSettings{Model: found.Model, Name: found.Full, Window: window})
 			last = found.Provider

@@ -14,7 +14,7 @@ import (
 )
 
 // Engine is the session as seen by a program that embeds it and starts agents with a
-// [subagent.Manager]. env and cwd are those of the agents.
+// [subagent.Manager]. Its agents get env and cwd.
 func (s *Set) Engine(env []string, cwd string) subagent.Engine { return &engine{s, env, cwd} }
 
 // Catalog returns the current types of agents.
@@ -32,8 +32,8 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 	rules.Allow = slices.Concat(rules.Allow, l.Input.AllowedTools)
 	me := Caller{ID: l.Parent,
 		Cwd:   e.cwd,
-		Env:   e.s.Work.ClientEnv(e.env),
-		Model: e.s.cfg.Model,
+		Env:   e.s.clientEnv(e.env),
+		Model: e.s.Options.Model,
 		Rules: rules,
 		given: &given{l.Agents, programHooks(l.Hooks)},
 	}
@@ -48,7 +48,7 @@ func (e *engine) Launch(ctx context.Context, l subagent.Launch) (task.Record, er
 	return rec, ProgramError(err)
 }
 
-// ProgramError converts an error of the engine into one that a program can test for.
+// ProgramError converts an error of the engine into an error that programs can test for.
 func ProgramError(err error) error {
 	var limit *supervise.LimitError
 	var spent *usage.BudgetError
@@ -78,7 +78,7 @@ func (e *engine) Agents() []task.Record {
 
 // isAgent excludes the task of the main agent.
 func (e *engine) isAgent(r task.Record) bool {
-	return r.Kind.IsAgent() && r.ID != e.s.cfg.Session
+	return r.Kind.IsAgent() && r.ID != e.s.Info.Session
 }
 
 // Agent implements [subagent.Engine].
@@ -104,8 +104,8 @@ func (e *engine) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
 	)
 }
 
-// given is what a program passes with an agent for it and everything below it. A nil one has
-// nothing.
+// given is a program's own catalog and hooks for an agent and everything below it. A nil one
+// is empty.
 type given struct {
 	agents subagent.Catalog
 	hooks  *hook.Set
@@ -119,7 +119,7 @@ func (s *Set) catalog(me Caller) subagent.Catalog {
 	return s.cfg.Catalog()
 }
 
-// hooks are those of the session, of the definition, and of the program.
+// hooks joins the hooks of the session, of the definition and of the program.
 func (s *Set) hooks(me Caller, def subagent.Definition) *hook.Set {
 	set := s.hooksOf(def)
 	if me.given != nil {

@@ -4,32 +4,26 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/driver/monitor"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/provider"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/skill"
-	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/findtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -51,7 +45,7 @@ type Environment struct {
 	Granted   Granted // of the main agent
 	reminders *environment.Reminders
 	limits    *budget.Limits
-	servers   *servers.Agent
+	Servers   *servers.Agent
 	Config    agent.Config
 
 	waited atomic.Bool // for a call, longer than longCall
@@ -70,7 +64,7 @@ func (s *Set) newEnvironment(
 ) (_ *Environment, err error) {
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
-		limits: s.Budgets.Limits(me.ID, me.MaxTurns)}
+		limits: s.budgets.Limits(me.ID, me.MaxTurns)}
 	choice, access := provider.Choice{Name: cmp.Or(me.Model, def.Name)}, me.access()
 	if def.ACP == nil {
 		if choice, err = s.cfg.Models.Find(me.Model, home.Lookup(me.Env), me.origin()); err != nil {
@@ -82,10 +76,10 @@ func (s *Set) newEnvironment(
 	k.openServers(ctx, access)
 	defer func() {
 		if err != nil {
-			k.servers.Close()
+			k.Servers.Close()
 		}
 	}()
-	tools, deferred := append(k.tools(), k.servers.Tools()...), []string(nil)
+	tools, deferred := append(k.tools(), k.Servers.Tools()...), []string(nil)
 	if !slices.Contains(def.DisallowedTools, findtool.Search) {
 		tools, deferred = environment.Defer(tools, k.loaded)
 	}
@@ -102,28 +96,25 @@ func (s *Set) newEnvironment(
 			return nil, err
 		}
 	}
-	s.Edits.Open(me.ID)
+	s.edits.Open(me.ID)
 	return k, nil
 }
 
 // openServers connects the agent to its MCP servers.
 func (k *Environment) openServers(ctx context.Context, access servers.Access) {
 	s, id := k.s, k.Me.ID
-	k.servers = s.Servers.Open(
-		ctx,
-		servers.AgentConfig{
-			Access:     access,
-			Ask:        k.ask,
-			Attended:   s.wait(task.Form) > 0,
-			First:      k.Me.Depth == 0 && s.mainAgent() == nil,
-			Limit:      s.cfg.Limits.OutputChars,
-			Report:     func(text string) { s.Report.Say(id, text) },
-			ReportOnce: s.Report.Once,
-			RunTask:    k.mcpTask,
-			Sample:     k.sample,
-			Reach:      k.reachServer,
-		},
-	)
+	k.Servers = s.servers.Open(ctx, servers.AgentConfig{
+		Access:     access,
+		Ask:        k.ask,
+		Attended:   s.wait(task.Form) > 0,
+		First:      k.Me.Depth == 0 && s.mainAgent() == nil,
+		Limit:      s.Options.Tasks.OutputLength,
+		Report:     func(text string) { s.Report.Say(id, text) },
+		ReportOnce: s.Report.Once,
+		RunTask:    k.mcpTask,
+		Sample:     k.sample,
+		Reach:      k.reachServer,
+	})
 }
 
 // remindOf makes the reminders of an agent that has these tools.
@@ -134,7 +125,7 @@ func (k *Environment) remindOf(tools []agent.Tool) {
 	k.remindOfPlanMode(names)
 	k.reminders.Add(environment.List{Name: "limits", Head: "Most of a limit of your work is used:", Items: k.limits.Due,
 		Foot: "\n\nBring what matters to an end, and hand back what you have before it is reached."})
-	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.servers.Late})
+	k.reminders.Add(environment.List{Name: "mcp", Head: "MCP servers:", Items: k.Servers.Late})
 }
 
 // openHooks starts what runs the hooks of the agent.
@@ -158,10 +149,10 @@ func (k *Environment) config(model string) agent.Config {
 		MaxTurns:  me.MaxTurns,
 		Gate:      hook.NewGate(k.Runner, judge{k}),
 		Hooks:     k.Hooks,
-		Sees:      s.cfg.Sees,
-		Meter:     s.Budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
+		Sees:      choose.Sees,
+		Meter:     s.budgets.Meter(me.ID, me.parent, k.def.Name, me.Depth > 0),
 		Agent:     k.def.Name,
-		SessionID: string(s.cfg.Session),
+		SessionID: string(s.Info.Session),
 
 		WaitWhilePaused: func(ctx context.Context) error {
 			if h, ok := me.live.task(); ok {
@@ -176,7 +167,7 @@ func (k *Environment) config(model string) agent.Config {
 				k.waited.Store(true)
 			}
 			k.limits.On(e)
-			s.Mailboxes.On(me.ID, e)
+			s.mail.On(me.ID, e)
 			if s.cfg.On != nil {
 				s.cfg.On(me.ID, e)
 			}
@@ -197,7 +188,7 @@ func (k *Environment) useModel(choice provider.Choice) (err error) {
 	s, me, c := k.s, k.Me, &k.Config
 	c.Model, c.System, c.Reminders = choice.Model, s.systemPrompt(k.def, me), k.reminders
 	c.Compaction, c.Clearing = k.compaction(choice.Name), &agent.Clearing{Keep: k.keepResult}
-	if c.Fallback, err = s.instead(me, choice.Name); err != nil {
+	if c.Fallback, err = s.fallbacks(me, choice.Name); err != nil {
 		return err
 	}
 	if len(c.Fallback) == 0 { // else the last of those parks
@@ -205,17 +196,6 @@ func (k *Environment) useModel(choice provider.Choice) (err error) {
 	}
 	c.HandBack, c.SharedHead, c.Waits = me.Depth > 0, me.Depth > 0, k.waits
 	return nil
-}
-
-// longCall is how long a call takes behind which a provider has forgotten the conversation, or
-// nearly so.
-const longCall = 4 * time.Minute
-
-// waits reports whether the next request of the agent may be long in coming: agents or workflows
-// work for it in the background, or it has waited long for a call before.
-func (k *Environment) waits() bool {
-	return k.waited.Load() || slices.ContainsFunc(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0),
-		func(r task.Record) bool { return r.Kind.IsAgent() || r.Traits().Work == task.BySteps })
 }
 
 // loaded reports whether each request of the agent holds the schema of a tool, although most
@@ -234,42 +214,28 @@ func (k *Environment) loaded(tool string) bool {
 
 func (k *Environment) Close() {
 	k.Runner.Close()
-	k.servers.Close()
+	k.Servers.Close()
 	s := k.s
 	if _, moved := k.Me.live.task(); !moved { // else the conversation has it
-		s.Edits.Close(k.Me.ID)
+		s.edits.Close(k.Me.ID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, k.Runner)
 }
 
-// start runs the start hooks, and returns what a subagent reads before its prompt: the output
+// start runs the start hooks, and returns the text before the prompt of a subagent: the output
 // of the hooks, where it works, and its opening.
 func (k *Environment) start(ctx context.Context) string {
-	return k.taped(join([]string{k.Hooks.Start(ctx), k.place, k.opening()}))
+	return k.first(ctx, func() string { return join([]string{k.Hooks.Start(ctx), k.place, k.opening()}) })
 }
 
-// taped is the text that the agent reads at its start, or the one that was recorded.
-func (k *Environment) taped(text string) string {
-	if k.s.cfg.Tape == nil {
-		return text
-	}
-	text, _ = k.s.cfg.Tape.Text(k.Me.ID, environment.StartText, func() (string, error) { return text, nil })
-	return text
-}
-
-// Servers returns the state of the MCP servers of the agent.
-func (k *Environment) Servers() []servers.Status { return k.servers.Status() }
-
-// Prompts are those that the MCP servers of the agent offer.
-func (k *Environment) Prompts(ctx context.Context) ([]servers.Prompt, error) {
-	return k.servers.Prompts(ctx)
-}
-
-// Prompt is the text of a prompt of an MCP server. found is false if there is none.
-func (k *Environment) Prompt(ctx context.Context, name string, words []string) (text string, found bool, err error) {
-	return k.servers.Prompt(ctx, name, words)
+// first returns what the agent reads at its start.
+func (k *Environment) first(ctx context.Context, text func() string) string {
+	said, _ := k.s.cfg.Seam.Texts(ctx, k.Me.ID, environment.StartTexts, func() ([]string, error) {
+		return []string{text()}, nil
+	})
+	return join(said)
 }
 
 // StartMain is start for the main agent.
@@ -278,7 +244,7 @@ func (k *Environment) StartMain(ctx context.Context) string {
 	if k.Resumed {
 		source = "resume"
 	}
-	return k.taped(join([]string{k.Runner.SessionStart(ctx, source), k.opening()}))
+	return k.first(ctx, func() string { return join([]string{k.Runner.SessionStart(ctx, source), k.opening()}) })
 }
 
 // opening returns what an agent reads first: the skills of its definition, and its initial
@@ -312,7 +278,7 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 	k.newGate = func(mode policy.Mode) (*policy.Gate, error) {
 		r := k.rulesFor(tools)
 		r.Mode = mode
-		return k.s.Gates.New(r)
+		return k.s.gates.New(r)
 	}
 	var err error
 	if k.narrow, err = k.newGate(k.Me.Rules.Mode); err != nil || !k.Me.widens() {
@@ -323,20 +289,30 @@ func (k *Environment) MakeGate(tools []agent.Tool) error {
 }
 
 func (k *Environment) rulesFor(tools []agent.Tool) policy.Rules {
-	sandboxed := func() bool { return k.s.Sandboxes.Auto(k.Me.sandbox) }
-	if ws := k.Me.workspace; ws != nil {
-		sandboxed = func() bool { return ws.Bounded && k.s.Sandboxes.Trusts(k.Me.sandbox) }
-	}
-	r := environment.Bind(k.Me.Rules, k.Me.Cwd, tools, sandboxed)
+	r := k.Me.Rules
+	r.Cwd, r.Tools = k.Me.Cwd, tools
 	r.Bash = bashCwd(tools)
 	r.Only = k.Granted.restricted
-	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.Approvals.Rules()) }
+	r.More = func() []string { return slices.Concat(k.used.Rules(), k.Granted.allowed(), k.s.AllowedAlways()) }
 	r.Headless = k.s.cfg.AskWait <= 0
 	r.Answer = k.ask
 	return r
 }
 
-// Gate returns the current gate.
+// GateOf returns the current gate for a call: with what bounds the command that it starts. The first such
+// call of a session opens the sandbox, which holds from then on.
+func (k *Environment) GateOf(c agent.Call) *policy.Gate {
+	gate := k.Gate()
+	switch ws := k.Me.workspace; {
+	case !gate.Starts(c):
+		return gate
+	case ws != nil:
+		return gate.Within(policy.Bounds{Whole: ws.Bounded && k.s.sandboxes.Trusts(k.Me.sandbox)})
+	}
+	return gate.Within(k.s.sandboxes.Bounds(k.Me.sandbox))
+}
+
+// Gate returns the current gate, which does not know what bounds the commands.
 func (k *Environment) Gate() *policy.Gate {
 	if k.wide != nil && k.Me.teammate.approved.Load() {
 		return k.wide
@@ -369,7 +345,7 @@ func (k *Environment) ask(ctx context.Context, q task.Question) (task.Reply, err
 	return s.Tasks.Ask(ctx, k.Me.ID, q)
 }
 
-// wait is how long a question waits for an answer; 0: nobody can give one.
+// wait is how long a question waits for an answer; 0: no one can give an answer.
 func (s *Set) wait(kind task.QuestionKind) time.Duration {
 	if kind == task.Form {
 		return max(s.cfg.AskWait, s.cfg.FormWait)
@@ -377,166 +353,11 @@ func (s *Set) wait(kind task.QuestionKind) time.Duration {
 	return s.cfg.AskWait
 }
 
-// ruled decides by rules whether a command or a server may connect to a host; done is false if
-// somebody is to be asked. The rules of WebFetch speak of hosts.
-func (k *Environment) ruled(host string, port int) (v policy.Verdict, done bool, err error) {
-	page := (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/"}).String()
-	input, err := json.Marshal(map[string]string{"url": page})
-	if err != nil {
-		return v, true, err
-	}
-	v = k.Gate().Decide(agent.Call{Name: "WebFetch", Input: input})
-	// A rule for all pages allows reading them, and a command does more.
-	if v.Decision == policy.Allow && v.Rule != "WebFetch" {
-		return v, true, nil
-	}
-	if v.Decision == policy.Deny {
-		return v, true, fmt.Errorf("%s (without that rule it can be allowed)", v.Reason)
-	}
-	return v, false, nil
-}
-
-// listed decides whether a hook may connect to a host, by rules alone.
-func (k *Environment) listed(_ context.Context, host string, port int, _ string) error {
-	_, done, err := k.ruled(host, port)
-	if done {
-		return err
-	}
-	return unlisted("nobody is asked for hooks", host)
-}
-
-func unlisted(why, host string) error {
-	return fmt.Errorf("%s (a rule WebFetch(domain:%s), or %s in the setting sandbox.domains, would allow it)", why, host, host)
-}
-
-// reach decides whether a command of the agent may connect to a host. What no rule decides is
-// asked.
-func (k *Environment) reach(ctx context.Context, host string, port int, line string) error {
-	v, done, err := k.ruled(host, port)
-	if done {
-		return err
-	}
-	// A command that a rule allows was trusted before there was a sandbox. One that runs since
-	// the sandbox bounds it is asked about.
-	command, err := json.Marshal(map[string]string{"command": line})
-	if err != nil {
-		return err
-	}
-	c := k.Gate().Decide(agent.Call{Name: "Bash", Input: command})
-	if c.Decision == policy.Allow && c.Rule != "" {
-		return nil
-	}
-	v.Reason = "a command in the sandbox wants to connect to " + host
-	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "command": line}, v)
-}
-
-// reachServer decides whether an MCP server in the sandbox may connect to a host.
-func (k *Environment) reachServer(ctx context.Context, host string, port int, server string) error {
-	select {
-	case <-k.gated: // servers start before the rules of the agent are there
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	v, done, err := k.ruled(host, port)
-	if done {
-		return err
-	}
-	v.Reason = "the MCP server " + server + " in the sandbox wants to connect to " + host
-	return k.askReach(ctx, host, map[string]any{"host": host, "port": port, "server": server}, v)
-}
-
-func (k *Environment) askReach(ctx context.Context, host string, about map[string]any, v policy.Verdict) error {
-	input, err := json.Marshal(about)
-	if err != nil {
-		return err
-	}
-	d, err := k.Gate().Ask(ctx, agent.Call{Name: "Network", Input: input}, v)
-	if err != nil {
-		return err
-	}
-	if !d.Allow {
-		return unlisted(d.Reason, host)
-	}
-	return nil
-}
-
 // runtime returns the runtime of the agent.
 func (k *Environment) runtime() *Runtime {
 	learned := func(id task.ID) { k.reminders.Know(taskList, string(id)) }
 	return &Runtime{s: k.s, Caller: k.Me, learned: learned, reach: k.reach,
 		writes: func(line string) []string { return k.Gate().Writes(line) }}
-}
-
-// compaction configures how the agent's conversation is compacted.
-func (k *Environment) compaction(model string) *agent.Compaction {
-	a := k.s.cfg
-	c := &agent.Compaction{Share: a.Share, Restore: k.restore, Before: k.Runner.PreCompact, After: k.Runner.PostCompact}
-	if a.Window != nil {
-		c.Window, _ = a.Window(model)
-	}
-	return c
-}
-
-// restore returns what the agent must keep after a compaction.
-func (k *Environment) restore(ctx context.Context) string {
-	running := environment.RunningTasks(k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
-	return join([]string{running, k.todos(ctx), k.used.Restore()})
-}
-
-// todos returns the open to-dos.
-func (k *Environment) todos(ctx context.Context) string {
-	store := k.s.cfg.Todos
-	if store == nil {
-		return ""
-	}
-	list, err := store.List(ctx)
-	if err != nil {
-		return "" // the tools report it
-	}
-	var b strings.Builder
-	for _, it := range list.Items {
-		if it.Status == todo.Completed {
-			continue
-		}
-		if b.Len() == 0 {
-			b.WriteString("## To-dos\n")
-		}
-		fmt.Fprintf(&b, "- %s %s (%s)\n", it.ID, excerpt.Line(it.Subject, environment.AboutChars), it.Status)
-	}
-	return excerpt.Inert(strings.TrimRight(b.String(), "\n"))
-}
-
-// Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
-// session are ignored.
-func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
-	to := s.cfg.Session
-	if owner != MainName {
-		r, err := s.Tree.FindNear(owner, by)
-		if err != nil || !r.Kind.IsAgent() {
-			return nil
-		}
-		to = r.ID
-	}
-	text := fmt.Sprintf("To-do %s is yours now: %s", it.ID, it.Subject)
-	if it.Description != "" {
-		text += "\n" + it.Description
-	}
-	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
-	if errors.Is(err, task.ErrMailFull) {
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("%s has too much unread mail to be told", owner),
-		}
-	}
-	return err
-}
-
-// name returns the agent's name in messages and as the owner of to-dos.
-func (me Caller) name() string {
-	if me.Host == nil {
-		return MainName
-	}
-	return me.Host.Record().Name
 }
 
 // edited is called for a call that has ended.
@@ -551,7 +372,7 @@ func (k *Environment) edited(e agent.Event) {
 		return
 	}
 	if path, ok := k.Me.within(in.Path); ok {
-		k.s.Edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
+		k.s.edits.Record(worktree.Editor{Task: k.Me.ID, Name: k.Me.name()}, path)
 	}
 }
 
@@ -562,5 +383,5 @@ func (me Caller) access() servers.Access {
 
 // subscribe lets the agent watch resources of its own servers.
 func (k *Environment) subscribe(_ context.Context, server, uri string) (monitor.Subscription, error) {
-	return work.Subscription(k.servers.Subscribe(server, uri))
+	return subscription(k.Servers.Subscribe(server, uri))
 }

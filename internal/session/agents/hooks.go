@@ -23,10 +23,10 @@ import (
 func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	me, s := k.Me, k.s
 	b := hook.Base{
-		SessionID:      string(s.cfg.Session),
-		TranscriptPath: s.cfg.Place.Transcript(),
+		SessionID:      string(s.Info.Session),
+		TranscriptPath: s.Place.Transcript(),
 		Cwd:            me.here(),
-		Project:        s.cfg.Project,
+		Project:        s.Info.Project,
 		PermissionMode: func() string { return string(cmp.Or(me.Mode(), policy.Default)) },
 		Effort:         k.effort,
 		Model:          me.Model,
@@ -38,10 +38,12 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 		b.AgentID, b.AgentType, b.AgentTranscript = string(me.ID), k.def.Name, transcript
 		b.DisplayName, b.Description = cmp.Or(k.def.DisplayName, k.def.Name), k.def.Description
 	}
-	b.Ready = s.cfg.Ready
+	if s.keeper != nil {
+		b.Ready = s.keeper.Ready
+	}
 	b.Bound = func(command string) (process.Bounds, error) {
-		// Nobody is asked about hosts: a question runs hooks itself, and hooks have little time.
-		start, err := s.Sandboxes.Command(sandboxes.Wish{
+		// Hosts are not asked about: a question runs hooks itself, and hooks have little time.
+		start, err := s.sandboxes.Command(sandboxes.Wish{
 			Folders: me.folders(), Line: command, Name: hook.Outside + command, Mode: me.sandbox, Reach: k.listed,
 		})
 		if err != nil || start.Fork == nil {
@@ -57,15 +59,15 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	return b
 }
 
-// Notify runs the hooks of the user that are told of what no agent is about, and waits for them.
+// Notify runs the notification hooks of the user for an event without an agent, and waits for them.
 func (s *Set) Notify(ctx context.Context, kind, title, text string) {
-	k := &Environment{s: s, Me: s.Client(s.cfg.Project, s.cfg.Env, nil)}
+	k := &Environment{s: s, Me: s.Client(s.Info.Project, s.cfg.Env, nil)}
 	r := hook.NewRunner(s.hooksOf(subagent.Definition{}), k.base(nil, ""))
 	defer r.Close()
 	r.Notify(ctx, kind, title, text)
 }
 
-// effort is how much the agent is asked to think now; empty: nobody has chosen.
+// effort is how much the agent is asked to think now; empty: not chosen.
 func (k *Environment) effort() string {
 	if live := k.Me.live; live != nil {
 		live.mu.Lock()
@@ -79,14 +81,14 @@ func (k *Environment) effort() string {
 
 // HookOutput creates the file for a hook that prints too much for memory. It counts as an
 // output file.
-func (s *Set) HookOutput(limit int64) (hook.Spill, error) {
+func (s *Set) HookOutput(limit int64) (hook.Overflow, error) {
 	s.spills.Lock()
 	defer s.spills.Unlock()
-	path, err := s.cfg.Place.NewHookOutput()
+	path, err := s.Place.NewHookOutput()
 	if err != nil {
 		return nil, err
 	}
-	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.cfg.Place.Below(), Take: s.Space.Take})
+	return spool.Reopen(path, spool.Options{Limit: limit, Below: s.Place.Below(), Take: s.space.Take})
 }
 
 // hooksOf returns the hooks of the session and of an agent's definition.
@@ -103,9 +105,9 @@ func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 		return set
 	}
 	own, problems := hook.Load([]hook.Source{{Path: "agent " + def.Name, Data: data, Trusted: true, Agent: true,
-		Bounded: s.Servers.OfProject(def)}})
+		Bounded: s.servers.OfProject(def)}})
 	for _, p := range problems {
-		s.Report.Say(s.cfg.Session, p.String())
+		s.Report.Say(s.Info.Session, p.String())
 	}
 	return set.Join(own)
 }
@@ -114,19 +116,16 @@ func (s *Set) hooksOf(def subagent.Definition) *hook.Set {
 func (k *Environment) background() []hook.Background {
 	words := map[task.Work]string{task.ByCommand: "shell", task.ByEvents: "monitor", task.BySteps: "workflow"}
 	var out []hook.Background
-	for _, r := range k.s.Tree.Background(k.Me.ID, k.Me.Depth == 0) {
-		out = append(
-			out,
-			hook.Background{
-				ID:          string(r.ID),
-				Type:        cmp.Or(words[r.Traits().Work], "subagent"),
-				Status:      string(r.Status),
-				Description: r.Description,
-				Command:     r.Command,
-				AgentType:   r.AgentType,
-				Name:        r.Name,
-			},
-		)
+	for _, r := range k.s.Background(k.Me.ID, k.Me.Depth == 0) {
+		out = append(out, hook.Background{
+			ID:          string(r.ID),
+			Type:        cmp.Or(words[r.Traits().Work], "subagent"),
+			Status:      string(r.Status),
+			Description: r.Description,
+			Command:     r.Command,
+			AgentType:   r.AgentType,
+			Name:        r.Name,
+		})
 	}
 	return out
 }
@@ -136,10 +135,11 @@ type judge struct{ *Environment }
 
 // Judge implements [hook.Rules].
 func (j judge) Judge(c agent.Call, word hook.Word) hook.Ruling {
-	v := j.Gate().Decide(c)
+	gate := j.GateOf(c)
+	v := gate.Decide(c)
 	_ = failpoint.Hit("call/judged")
 	if word == hook.Allow {
-		v = j.Gate().Grant(c)
+		v = gate.Grant(c)
 	}
 	if word == hook.Ask && v.Decision == policy.Allow {
 		return hook.Ruling{Word: hook.Ask, Reason: "a hook wants it to be asked about"}

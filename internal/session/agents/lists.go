@@ -21,11 +21,11 @@ const (
 
 // reminders makes the reminders of an agent that has the named tools.
 func (s *Set) reminders(me Caller, critical string, has func(tool string) bool) *environment.Reminders {
-	r := environment.NewReminders(critical, func() []string { return s.Edits.Take(me.ID) })
+	r := environment.NewReminders(critical, func() []string { return s.edits.Take(me.ID) })
 	if has("TaskOutput") {
 		r.Add(environment.List{Name: taskList, Head: "Background tasks:", Volatile: true,
 			Foot:  "\n\nTaskOutput reads the result of a task, TaskStop ends one.",
-			Items: func() []environment.Item { return environment.TaskItems(s.Tree.Background(me.ID, me.Depth == 0)) }})
+			Items: func() []environment.Item { return environment.TaskItems(s.Background(me.ID, me.Depth == 0)) }})
 	}
 	if has("Skill") {
 		r.Add(
@@ -33,14 +33,12 @@ func (s *Set) reminders(me Caller, critical string, has func(tool string) bool) 
 		)
 	}
 	if has("Agent") {
-		r.Add(
-			environment.List{
-				Name:  agentList,
-				Files: true,
-				Head:  "Kinds of agents that the Agent tool can start (subagent_type):",
-				Items: func() []environment.Item { return s.agentItems(me) },
-			},
-		)
+		r.Add(environment.List{
+			Name:  agentList,
+			Files: true,
+			Head:  "Kinds of agents that the Agent tool can start (subagent_type):",
+			Items: func() []environment.Item { return s.agentItems(me) },
+		})
 	}
 	return r
 }
@@ -51,13 +49,10 @@ func (s *Set) agentItems(me Caller) []environment.Item {
 		if d.NoModel || me.Spawns != nil && !slices.Contains(me.Spawns, subagent.Normalize(d.Name)) {
 			continue
 		}
-		items = append(
-			items,
-			environment.Item{
-				Key:  d.Name,
-				Line: fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, environment.AboutChars)),
-			},
-		)
+		items = append(items, environment.Item{
+			Key:  d.Name,
+			Line: fmt.Sprintf("- %s: %s", excerpt.Line(d.Name, 80), excerpt.Line(d.Description, environment.AboutChars)),
+		})
 	}
 	return items
 }
@@ -65,13 +60,10 @@ func (s *Set) agentItems(me Caller) []environment.Item {
 func (s *Set) skillItems() []environment.Item {
 	var items []environment.Item
 	for _, k := range s.cfg.Skills().All() {
-		items = append(
-			items,
-			environment.Item{
-				Key:  k.Name,
-				Line: fmt.Sprintf("- %s: %s", k.Name, excerpt.Line(k.Description, environment.AboutChars)),
-			},
-		)
+		items = append(items, environment.Item{
+			Key:  k.Name,
+			Line: fmt.Sprintf("- %s: %s", k.Name, excerpt.Line(k.Description, environment.AboutChars)),
+		})
 	}
 	return items
 }

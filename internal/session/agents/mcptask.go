@@ -13,7 +13,6 @@ import (
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
@@ -33,17 +32,17 @@ func (k *Environment) mcpTask(
 ) (text string, err error) {
 	s := k.s
 	rt := k.runtime()
-	alone := s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground
+	alone := s.Options.Tasks.DisableBackground || rt.Host != nil && !s.Options.Agents.NestedBackground
 	made := make(chan string, 1)
 	call := mcptask.Call{Server: l.Name(), Digest: l.Key(), Tool: tool, Args: args, Alone: alone}
 	if there != nil {
 		call.Made = mcptask.MadeOf(*there)
 	}
-	w := s.Kinds.MCPTask(func(immediate string) { made <- immediate }, call)
+	w := s.kinds.MCPTask(func(immediate string) { made <- immediate }, call)
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
-	spec.Description = work.FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
-	// It continues without this host: the server goes on, or its handles outlive connections.
+	spec.Description = FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
+	// It continues without this host: the server continues, or its handles outlive connections.
 	spec.Keep = !alone && (l.Server().Kind() == mcpclient.HTTP || there != nil)
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
 	if err != nil {
@@ -74,7 +73,7 @@ func (k *Environment) mcpTask(
 	return rt.awaitMCPTask(ctx, rec)
 }
 
-// unwanted ends a task at its server that nobody follows.
+// unwanted ends a task at its server that could not be recorded here.
 func unwanted(ctx context.Context, l *mcpclient.Lease, id string) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), unwantedWait)
 	defer done()
@@ -91,11 +90,7 @@ func (rt *Runtime) begunMCPTask(rec task.Record, immediate string) string {
 	if immediate != "" {
 		fmt.Fprintf(&b, "The server says: %s\n", excerpt.Line(immediate, 2000))
 	}
-	fmt.Fprintf(
-		&b,
-		"You will be told if the server asks something, and when %s ends%s.",
-		rec.ID, rt.told(false),
-	)
+	fmt.Fprintf(&b, "You will be told if the server asks something, and when %s ends%s.", rec.ID, rt.told(false))
 	return b.String()
 }
 
@@ -115,7 +110,7 @@ func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 	if err != nil {
 		return "", err
 	}
-	text, _ = excerpt.Tail(excerpt.Plain(text), s.cfg.Limits.OutputChars, got.OutputFile)
+	text, _ = excerpt.Tail(excerpt.Plain(text), s.Options.Tasks.OutputLength, got.OutputFile)
 	if got.Status == task.Completed {
 		return cmp.Or(text, "(no output)"), nil
 	}

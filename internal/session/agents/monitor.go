@@ -22,14 +22,14 @@ import (
 // monitorTool is the tool Monitor of an agent with the given other tools.
 func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 	me, s := k.Me, k.s
-	if s.cfg.Limits.NoMonitors || s.cfg.Limits.NoBackground || me.workspace != nil {
+	if !s.Options.Monitors.Enabled || s.Options.Tasks.DisableBackground || me.workspace != nil {
 		return nil
 	}
 	return []agent.Tool{
 		monitortool.New(
 			monitortool.Config{
 				Monitors: k.Monitors(),
-				Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.cfg.Place.Tasks()),
+				Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
 					Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
 				Cwd:      bashCwd(tools),
 				Told:     func() string { return k.runtime().told(true) },
@@ -63,7 +63,7 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 		}
 	}
 	spec.Sandbox = bounded.Held
-	start := s.Work.Monitor(spec, monitor.Client{
+	start := s.monitor(spec, monitor.Client{
 		Env: bounded.Environ(process.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})

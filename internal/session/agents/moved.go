@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Renew makes what the main agent goes on with when a turn that is moved to the background
+// Renew makes the next environment of the main agent when a turn that is moved to the background
 // takes k along: the same tools, rules and settings, without their state. The caller makes
 // its gate, and closes it.
 func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
@@ -15,7 +15,7 @@ func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
 	me.live = k.Me.live.copy()
 	_, mode, _ := me.live.get()
 	me.Rules.Mode = mode
-	n, err := s.newEnvironment(ctx, me, k.def, s.cfg.Place.Transcript())
+	n, err := s.newEnvironment(ctx, me, k.def, s.Place.Transcript())
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +27,10 @@ func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
 	return n, nil
 }
 
-// ActAs lets what the agent asks for, and where it is paused, be that of a task: its turn
-// was moved to the background.
+// ActAs makes the agent ask and pause as a task: its turn was moved to the background.
 func (k *Environment) ActAs(h task.Host) { k.Me.live.moved.Store(&h) }
 
-// Moved tells what a turn in the background does, as task id.
+// Moved reports the events of a turn in the background, as those of task id.
 func (k *Environment) Moved(id task.ID) func(agent.Event) {
 	return func(e agent.Event) {
 		k.edited(e)

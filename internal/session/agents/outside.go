@@ -26,12 +26,12 @@ import (
 )
 
 // modelOfOthers is the model that an agent of another vendor is asked to use; empty: its own
-// choice. The error is for one that cannot be started yet.
+// choice. The error is for a program that cannot be started yet.
 func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 	if def.ACP.Command == "" {
-		return "", &control.Error{Code: control.Unavailable,
-			Message: fmt.Sprintf("agent %s is a program that waits for trust in the folder of its definition", def.Name),
-			Fix:     "see `drover trust`"}
+		return "", control.Refuse(control.Unavailable,
+			fmt.Sprintf("agent %s is a program that waits for trust in the folder of its definition", def.Name),
+			"see `drover trust`")
 	}
 	model := cmp.Or(in.Model, def.Model)
 	if model == "inherit" {
@@ -40,7 +40,7 @@ func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 	return model, nil
 }
 
-// profile is the sandbox of an agent of another vendor: that of the session, in which its
+// profile is the sandbox of an agent of another vendor: the sandbox of the session, in which its
 // credentials and its provider can be reached.
 func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 	p := c.def.ACP.Known()
@@ -50,7 +50,7 @@ func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 			own.Own = append(own.Own, filepath.Join(dir, f))
 		}
 	}
-	return c.s.Sandboxes.Profile(own)
+	return c.s.sandboxes.Profile(own)
 }
 
 // wish is how a program of an agent of another vendor is bounded.
@@ -67,7 +67,7 @@ func (c *Child) held() (*task.Sandbox, error) {
 	}
 	start, err := c.profile(home.Lookup(c.Env)).Command(c.wish(c.Caller, c.def.ACP.Command))
 	if err != nil {
-		return nil, &control.Error{Code: control.Unavailable, Message: err.Error()}
+		return nil, control.Refuse(control.Unavailable, err.Error(), "")
 	}
 	return start.Held, nil
 }
@@ -83,8 +83,8 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 		w := c.wish(me, cmp.Or(line, shell.Quote(args...)))
 		w.Reach = k.reach
 		given, from := env, box
-		if line != "" { // a command of the agent is one like those of others
-			given, from = process.ChildEnv(me.Env), c.s.Sandboxes
+		if line != "" { // a command of the agent is bounded as every other command
+			given, from = process.ChildEnv(me.Env), c.s.sandboxes
 		}
 		start, err := from.Command(w)
 		if err != nil {
@@ -106,8 +106,8 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 	return err
 }
 
-// childEnv is the environment of an agent of another vendor: that of a command, its own
-// credentials, and what its definition says.
+// childEnv is the environment of an agent of another vendor: the environment of commands, its own
+// credentials, and the variables of its definition.
 func childEnv(env []string, a subagent.ACP, lookup func(string) string) []string {
 	out := process.ChildEnv(env)
 	set := func(name, value string) {
@@ -135,8 +135,8 @@ func (k *Environment) permitOutside(ctx context.Context, w acpclient.Wanted) (ag
 	return d, err
 }
 
-// decideOutside decides whether an agent of another vendor may do something. What is not
-// understood is asked about, and what a rule denies is denied.
+// decideOutside decides whether an agent of another vendor may do something. A request that is not
+// understood is asked about, unless a rule denies it.
 func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (agent.Decision, error) {
 	if w.Understood {
 		for _, call := range w.Calls {
@@ -150,13 +150,12 @@ func (k *Environment) decideOutside(ctx context.Context, w acpclient.Wanted) (ag
 		}
 		return agent.Decision{Allow: true}, nil
 	}
-	gate := k.Gate()
 	for _, call := range append(slices.Clip(w.Calls), w.Shown) {
-		if v := gate.DecideForeign(call); v.Decision == policy.Deny {
+		if v := k.GateOf(call).DecideForeign(call); v.Decision == policy.Deny {
 			return agent.Decision{Reason: v.Reason, Suggest: v.Suggest}, nil
 		}
 	}
-	return gate.Ask(ctx, w.Shown, policy.Verdict{Decision: policy.Ask,
+	return k.Gate().Ask(ctx, w.Shown, policy.Verdict{Decision: policy.Ask,
 		Reason: "what " + k.def.Name + " wants to do is not understood, so no rule allows it"})
 }
 
@@ -225,7 +224,7 @@ func (f outsideFiles) Write(_ context.Context, path, content string) error {
 		err = shut
 	}
 	if err == nil {
-		f.k.s.Edits.Record(worktree.Editor{Task: f.k.Me.ID, Name: f.k.Me.name()}, place.Path())
+		f.k.s.edits.Record(worktree.Editor{Task: f.k.Me.ID, Name: f.k.Me.name()}, place.Path())
 	}
 	return err
 }

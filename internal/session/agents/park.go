@@ -7,6 +7,7 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/parking"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -26,32 +27,27 @@ func (s *Set) parkable(me Caller, m agent.Model, provider string) agent.Model {
 			}
 			return s.Tasks.Park(ctx, me.ID, p, wait)
 		},
-		Cost: s.Budgets.Cost(me.ID),
+		Cost: s.budgets.Cost(me.ID),
 	})
 }
 
-// useParked lets the session take up the parked agents that an earlier host has left.
-func (s *Set) useParked() {
-	s.Kinds.UseParked(func(ctx context.Context, h task.Host, in subagent.Input) (*subagent.Assembly, error) {
-		child, err := s.resumed(h.Record(), in)
-		if err != nil {
-			return nil, err
-		}
-		return child.assemble(ctx, h, in)
-	}, s.goesOn)
+// goOn puts a parked agent together that an earlier host has left.
+func (s *Set) goOn(ctx context.Context, h task.Host, in subagent.Input) (*subagent.Assembly, error) {
+	child, err := s.resumed(h.Record(), in)
+	if err != nil {
+		return nil, err
+	}
+	return child.assemble(ctx, h, in)
 }
 
-// goesOn reports whether a parked agent outlives its host.
-func (s *Set) goesOn(r task.Record) bool { return s.cfg.KeepParked && r.GoesOnParked() }
-
-// resumed resolves an agent of an earlier host that goes on: as it was started, in its mode or a
+// resumed resolves an agent of an earlier host as it was started, in its mode or a
 // narrower one.
 func (s *Set) resumed(r task.Record, in subagent.Input) (*Child, error) {
 	me, err := s.above(r, nil)
 	if err != nil {
 		return nil, err
 	}
-	if environment.Isolated(r) {
+	if tree.Isolated(r) {
 		in.Isolation = environment.InWorktree
 	}
 	child, err := s.Resolve(in, me)

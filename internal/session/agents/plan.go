@@ -47,16 +47,13 @@ func (k *Environment) askPerson(ctx context.Context, tool, call, name, plan stri
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
-	reply, err := k.ask(
-		ctx,
-		task.Question{
-			Kind:      task.Permission,
-			Tool:      tool,
-			ToolUseID: call,
-			Input:     input,
-			Reason:    fmt.Sprintf("%s wants to carry out a plan", name),
-		},
-	)
+	reply, err := k.ask(ctx, task.Question{
+		Kind:      task.Permission,
+		Tool:      tool,
+		ToolUseID: call,
+		Input:     input,
+		Reason:    fmt.Sprintf("%s wants to carry out a plan", name),
+	})
 	if err != nil {
 		return tasktools.Proposed{}, fmt.Errorf("ask for approval of a plan: %w", err)
 	}
@@ -92,7 +89,7 @@ func (k *Environment) endPlanMode(edits bool) error {
 		}
 		l.change(model, mode, gate)
 		if k.s.mainAgent() == k { // else its turn was moved to the background
-			k.s.Idle.ModeChanged(string(mode))
+			k.s.idle.ModeChanged(string(mode))
 		}
 	}
 	for _, it := range k.planEnded() {

@@ -25,7 +25,7 @@ func (s *Set) systemPrompt(def subagent.Definition, me Caller) string {
 	}
 	text := strings.TrimSpace(def.Prompt) + "\n\n" + excerpt.Element("environment", fmt.Sprintf(
 		"Working folder: %s\nGit repository: %s\nSystem: %s\nDate: %s",
-		excerpt.ExactLine(me.Cwd), git, excerpt.Line(system, 60), s.cfg.Started.Format(time.DateOnly)))
+		excerpt.ExactLine(me.Cwd), git, excerpt.Line(system, 60), s.Info.StartTime.Format(time.DateOnly)))
 	text += me.teammate.brief(s.leader(me))
 	if notes := s.cfg.Notes; notes != "" && !def.OmitNotes {
 		text += "\n\n" + notes

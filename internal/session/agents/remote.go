@@ -17,7 +17,7 @@ func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (taskto
 	s := rt.s
 	out := tasktools.AgentOutcome{
 		Told:         rt.told(false),
-		Backgrounded: !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground),
+		Backgrounded: !s.Options.Tasks.DisableBackground && (rt.Host == nil || s.Options.Agents.NestedBackground),
 	}
 	switch {
 	case r.Resume != "":
@@ -27,7 +27,7 @@ func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (taskto
 	}
 	spec := rt.spec(r.ToolUseID, out.Backgrounded)
 	spec.Name, spec.Description = r.Name, r.Description
-	start, err := s.Work.Remote(control.RemoteRequest{Prompt: r.Prompt, AgentType: r.Type, Model: r.Model}, spec, nil)
+	start, err := s.remoteWork(control.RemoteRequest{Prompt: r.Prompt, AgentType: r.Type, Model: r.Model}, spec, nil)
 	if err != nil {
 		return out, agentRefusal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/messages"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -28,12 +29,12 @@ type next int
 const (
 	ends          next = iota // its run ends, and its tasks are stopped
 	passesOn                  // its run ends, and its tasks go to its parent
-	reads                     // it goes on with its mail
+	reads                     // it continues with its mail
 	waitsForMail              // it rests
 	waitsForTasks             // it rests until a task of its own ends
 )
 
-// answered is what is known of an agent after an answer.
+// answered has the facts about an agent after an answer.
 type answered struct {
 	leaves  bool   // a teammate that was asked to finish
 	stays   bool   // it was interrupted, or answers messages: a teammate, or a multi-turn agent
@@ -63,14 +64,14 @@ func (a answered) next() next {
 
 // movable reports whether the tasks of an agent can outlive its run. Those in a checkout or a
 // workspace of its own end with that.
-func movable(r task.Record) bool { return !environment.Isolated(r) && r.On == "" }
+func movable(r task.Record) bool { return !tree.Isolated(r) && r.On == "" }
 
 // called reports whether an agent waits for a run in the foreground. A workflow or a client that
 // waits cannot take the tasks of the run over.
 func called(r task.Record) bool { return !r.Backgrounded && r.Owner != "" }
 
-// told returns how "You will be told when it ends", as an agent reads it of a task that it has
-// started, goes on: what becomes of the task if the agent ends first. events is set for a monitor.
+// told returns the end of the sentence "You will be told when it ends" about a task that the agent has
+// started: what becomes of the task if the agent ends first. events is set for a monitor.
 func (rt *Runtime) told(events bool) string {
 	if rt.Host == nil || rt.teammate != nil {
 		return ""
@@ -81,31 +82,35 @@ func (rt *Runtime) told(events bool) string {
 	case r.OnEnd == task.Stops, called(r), events:
 		return ", unless you end before: then it is stopped"
 	}
-	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.cfg.Limits.WaitForTasks)
+	return fmt.Sprintf(", also after your answer, and go on then; what runs %s after an answer is stopped", rt.s.Options.Agents.WaitForTasks)
 }
 
-// rest is called after an answer, and decides whether the agent goes on. An agent whose idle
+// rest is called after an answer, and decides whether the agent continues. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
 func (c *Child) rest(
-	h task.Host, box *mailbox.Box, mail agent.Mail,
-) func(context.Context, agent.TurnResult) (bool, error) {
+	h task.Host, box *mailbox.Box,
+) func(context.Context, *agent.Loop, agent.TurnResult) (bool, error) {
 	s, replies := c.s, 0
-	return func(ctx context.Context, turn agent.TurnResult) (bool, error) {
+	return func(ctx context.Context, loop *agent.Loop, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
-		works := s.works(h.Record().ID) // read before the mail, which has the end of one that ends now
-		if s.cfg.Tape != nil {
-			works = s.cfg.Tape.Works(h.Record().ID, works)
-		}
-		unread, err := mail.Take(ctx)
+		// Read before the mail, which has the end of one that ends now.
+		atWork, err := s.cfg.Seam.Texts(ctx, h.Record().ID, environment.WorksTexts, func() ([]string, error) {
+			return s.atWork(h.Record().ID), nil
+		})
 		if err != nil {
 			return false, err
 		}
+		unread, err := loop.Unread(ctx)
+		if err != nil {
+			return false, err
+		}
+		works := len(atWork) > 0
 		r := h.Record()
 		broken := turn.Reason == "interrupted"
 		do := answered{
 			leaves: !broken && c.teammate.ends(),
-			stays:  broken || c.teammate != nil || s.cfg.Limits.MultiTurn && r.Backgrounded,
+			stays:  broken || c.teammate != nil || s.Options.Agents.MultiTurn && r.Backgrounded,
 			called: called(r), onEnd: r.OnEnd, movable: movable(r), works: works,
 			unread: slices.ContainsFunc(unread, func(m agent.MailMessage) bool { return m.Origin != messages.EventOrigin }),
 		}.next()
@@ -128,15 +133,15 @@ func (c *Child) rest(
 			}
 		}
 		err = h.Rest(ctx, func(ctx context.Context) error {
-			s.Idle.Change() // callers that settle no longer wait for it
-			limit := s.cfg.Limits.IdleTimeout
+			s.idle.Change() // callers that settle no longer wait for it
+			limit := s.Options.Agents.IdleTimeout
 			switch {
 			case c.teammate != nil: // it stays until it is ended
 				return box.Wait(ctx)
 			case do == waitsForTasks:
-				limit = s.cfg.Limits.WaitForTasks
+				limit = s.Options.Agents.WaitForTasks
 			case works:
-				limit = max(s.cfg.Limits.WaitForTasks, limit)
+				limit = max(s.Options.Agents.WaitForTasks, limit)
 			}
 			for {
 				err := func() error {
@@ -180,16 +185,22 @@ func (c *Child) rest(
 }
 
 // works reports whether a task of an agent is at work for which it waits.
-func (s *Set) works(id task.ID) bool {
-	return slices.ContainsFunc(s.Tasks.Children(id), func(r task.Record) bool {
-		return r.WaitedFor() && !s.Mailboxes.Waits(r)
-	})
+func (s *Set) works(id task.ID) bool { return len(s.atWork(id)) > 0 }
+
+// atWork returns the IDs of these tasks.
+func (s *Set) atWork(id task.ID) (ids []string) {
+	for _, r := range s.Tasks.Children(id) {
+		if r.WaitedFor() && !s.mail.Waits(r) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	return ids
 }
 
 // untilTask waits until an agent has mail, or nothing of its own is at work.
 func (s *Set) untilTask(ctx context.Context, id task.ID, box *mailbox.Box) error {
 	for {
-		ended, mailed := s.Idle.Changed(), box.Mailed()
+		ended, mailed := s.idle.Changed(), box.Mailed()
 		works := s.works(id)
 		mail, err := box.Mail(ctx)
 		switch {
@@ -229,7 +240,7 @@ func (s *Set) tellIdle(ctx context.Context, r task.Record, turn agent.TurnResult
 	text := fmt.Sprintf(what+" %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
 	_, err := s.Tasks.Post(
 		ctx,
-		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.Mailboxes.Hops(r.ID)},
+		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.mail.Hops(r.ID)},
 	)
 	if errors.Is(err, task.ErrMailFull) {
 		return nil

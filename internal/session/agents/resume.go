@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -27,14 +28,12 @@ func (s *Set) Relaunch(
 	me Caller,
 ) (_ task.Record, notes []string, err error) {
 	old, _ := s.Tasks.Get(id)
-	if above := s.Tree.Isolated(old.Parent); above != me.inside {
-		return old, nil, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
-			Fix:     "resume that one, and let it go on with this",
-		}
+	if above := s.Isolated(old.Parent); above != me.inside {
+		return old, nil, control.Refuse(control.Conflict,
+			fmt.Sprintf("agent %s worked in the worktree of agent %s", id, cmp.Or(above, "another")),
+			"resume that one, and let it go on with this")
 	}
-	if environment.Isolated(old) {
+	if tree.Isolated(old) {
 		in.Isolation = environment.InWorktree
 	}
 	in.On = old.On
@@ -52,7 +51,7 @@ func (s *Set) Relaunch(
 	spec.Input, spec.Pool, spec.Prompt = w.Input, Pool, in.Prompt
 	held := budget.Reservation{}
 	if child.Depth = old.Depth; old.Status.Terminal() {
-		if held, err = s.Budgets.Reserve(&spec, child.budget(id, me)); err != nil {
+		if held, err = s.budgets.Reserve(&spec, child.budget(id, me)); err != nil {
 			return task.Record{}, nil, err
 		}
 	}
@@ -69,9 +68,8 @@ func (s *Set) Relaunch(
 // end as before.
 func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []string) (task.Record, error) {
 	if r.AgentType == task.MainSession {
-		return r, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("task %s was a turn of the conversation, and has ended", r.ID),
-			Fix:     "tell the conversation what is to be done next, which knows its result"}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s was a turn of the conversation, and has ended", r.ID),
+			"tell the conversation what is to be done next, which knows its result")
 	}
 	me, err := s.above(r, env)
 	if err != nil {
@@ -81,7 +79,7 @@ func (s *Set) Again(ctx context.Context, r task.Record, prompt string, env []str
 	if err != nil {
 		return r, err
 	}
-	s.Mailboxes.Worked(r.ID)
+	s.mail.Worked(r.ID)
 	in.Type, in.Prompt, in.Model = r.AgentType, prompt, r.Model
 	me.Rules.Allow = slices.Concat(me.Rules.Allow, in.AllowedTools)
 	rec, _, err := s.Relaunch(ctx, r.ID, in, task.Spec{Backgrounded: true, Owner: r.Owner, Cwd: r.Cwd}, me)
@@ -99,7 +97,7 @@ func asked(raw json.RawMessage) (in subagent.Input, err error) {
 // above returns the caller that has started an agent, so that a further run gets no more than
 // the first: the main agent or a client, and then each agent down to it.
 func (s *Set) above(r task.Record, env []string) (Caller, error) {
-	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.cfg.Session {
+	if p, ok := s.Tasks.Get(r.Parent); ok && r.Parent != s.Info.Session {
 		me, err := s.above(p, env)
 		if err != nil || p.Traits().Work == task.BySteps {
 			return me, err
@@ -111,11 +109,11 @@ func (s *Set) above(r task.Record, env []string) (Caller, error) {
 		c.ID, c.Depth, c.Cwd = p.ID, p.Depth, cmp.Or(p.Cwd, c.Cwd)
 		return c.Caller, nil
 	}
-	if m := s.mainAgent(); m != nil && r.Owner == s.cfg.Session {
+	if m := s.mainAgent(); m != nil && r.Owner == s.Info.Session {
 		return m.Me, nil
 	}
 	if len(env) == 0 {
 		env = s.cfg.Env
 	}
-	return s.Client(cmp.Or(r.Cwd, s.cfg.Project), env, nil), nil
+	return s.Client(cmp.Or(r.Cwd, s.Info.Project), env, nil), nil
 }

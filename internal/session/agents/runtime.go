@@ -18,7 +18,6 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -56,8 +55,7 @@ var (
 	_ tasktools.Tasks  = (*Runtime)(nil)
 )
 
-// spec returns what is common to all tasks that the agent starts: the place in the tree, and
-// the owner.
+// spec returns the spec of a task of the agent with its place in the tree and its owner.
 func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 	spec := task.Spec{Owner: rt.ID, ToolUseID: toolUse, Backgrounded: background, Cwd: rt.Cwd}
 	if _, isTask := rt.s.Tasks.Get(rt.ID); isTask {
@@ -69,7 +67,7 @@ func (rt *Runtime) spec(toolUse string, background bool) task.Spec {
 // Run runs a command of the Bash tool.
 func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outcome, error) {
 	s := rt.s
-	background := c.Background && !s.cfg.Limits.NoBackground
+	background := c.Background && !s.Options.Tasks.DisableBackground
 	bounded, err := rt.bounded(c.Line, c.Outside || rt.workspace != nil)
 	if err != nil {
 		return shelltool.Outcome{}, &toolkit.Refusal{Text: err.Error()}
@@ -77,16 +75,16 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
 	if spec.Description == "" {
-		spec.Description = work.FirstLine(c.Line, 80)
+		spec.Description = FirstLine(c.Line, 80)
 	}
-	spec.Pool, spec.TTY, spec.Sandbox = work.ShellPool, c.TTY, bounded.Held
+	spec.Pool, spec.TTY, spec.Sandbox = ShellPool, c.TTY, bounded.Held
 	var ended atomic.Value // where it has ended; a command in the background may set that at any time
 	w := rt.command(c, bounded, func(cwd string) { ended.Store(cwd) })
 	spec.Input = w.Input
 	if rt.workspace != nil {
-		spec.On, spec.Pool = rt.workspace.Worker(), work.WorkerPool
+		spec.On, spec.Pool = rt.workspace.Worker(), WorkerPool
 	}
-	if background || s.cfg.Limits.NoBackground {
+	if background || s.Options.Tasks.DisableBackground {
 		spec.Timeout = c.Timeout
 	}
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
@@ -106,16 +104,16 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	return out, err
 }
 
-// bounded returns how a command of the agent starts. One that may run outside is not bounded.
+// bounded returns how a command of the agent starts. A command that may run outside is not bounded.
 func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 	if outside {
 		return sandboxes.Start{}, nil
 	}
 	var opens []string
-	if rt.writes != nil && rt.s.Sandboxes.On(rt.sandbox) {
+	if rt.writes != nil && rt.s.sandboxes.On(rt.sandbox) {
 		opens = rt.writes(line)
 	}
-	return rt.s.Sandboxes.Command(sandboxes.Wish{
+	return rt.s.sandboxes.Command(sandboxes.Wish{
 		Folders: rt.folders(), Line: line, Mode: rt.sandbox, Opens: opens, Reach: rt.reach,
 	})
 }
@@ -125,7 +123,7 @@ func (rt *Runtime) bounded(line string, outside bool) (sandboxes.Start, error) {
 func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience time.Duration) (shelltool.Outcome, error) {
 	s := rt.s
 	wait, cancel := ctx, context.CancelFunc(func() {})
-	if patience > 0 && !s.cfg.Limits.NoBackground {
+	if patience > 0 && !s.Options.Tasks.DisableBackground {
 		wait, cancel = context.WithTimeoutCause(ctx, patience, supervise.ErrTimeout)
 	}
 	defer cancel()
@@ -155,7 +153,7 @@ func (rt *Runtime) foreground(ctx context.Context, rec task.Record, patience tim
 	if out.Task.Cause != nil && out.Task.Cause.Reason == task.ReasonTimeout {
 		out.TimedOut = true
 	}
-	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.cfg.Limits.OutputChars+1)
+	out.Output, _, err = spool.Excerpt(rec.OutputFile, s.Options.Tasks.OutputLength+1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, fmt.Errorf("read output of %s: %w", rec.ID, err)
 	}
@@ -209,13 +207,13 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	}
 	out := tasktools.AgentOutcome{Told: rt.told(false)}
 	background := r.Background || rt.stays(r)
-	if background && (s.cfg.Limits.NoBackground || rt.Host != nil && !s.cfg.Limits.NestedBackground) {
+	if background && (s.Options.Tasks.DisableBackground || rt.Host != nil && !s.Options.Agents.NestedBackground) {
 		if rt.stays(r) {
 			return out, s.noTeam()
 		}
 		background = false
 		out.Note = "It was run in the foreground: agents of agents do not run in the background here."
-		if s.cfg.Limits.NoBackground {
+		if s.Options.Tasks.DisableBackground {
 			out.Note = "It was run in the foreground: background work is turned off."
 		}
 	}
@@ -332,12 +330,12 @@ func agentRefusal(err error) error {
 
 // Find returns a task that the agent may see: a subagent sees its own subtree.
 func (rt *Runtime) Find(_ context.Context, ref string) (task.Record, error) {
-	r, err := rt.s.Tree.FindNear(ref, rt.name())
+	r, err := rt.s.FindNear(ref, rt.name())
 	var several *supervise.AmbiguousError
 	if errors.As(err, &several) {
 		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	}
-	if err != nil || rt.Host != nil && (r.ID == rt.ID || !rt.s.Tree.Below(r, rt.ID)) {
+	if err != nil || rt.Host != nil && (r.ID == rt.ID || !rt.s.Below(r, rt.ID)) {
 		return task.Record{}, tasktools.ErrUnknown
 	}
 	return r, nil
@@ -359,7 +357,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 			return r, false, nil
 		default:
 		}
-		if r = rt.s.Tree.Latest(r.ID); r.Resting() { // it may rest for long
+		if r = rt.s.Latest(r.ID); r.Resting() { // it may rest for long
 			return r, false, nil
 		}
 		select {
@@ -381,7 +379,7 @@ func (rt *Runtime) Text(ctx context.Context, r task.Record) (string, error) {
 			return text, err
 		}
 	}
-	text, _, err := spool.Excerpt(r.OutputFile, rt.s.cfg.Limits.OutputChars+1)
+	text, _, err := spool.Excerpt(r.OutputFile, rt.s.Options.Tasks.OutputLength+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil // it has not begun
 	}
@@ -413,7 +411,7 @@ func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 func (rt *Runtime) List(context.Context) ([]task.Record, error) {
 	var out []task.Record
 	for _, r := range rt.s.Tasks.List(0) {
-		if r.ID == rt.ID || rt.Host != nil && !rt.s.Tree.Below(r, rt.ID) {
+		if r.ID == rt.ID || rt.Host != nil && !rt.s.Below(r, rt.ID) {
 			continue
 		}
 		out = append(out, r)

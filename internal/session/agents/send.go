@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -30,13 +32,13 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	if err != nil {
 		return tasktools.Sent{}, err
 	}
-	id := cmp.Or(to.ID, rt.s.cfg.Session)
-	if to.Status.Terminal() && !(rt.Host == nil || rt.s.Tree.Below(to, rt.ID)) {
+	id := cmp.Or(to.ID, rt.s.Info.Session)
+	if to.Status.Terminal() && !(rt.Host == nil || rt.s.Below(to, rt.ID)) {
 		return tasktools.Sent{}, &toolkit.Refusal{
 			Text: fmt.Sprintf("agent %s has ended (%s), and only the agent that started it can let it go on", to.ID, to.Status),
 		}
 	}
-	hops, err := rt.s.Mailboxes.Allow(rt.ID, id)
+	hops, err := rt.s.mail.Allow(rt.ID, id)
 	if err != nil {
 		return tasktools.Sent{}, err
 	}
@@ -56,13 +58,13 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 		}
 		m.Text = GoOn // the mailbox of a teammate outlasts its run
 	}
-	rt.s.Mailboxes.Continue(to.ID, hops)
+	rt.s.mail.Continue(to.ID, hops)
 	out, err := rt.Agent(
 		ctx,
 		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID},
 	)
 	if refused := err; seq != 0 && refused != nil {
-		if err = rt.s.Mailboxes.TakeBack(ctx, to.ID, seq, refused); err == nil { // another caller has resumed it
+		if err = rt.s.mail.TakeBack(ctx, to.ID, seq, refused); err == nil { // another caller has resumed it
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
@@ -82,14 +84,14 @@ func (rt *Runtime) receiver(ref string) (task.Record, error) {
 	if ref == MainName && rt.underMain() {
 		return task.Record{}, nil
 	}
-	r, err := rt.s.Tree.FindNear(ref, rt.name())
+	r, err := rt.s.FindNear(ref, rt.name())
 	var several *supervise.AmbiguousError
 	switch {
 	case errors.As(err, &several):
 		return r, &toolkit.Refusal{Text: err.Error() + ": give the whole ID"}
 	case err == nil && rt.reaches(r):
 		return r, nil
-	case err == nil && !r.Kind.IsAgent() && (rt.Host == nil || rt.s.Tree.Below(r, rt.ID)):
+	case err == nil && !r.Kind.IsAgent() && (rt.Host == nil || rt.s.Below(r, rt.ID)):
 		return r, &toolkit.Refusal{Text: deaf(r)}
 	}
 	return task.Record{}, &toolkit.Refusal{Text: fmt.Sprintf("unknown agent: %.80q; %s", ref, rt.reachable())}
@@ -97,13 +99,13 @@ func (rt *Runtime) receiver(ref string) (task.Record, error) {
 
 // underMain reports whether the agent was started by a main agent, which reads its messages.
 func (rt *Runtime) underMain() bool {
-	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.cfg.Session
+	return rt.s.mainAgent() != nil && rt.Host != nil && rt.Host.Record().Owner == rt.s.Info.Session
 }
 
 // reaches reports whether this agent may send messages to the one of a record: below it, above
 // it, or a sibling.
 func (rt *Runtime) reaches(r task.Record) bool {
-	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.cfg.Session {
+	if !r.Kind.IsAgent() || r.ID == rt.ID || r.ID == rt.s.Info.Session {
 		return false
 	}
 	if rt.Host == nil {
@@ -112,7 +114,7 @@ func (rt *Runtime) reaches(r task.Record) bool {
 	me := rt.Host.Record()
 	beside := r.Parent == me.Parent && r.Owner == me.Owner && (me.Parent != "" || me.Owner != "")
 	sameTeam := r.Team != nil && me.Team != nil && r.Team.Team == me.Team.Team
-	return rt.s.Tree.Below(r, rt.ID) || r.ID == me.Parent || beside || sameTeam
+	return rt.s.Below(r, rt.ID) || r.ID == me.Parent || beside || sameTeam
 }
 
 // maxNamed limits the agents that an error lists.
@@ -155,15 +157,15 @@ func (rt *Runtime) Responses(
 	if err != nil {
 		return tasktools.Responses{}, err
 	}
-	if !first.Kind.IsAgent() || first.ID == rt.s.cfg.Session {
+	if !first.Kind.IsAgent() || first.ID == rt.s.Info.Session {
 		return tasktools.Responses{}, &toolkit.Refusal{Text: fmt.Sprintf("task %s is no agent; use TaskOutput", first.ID)}
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, max(wait, 0), supervise.ErrTimeout)
 	defer cancel()
-	said := answers{from: agent.Reading{Path: rt.s.cfg.Place.AgentTranscript(first.ID)}, since: since}
+	said := answers{from: agent.Reading{Path: rt.s.Place.AgentTranscript(first.ID)}, since: since}
 	for {
 		grown := rt.s.Log.Grown()
-		now := rt.s.Tree.Latest(first.ID)
+		now := rt.s.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
 		turned := now.Resting() || now.Backgrounded != first.Backgrounded || now.Run != first.Run
@@ -240,7 +242,7 @@ func (rt *Runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ ta
 		strings.TrimSpace(m.Text) == "" {
 		return tasktools.Sent{}, false, nil
 	}
-	if err := rt.s.Mailboxes.AllowInput(rt.ID, r.ID); err != nil {
+	if err := rt.s.mail.AllowInput(rt.ID, r.ID); err != nil {
 		return tasktools.Sent{}, true, err
 	}
 	switch err := rt.s.Tasks.Steer(ctx, r.ID, m.Text); {
@@ -252,4 +254,34 @@ func (rt *Runtime) steerWork(ctx context.Context, m tasktools.SendRequest) (_ ta
 		return tasktools.Sent{}, true, context.Cause(ctx)
 	}
 	return tasktools.Sent{To: r}, true, nil
+}
+
+// Assign notifies an agent that a to-do was assigned to it. Owners that are not agents of the
+// session are ignored.
+func (s *Set) Assign(ctx context.Context, owner string, it todo.Item, by string) error {
+	to := s.Info.Session
+	if owner != MainName {
+		r, err := s.FindNear(owner, by)
+		if err != nil || !r.Kind.IsAgent() {
+			return nil
+		}
+		to = r.ID
+	}
+	text := fmt.Sprintf("To-do %s is yours now: %s", it.ID, it.Subject)
+	if it.Description != "" {
+		text += "\n" + it.Description
+	}
+	_, err := s.Tasks.Post(ctx, task.Message{To: to, From: by, Kind: task.TaskAssignment, Text: text})
+	if errors.Is(err, task.ErrMailFull) {
+		return control.Refuse(control.Unavailable, fmt.Sprintf("%s has too much unread mail to be told", owner), "")
+	}
+	return err
+}
+
+// name returns the agent's name in messages and as the owner of to-dos.
+func (me Caller) name() string {
+	if me.Host == nil {
+		return MainName
+	}
+	return me.Host.Record().Name
 }

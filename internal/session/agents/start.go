@@ -18,7 +18,6 @@ import (
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/servers"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -58,7 +57,7 @@ func (s *Set) Launch(
 		spec.Cwd = me.Cwd
 	}
 	if spec.Description == "" {
-		spec.Description = work.FirstLine(in.Prompt, 60)
+		spec.Description = FirstLine(in.Prompt, 60)
 	}
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)
@@ -73,7 +72,7 @@ func (s *Set) Launch(
 	if quoted := s.quote(&spec, me); quoted != "" {
 		child.notes = append(child.notes, quoted)
 	}
-	held, err := s.Budgets.Reserve(&spec, child.budget("", me))
+	held, err := s.budgets.Reserve(&spec, child.budget("", me))
 	if err != nil {
 		return task.Record{}, nil, err
 	}
@@ -91,11 +90,11 @@ func (s *Set) Launch(
 	return s.Tasks.Placed(rec), child.notes, nil
 }
 
-// countsAgents reports whether a start by me is told what all agents at work will likely use.
-func (s *Set) countsAgents(me Caller) bool { return s.cfg.Limits.QuoteFrom > 0 && me.ID != "" }
+// countsAgents reports whether a start by me learns the likely use of all agents at work.
+func (s *Set) countsAgents(me Caller) bool { return s.Options.Limits.QuoteFrom > 0 && me.ID != "" }
 
-// quote writes into the spec of an agent what it will likely use, if the caller wants to know or
-// many agents are at work; it says what those will likely use together.
+// quote writes the likely use of an agent into its spec, if the caller wants to know or
+// many agents are at work; it returns the likely use of those together.
 func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 	many := []task.Record{}
 	if s.countsAgents(me) {
@@ -105,18 +104,18 @@ func (s *Set) quote(spec *task.Spec, me Caller) (fanOut string) {
 			}
 		}
 	}
-	every := max(s.cfg.Limits.QuoteFrom, 1)
+	every := max(s.Options.Limits.QuoteFrom, 1)
 	said := len(many) > 0 && (len(many)+1)%every == 0 // not at each further one: its caller reads all of it
 	if !said && !me.quote {
 		return ""
 	}
-	q := s.Budgets.Quote(spec.AgentType, spec.Model)
+	q := s.budgets.Quote(spec.AgentType, spec.Model)
 	if spec.Quote = &q; !said {
 		return ""
 	}
 	quotes := []task.Quote{q}
 	for _, r := range many {
-		quotes = append(quotes, s.Budgets.Quote(r.AgentType, r.Model))
+		quotes = append(quotes, s.budgets.Quote(r.AgentType, r.Model))
 	}
 	return budget.FanOut(quotes)
 }
@@ -126,7 +125,7 @@ type Child struct {
 	s *Set
 	Caller
 	def   subagent.Definition
-	notes []string // about what it gets, for the user and the caller
+	notes []string // where it gets something else than requested, for the user and the caller
 
 	isolation string // worktree, or empty
 
@@ -136,12 +135,12 @@ type Child struct {
 	sync      bool     // the files of a folder without git travel there
 
 	again  bool // a further run
-	passOn bool // the run has ended, and what it leaves running goes to its parent
+	passOn bool // the run has ended, and its running tasks go to its parent
 
 	outside *acpclient.Agent // of another vendor; nil: it is one of ours
 }
 
-// Resolve determines what a subagent gets: never more than the caller has.
+// Resolve determines the tools, rules, model and limits of a subagent: never more than the caller has.
 func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	def, err := s.catalog(me).Find(in.Type)
 	if err != nil {
@@ -150,7 +149,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 	if me.Spawns != nil && !slices.Contains(me.Spawns, subagent.Normalize(def.Name)) {
 		return nil, &subagent.UnknownTypeError{Type: in.Type, Known: me.Spawns}
 	}
-	isolation, err := s.Checkouts.Isolation(in.Isolation, def.Isolation)
+	isolation, err := s.checkouts.Isolation(in.Isolation, def.Isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -209,24 +208,22 @@ func (s *Set) choose(me Caller, in subagent.Input, def subagent.Definition, byAg
 	}
 	top := ""
 	if byAgent {
-		top = s.cfg.Model
+		top = s.Options.Model
 		if m := s.mainAgent(); m != nil {
 			top = m.Me.ModelName()
 		}
 	}
-	return p.Choose(
-		choose.Request{
-			Input:      in.Model,
-			Definition: def.Model,
-			Parent:     me.ModelName(),
-			Session:    top,
-			AgentType:  subagent.Normalize(def.Name),
-		},
-	)
+	return p.Choose(choose.Request{
+		Input:      in.Model,
+		Definition: def.Model,
+		Parent:     me.ModelName(),
+		Session:    top,
+		AgentType:  subagent.Normalize(def.Name),
+	})
 }
 
-// budget returns the child in the form in which its budget is reserved. The ID is that of a
-// further run.
+// budget returns the child in the form in which its budget is reserved. The ID names the agent
+// that gets a further run.
 func (c *Child) budget(id task.ID, asker Caller) budget.Agent {
 	return budget.Agent{ID: id, Asker: asker.ID, Depth: c.Depth, Model: c.Model, Def: c.def}
 }
@@ -236,16 +233,16 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	rec := h.Record()
 	me := c.Caller
 	me.ID, me.Host, me.Depth = rec.ID, h, rec.Depth
-	place := c.s.cfg.Place
-	activity := c.s.Activity.Begin(rec.ID, rec.Parent, true)
+	place := c.s.Place
+	activity := c.s.activity.Begin(rec.ID, rec.Parent, true)
 	defer func() {
 		if err != nil {
-			c.s.Activity.End(rec.ID)
+			c.s.activity.End(rec.ID)
 		}
 	}()
 	var own *environment.Checkout
 	if c.isolation != "" {
-		if own, err = c.s.Checkouts.Open(ctx, h, c.Cwd, c.again); err != nil {
+		if own, err = c.s.checkouts.Open(ctx, h, c.Cwd, c.again); err != nil {
 			return nil, err
 		}
 		me.inside, me.Rules = rec.ID, own.Rules(me.Rules, me.Cwd)
@@ -281,49 +278,44 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			return nil, err
 		}
 	}
-	t, history, err := agent.OpenTranscript(
-		place.AgentTranscript(rec.ID),
-		agent.Meta{
-			ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
-			Version:     c.s.cfg.Version,
-			Cwd:         me.Cwd,
-			IsSidechain: true,
-			AgentName:   c.def.Name,
-			AgentID:     string(rec.ID),
-			SessionID:   string(rec.Session),
-			Sync:        c.s.cfg.Sync,
-		},
-	)
+	t, history, err := agent.OpenTranscript(place.AgentTranscript(rec.ID), agent.Meta{
+		ParentTask:  string(cmp.Or(rec.Parent, rec.Session)),
+		Version:     c.s.Info.Version,
+		Cwd:         me.Cwd,
+		IsSidechain: true,
+		AgentName:   c.def.Name,
+		AgentID:     string(rec.ID),
+		SessionID:   string(rec.Session),
+		Sync:        c.s.Options.Power(),
+	})
 	if err != nil {
 		return nil, err
 	}
 	if err := LinkTranscript(place.AgentTranscript(rec.ID), place.OutputLink(rec.ID)); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	box, err := c.s.Mailboxes.Open(ctx, rec.ID)
+	box, err := c.s.mail.Open(ctx, rec.ID)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	k.Config.Transcript, k.Config.Mail = t, c.s.Mailboxes.Reader(box, nil, c.teammate.read)
+	k.Config.Transcript, k.Config.Mail = t, c.s.mail.Reader(box, nil, c.teammate.read)
 	k.Resumed = len(history.Messages) > 0
 	c.s.enter(rec.ID, c.teammate)
 	activity.Follow(&k.Config)
-	if c.s.cfg.Wrap != nil {
-		c.s.cfg.Wrap(rec.ID, &k.Config)
-	}
+	c.s.cfg.Seam.Agent(rec.ID, &k.Config)
 	a := &subagent.Assembly{
 		Config:  k.Config,
 		History: history.Messages,
 		Start:   k.start,
 		Turn:    c.s.turnOf(rec.ID),
-		Rest:    c.rest(h, box, k.Config.Mail),
+		Rest:    c.rest(h, box),
 		PassOn:  func() bool { return c.passOn },
 		End:     k.Hooks.End,
-		Cost:    c.s.Budgets.Cost(rec.ID),
-		Detach:  func() bool { return c.s.goesOn(h.Record()) },
+		Cost:    c.s.budgets.Cost(rec.ID),
+		Detach:  func() bool { return c.s.GoesOn(h.Record()) },
 		Close: func() error {
-			c.s.Activity.End(rec.ID)
-			c.s.Mailboxes.Drop(rec.ID)
+			c.s.activity.End(rec.ID)
+			c.s.mail.Drop(rec.ID)
 			c.s.enter(rec.ID, nil)
 			k.Close()
 			return t.Close()
@@ -341,7 +333,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 	return a, nil
 }
 
-// LinkTranscript makes the link to a transcript that stands beside the output file. It is
+// LinkTranscript makes the link to a transcript next to the output file. It is
 // made under another name first: a reader never finds it missing.
 func LinkTranscript(to, at string) error {
 	rel, err := filepath.Rel(filepath.Dir(at), to)
@@ -367,7 +359,7 @@ func LinkTranscript(to, at string) error {
 
 // ownServers returns the MCP servers that a definition names, for an agent that me starts.
 func (s *Set) ownServers(def subagent.Definition, me Caller) []servers.Server {
-	return s.Servers.Own(def, me.access(), me.Env, func(text string) { s.Report.Say(me.ID, text) })
+	return s.servers.Own(def, me.access(), me.Env, func(text string) { s.Report.Say(me.ID, text) })
 }
 
 // ModelName returns the current model of the agent.

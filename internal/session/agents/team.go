@@ -105,30 +105,21 @@ func (s *Set) enlist(spec task.Spec) (task.Spec, error) {
 			continue
 		}
 		if members++; r.Owner != spec.Owner && !r.Status.Terminal() {
-			return spec, &control.Error{
-				Code:    control.Conflict,
-				Message: fmt.Sprintf("the team %s is led by another", r.Team.Team),
-				Fix:     "give the team another name",
-			}
+			return spec, control.Refuse(control.Conflict, fmt.Sprintf("the team %s is led by another", r.Team.Team),
+				"give the team another name")
 		}
 	}
 	t, err := lifecycle.NewTeam(spec.Team.Name, spec.Team.Team, members)
 	if err != nil {
-		return spec, &control.Error{Code: control.Invalid, Message: err.Error()}
+		return spec, control.Refuse(control.Invalid, err.Error(), "")
 	}
 	if task.AgentName(t.Name) != t.Name {
-		return spec, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("a teammate cannot be called %s", t.Name),
-			Fix:     "give the teammate another name",
-		}
+		return spec, control.Refuse(control.Invalid, fmt.Sprintf("a teammate cannot be called %s", t.Name),
+			"give the teammate another name")
 	}
 	if r, err := s.Tasks.Find(t.AgentID); err == nil {
-		e := &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
-			Fix:     "send it a message",
-		}
+		e := control.Refuse(control.Conflict, fmt.Sprintf("%s is there already: task %s is %s", t.AgentID, r.ID, r.Status),
+			"send it a message")
 		if r.Team == nil {
 			e.Fix = "give the teammate another name"
 		}
@@ -147,10 +138,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 	}
 	c.teammate = &teammate{
 		team: *t,
-		wide: environment.Narrower(
-			environment.Narrower(me.Mode(), policy.Mode(c.def.PermissionMode)),
-			policy.AcceptEdits,
-		),
+		wide: environment.Narrower(environment.Narrower(me.Mode(), policy.Mode(c.def.PermissionMode)), policy.AcceptEdits),
 	}
 	if c.Tools == nil {
 		return
@@ -159,7 +147,7 @@ func (c *Child) join(t *task.Team, me Caller) {
 	c.Tools = slices.Concat(c.Tools, more, []string{task.SubmitPlan})
 }
 
-// brief returns what a teammate reads about its team, with the same bytes in every run.
+// brief returns the text of a teammate about its team, with the same bytes in every run.
 func (m *teammate) brief(leader string) string {
 	if m == nil {
 		return ""
@@ -168,14 +156,7 @@ func (m *teammate) brief(leader string) string {
 	if leader != "" {
 		who = fmt.Sprintf("You are led by the agent %s.", leader)
 	}
-	return "\n\n" + strings.NewReplacer(
-		"{agent}",
-		m.team.AgentID,
-		"{team}",
-		m.team.Team,
-		"{leader}",
-		who,
-	).Replace(
+	return "\n\n" + strings.NewReplacer("{agent}", m.team.AgentID, "{team}", m.team.Team, "{leader}", who).Replace(
 		strings.TrimSpace(teamPrompt),
 	)
 }
@@ -188,7 +169,7 @@ func (s *Set) leader(me Caller) string {
 	switch owner := me.Host.Record().Owner; owner {
 	case "":
 		return ""
-	case s.cfg.Session:
+	case s.Info.Session:
 		return MainName
 	default:
 		r, _ := s.Tasks.Get(owner)
@@ -196,25 +177,25 @@ func (s *Set) leader(me Caller) string {
 	}
 }
 
-// stays reports whether a call is for a teammate: a new one, or one that is resumed.
+// stays reports whether a call starts or resumes a teammate.
 func (rt *Runtime) stays(r tasktools.AgentRequest) bool {
 	if r.Resume == "" {
 		return r.Team != ""
 	}
-	old, err := rt.s.Tree.Find(r.Resume)
+	old, err := rt.s.Find(r.Resume)
 	return err == nil && old.Team != nil
 }
 
 // noTeam returns why no teammate can be started here.
 func (s *Set) noTeam() error {
 	why := "agents of agents do not run in the background here, and a teammate does: only the main agent can have teammates"
-	if s.cfg.Limits.NoBackground {
+	if s.Options.Tasks.DisableBackground {
 		why = "background work is turned off, and a teammate works in the background"
 	}
 	return &toolkit.Refusal{Text: why}
 }
 
-// shutdownText is what a teammate reads when it is to finish.
+// shutdownText asks a teammate to finish.
 const shutdownText = "Finish now: this turn is your last, and you have %s for it. Begin nothing new. Say in your answer what is done, what is not, and where your results are."
 
 // dismiss asks a teammate to finish, and returns when it has ended or its grace is over. A
@@ -223,17 +204,14 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	if r.Team == nil || r.Status != task.Running || r.Paused || r.Parked != nil || r.AwaitingApproval || r.Stopping {
 		return
 	}
-	grace := s.cfg.Limits.TeammateGrace
-	_, err := s.Tasks.Post(
-		ctx,
-		task.Message{
-			To:       r.ID,
-			From:     from,
-			Kind:     task.ShutdownRequest,
-			Priority: task.Next,
-			Text:     fmt.Sprintf(shutdownText, grace),
-		},
-	)
+	grace := s.Options.Agents.TeammateGrace
+	_, err := s.Tasks.Post(ctx, task.Message{
+		To:       r.ID,
+		From:     from,
+		Kind:     task.ShutdownRequest,
+		Priority: task.Next,
+		Text:     fmt.Sprintf(shutdownText, grace),
+	})
 	if err != nil {
 		return // its mailbox is full, or the log cannot be written: it is stopped anyway
 	}
@@ -263,7 +241,7 @@ func (p planner) Propose(ctx context.Context, call agent.Call, plan string) (tas
 		}
 	}
 	r := me.Host.Record()
-	hops, err := s.Mailboxes.Allow(me.ID, r.Owner)
+	hops, err := s.mail.Allow(me.ID, r.Owner)
 	if err != nil {
 		return tasktools.Proposed{}, err
 	}
@@ -338,17 +316,17 @@ func (s *Set) enter(id task.ID, m *teammate) {
 	s.teammates[id] = m
 }
 
-// work returns the driver's work for a child: that of an agent, or of a teammate.
+// work returns the driver of a child, as an agent or a teammate, and its input.
 func (s *Set) work(c *Child, in subagent.Input) builtin.Work {
 	if c.def.ACP != nil {
-		return s.Kinds.AgentOfOthers(s.cfg.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
+		return s.kinds.AgentOfOthers(s.Info.Version, c.teammate != nil, func(a *acpclient.Agent) subagent.Assemble {
 			c.outside = a
 			return c.assemble
 		}, in)
 	}
-	w := s.Kinds.Agent(c.assemble, in)
+	w := s.kinds.Agent(c.assemble, in)
 	if c.teammate != nil {
-		w = s.Kinds.Teammate(c.assemble, in)
+		w = s.kinds.Teammate(c.assemble, in)
 	}
 	if c.on != "" {
 		w.Driver = placed{w.Driver}

@@ -26,17 +26,17 @@ func (k *Environment) tools() []agent.Tool {
 	dirs := slices.Clone(me.Rules.Dirs)
 	written := dirs
 	if me.Depth == 0 {
-		written = append(slices.Clip(dirs), s.cfg.Place.Reports())
+		written = append(slices.Clip(dirs), s.Place.Reports())
 	}
 	may := func(path string) bool { return k.Gate().MayRead(path) }
 	outside := func(tool, real string) bool { return k.Gate().MayUse(tool, real) }
-	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.cfg.Place.Scratch(),
-		OutputLimit: s.cfg.Limits.OutputChars, Sandbox: s.Sandboxes.On(me.sandbox)}
+	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.Place.Scratch(),
+		OutputLimit: s.Options.Tasks.OutputLength, Sandbox: s.sandboxes.On(me.sandbox)}
 	if me.workspace != nil {
 		shells.TempDir, shells.Far = "", true // a command there cannot write into a file of this machine
 	}
 	all := []agent.Tool{shelltool.New(shells)}
-	here := append([]string{s.cfg.Place.Tasks(), s.cfg.Place.HookOutputs()}, s.memoryDirs()...)
+	here := append([]string{s.Place.Tasks(), s.Place.HookOutputs()}, s.memoryDirs()...)
 	onFiles := files.New(confine.Area{Root: me.Cwd, Dirs: written, Outside: outside,
 		MayOpen: func(f *os.File, change bool) bool { return k.Gate().MayOpen(f, change) }}, here...)
 	onFiles = append(onFiles, search.New(confine.Area{Root: me.Cwd, Dirs: dirs, Outside: outside, MayRead: may})...)
@@ -44,10 +44,11 @@ func (k *Environment) tools() []agent.Tool {
 	all = append(
 		all,
 		tasktools.New(
-			tasktools.Config{Tasks: rt, OutputLimit: s.cfg.Limits.OutputChars, Remote: s.cfg.Remote, Workers: s.cfg.Workers,
+			tasktools.Config{Tasks: rt, OutputLimit: s.Options.Tasks.OutputLength,
+				Remote: s.kinds.Elsewhere(), Workers: s.cfg.Workers,
 				Solo: me.Tools != nil && !slices.Contains(me.Tools, "SendMessage")},
 		)...)
-	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.cfg.Limits.OutputChars))
+	all = append(all, tasktools.NewList(rt), tasktools.NewSend(rt), tasktools.NewRead(rt, s.Options.Tasks.OutputLength))
 	all = append(all, usertools.NewIntent())
 	all = append(all, k.monitorTool(all)...)
 	if me.teammate != nil && me.Rules.Mode == policy.Plan {
@@ -62,15 +63,13 @@ func (k *Environment) tools() []agent.Tool {
 	if s.cfg.Todos != nil {
 		all = append(
 			all,
-			todotools.New(
-				todotools.Config{
-					Store:  s.cfg.Todos,
-					Caller: rt.name(),
-					Main:   me.Depth == 0,
-					Hooks:  todoHooks{k},
-					Assign: s.Assign,
-				},
-			)...)
+			todotools.New(todotools.Config{
+				Store:  s.cfg.Todos,
+				Caller: rt.name(),
+				Main:   me.Depth == 0,
+				Hooks:  todoHooks{k},
+				Assign: s.Assign,
+			})...)
 	}
 	if s.cfg.Web != nil {
 		all = append(all, webtool.New(s.cfg.Web))
@@ -83,7 +82,7 @@ func (k *Environment) tools() []agent.Tool {
 	if me.workspace == nil { // steps of a workflow work in a folder of this machine
 		all = append(all, k.workflowTool(rt))
 	}
-	deepest := me.Depth >= s.cfg.Limits.Depth
+	deepest := me.Depth >= s.Options.Limits.Depth
 	return slices.DeleteFunc(all, func(t agent.Tool) bool {
 		name := t.Spec().Name
 		return me.Tools != nil && !slices.Contains(me.Tools, name) || deepest && name == "Agent"

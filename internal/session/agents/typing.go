@@ -10,25 +10,24 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/policy"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
 
 // typeInto types for an agent. A line that the user's rules deny as a command is not typed
-// either, since the program behind the terminal may be a shell.
+// either, since the program in the terminal may be a shell.
 func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (tasktools.Sent, bool, error) {
-	if err := rt.s.Mailboxes.AllowInput(rt.ID, r.ID); err != nil {
+	if err := rt.s.mail.AllowInput(rt.ID, r.ID); err != nil {
 		return tasktools.Sent{}, true, err
 	}
 	if err := rt.unbanned(text); err != nil {
 		return tasktools.Sent{}, true, err
 	}
-	if r = rt.s.Tree.Begun(ctx, r); r.Status != task.Running {
+	if r = rt.s.Begun(ctx, r); r.Status != task.Running {
 		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
 	}
-	err := rt.s.Tasks.Steer(ctx, r.ID, work.Keys(text))
+	err := rt.s.Tasks.Steer(ctx, r.ID, Keys(text))
 	var mute *task.SteerError
 	switch {
 	case errors.As(err, &mute):
@@ -42,7 +41,7 @@ func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (ta
 func (rt *Runtime) unbanned(text string) error {
 	rules := rt.Rules
 	rules.Cwd = rt.Cwd
-	gate, err := rt.s.Gates.New(rules)
+	gate, err := rt.s.gates.New(rules)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (rt *Runtime) unbanned(text string) error {
 	return nil
 }
 
-// commands returns what a shell may make of typed text: the parts between keys that are not
+// commands returns the lines that a shell may read in typed text: the parts between keys that are not
 // characters, some of which end or edit a line, and the whole text without editing keys.
 func commands(text string) []string {
 	control := func(r rune) bool { return unicode.IsControl(r) && r != '\t' }

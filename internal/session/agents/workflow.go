@@ -23,19 +23,12 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
-	"github.com/drover-dev/drover/internal/session/steps"
-	"github.com/drover-dev/drover/internal/session/work"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
-const (
-	// approvalWait is how long an approval without a time limit waits.
-	approvalWait = 24 * time.Hour
-
-	// liveWorkflows limits the running workflows of a session.
-	liveWorkflows = 100
-)
+// approvalWait is how long an approval without a time limit waits.
+const approvalWait = 24 * time.Hour
 
 // flows executes the steps of a workflow for its starter: its agents get no more than me has,
 // and its commands get the environment of me.
@@ -51,7 +44,7 @@ var _ workflow.Steps = (*flows)(nil)
 func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (task.Record, error) {
 	parent := h.Record().ID
 	if a.Resumed {
-		r, ok, err := f.s.Tree.Child(ctx, parent, a.Key)
+		r, ok, err := f.s.Child(ctx, parent, a.Key)
 		if err != nil {
 			return task.Record{}, err
 		}
@@ -81,30 +74,30 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 	var w builtin.Work
 	switch {
 	case a.Step.Workflow != nil:
-		w = f.s.Kinds.Workflow(f, a.Input())
+		w = f.s.kinds.Workflow(f, a.Input())
 		spec.Command, spec.Timeout = a.Step.Workflow.Plan.File, limitOf(a.Step)
 	case a.Step.On != "":
-		w = f.s.Kinds.CommandAt(
+		w = f.s.kinds.CommandAt(
 			placement.Want{
 				Job:    fleetwire.Job{Description: spec.Description, Line: a.Step.Shell, Env: a.Vars, Sandbox: true},
 				Folder: a.Cwd,
 			},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, work.WorkerPool
+		spec.On, spec.Command, spec.Pool = a.Step.On, a.Step.Shell, WorkerPool
 	default:
-		bounded, err := f.s.Sandboxes.Command(sandboxes.Wish{
+		bounded, err := f.s.sandboxes.Command(sandboxes.Wish{
 			Folders: append(f.me.folders(), a.Cwd), Line: a.Step.Shell, Mode: f.me.sandbox,
 		})
 		if err != nil {
 			return task.Record{}, err
 		}
 		spec.Sandbox = bounded.Held
-		w = f.s.Kinds.Command(
+		w = f.s.kinds.Command(
 			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.Command, spec.Pool = a.Step.Shell, work.ShellPool
+		spec.Command, spec.Pool = a.Step.Shell, ShellPool
 	}
 	spec.Input = w.Input
 	return h.Spawn(ctx, w.Driver, spec)
@@ -120,7 +113,7 @@ func without(env, own []string) []string {
 
 // Again implements [workflow.Steps].
 func (f *flows) Again(ctx context.Context, _ task.Host, id task.ID, a workflow.Attempt) (task.Record, error) {
-	w := f.s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	w := f.s.kinds.Workflow(f, workflow.Input{Resume: true})
 	return f.s.Tasks.Resume(ctx, id, w.Driver, task.Spec{Input: w.Input, Cwd: a.Cwd, Timeout: limitOf(a.Step)})
 }
 
@@ -172,19 +165,15 @@ func (s *Set) newWorkflow(
 ) (supervise.Starting, error) {
 	all, err := plan.Values(params)
 	if err != nil {
-		return supervise.Starting{}, &control.Error{
-			Code:    control.Invalid,
-			Message: err.Error(),
-			Fix:     "see `drover workflow check`",
-		}
+		return supervise.Starting{}, control.Refuse(control.Invalid, err.Error(), "see `drover workflow check`")
 	}
 	if err := s.fewWorkflows(); err != nil {
 		return supervise.Starting{}, err
 	}
-	w := s.Kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
+	w := s.kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
 	spec.Input, spec.Command, spec.Cwd = w.Input, plan.File, cwd
 	spec.Name = cmp.Or(spec.Name, subagent.Normalize(plan.Name))
-	spec.Description = cmp.Or(spec.Description, work.FirstLine(plan.Description, 80), "workflow "+plan.Name)
+	spec.Description = cmp.Or(spec.Description, FirstLine(plan.Description, 80), "workflow "+plan.Name)
 	spec.Timeout = cmp.Or(spec.Timeout, plan.Timeout)
 	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
 }
@@ -197,40 +186,32 @@ func (s *Set) fewWorkflows() error {
 			live++
 		}
 	}
-	if live < liveWorkflows {
+	if live < s.Options.Limits.Workflows {
 		return nil
 	}
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
-		Fix:     "wait for some of them",
-	}
+	return control.Refuse(control.Unavailable,
+		fmt.Sprintf("%d workflows are at work, which is the most that may be", live),
+		"wait for some of them, or set limits.workflows")
 }
 
 // ClientWorkflow prepares a workflow for a client.
 func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supervise.Starting, err error) {
 	if r.Keep {
-		return start, &control.Error{
-			Code:    control.Invalid,
-			Message: "a workflow cannot be kept past its host",
-			Fix:     "resume it instead",
-		}
+		return start, control.Refuse(control.Invalid, "a workflow cannot be kept past its host", "resume it instead")
 	}
 	if file := r.Workflow.File; !filepath.IsAbs(file) || !filepath.IsAbs(r.Cwd) {
-		return start, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd),
-		}
+		return start, control.Refuse(control.Invalid,
+			fmt.Sprintf("the paths %.200q and %.200q are not both absolute", file, r.Cwd), "")
 	}
-	plan, err := steps.Compile(r.Workflow.File, steps.Read)
+	plan, err := compile(r.Workflow.File, flow.Read)
 	if err != nil {
 		return start, err
 	}
 	if r.ByModel {
-		err = steps.Each(plan, r.Cwd, func(step steps.Step) error {
+		err = eachStep(plan, r.Cwd, func(step judgedStep) error {
 			guarded := r
 			guarded.Cwd = step.Dir
-			return s.Work.Banned(guarded, step.Line())
+			return s.banned(guarded, step.line())
 		})
 		if err != nil {
 			return start, err
@@ -243,11 +224,8 @@ func (s *Set) ClientWorkflow(r control.StartRequest, spec task.Spec) (start supe
 // ResumeWorkflow gives an ended workflow a further run, for a client.
 func (s *Set) ResumeWorkflow(ctx context.Context, r task.Record, req control.ResumeRequest) (task.Record, error) {
 	if req.Prompt != "" {
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
-			Fix:     "resume it without one",
-		}
+		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is a workflow, which reads no prompt", r.ID),
+			"resume it without one")
 	}
 	me, err := s.above(r, req.Env)
 	if err != nil {
@@ -266,7 +244,7 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 	if err := s.fewWorkflows(); err != nil {
 		return r, err
 	}
-	w := s.Kinds.Workflow(f, workflow.Input{Resume: true})
+	w := s.kinds.Workflow(f, workflow.Input{Resume: true})
 	spec.Input, spec.Cwd, spec.Timeout = w.Input, r.Cwd, plan.Timeout
 	return s.Tasks.Resume(ctx, r.ID, w.Driver, spec)
 }
@@ -274,7 +252,7 @@ func (s *Set) relaunchWorkflow(ctx context.Context, f *flows, r task.Record, spe
 // resumable returns the plan of a workflow that can be continued.
 func resumable(s *Set, r task.Record) (*flow.Plan, error) {
 	refuse := func(why, fix string) (*flow.Plan, error) {
-		return nil, &control.Error{Code: control.Conflict, Message: fmt.Sprintf("workflow %s %s", r.ID, why), Fix: fix}
+		return nil, control.Refuse(control.Conflict, fmt.Sprintf("workflow %s %s", r.ID, why), fix)
 	}
 	p, nested := s.Tasks.Get(r.Parent)
 	plan, _, _, err := workflow.Saved(r.Checkpoint)

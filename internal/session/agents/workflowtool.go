@@ -13,7 +13,6 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/policy"
-	"github.com/drover-dev/drover/internal/session/steps"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/internal/tool/workflowtool"
@@ -30,13 +29,13 @@ var _ workflowtool.Workflows = (*workflows)(nil)
 
 // workflowTool is the tool Workflow of the agent.
 func (k *Environment) workflowTool(rt *Runtime) agent.Tool {
-	return workflowtool.New(&workflows{rt, k}, k.Me.Cwd, k.s.cfg.Limits.OutputChars)
+	return workflowtool.New(&workflows{rt, k}, k.Me.Cwd, k.s.Options.Tasks.OutputLength)
 }
 
 // Start implements [workflowtool.Workflows].
 func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflowtool.Outcome, error) {
 	s, rt := w.rt.s, w.rt
-	background := !s.cfg.Limits.NoBackground && (rt.Host == nil || s.cfg.Limits.NestedBackground)
+	background := !s.Options.Tasks.DisableBackground && (rt.Host == nil || s.Options.Agents.NestedBackground)
 	spec := rt.spec(r.ToolUseID, background)
 	f := &flows{s: s, me: rt.Caller, patience: approvalWait}
 	if s.cfg.AskWait <= 0 {
@@ -62,7 +61,7 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 func (w *workflows) begin(ctx context.Context, f *flows, r workflowtool.Request, spec task.Spec) (task.Record, error) {
 	s := w.rt.s
 	if r.Resume == "" {
-		plan, err := steps.Compile(r.File, w.read)
+		plan, err := compile(r.File, w.read)
 		if err != nil {
 			return task.Record{}, err
 		}
@@ -101,14 +100,14 @@ func (w *workflows) read(path string) ([]byte, error) {
 	if v := w.k.Gate().Decide(agent.Call{Name: "Read", Input: raw}); v.Decision != policy.Allow {
 		return nil, fmt.Errorf("it may not be read here: %s", v.Reason)
 	}
-	return steps.Read(path)
+	return flow.Read(path)
 }
 
 // judge applies the permission rules to every step as to the equivalent call of the agent: each
 // is refused, allowed, or asked about, before any of them begins.
 func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string) error {
-	return steps.Each(p, cwd, func(j steps.Step) error {
-		c, ok := j.Call(toolUse)
+	return eachStep(p, cwd, func(j judgedStep) error {
+		c, ok := j.call(toolUse)
 		if !ok {
 			return nil
 		}
@@ -124,7 +123,7 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 			return refuse("you have no tool " + c.Name)
 		case c.Name == "Agent" && j.Dir != w.rt.Cwd: // it may work only in its own folder
 			return refuse("an agent cannot work in another folder than you")
-		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.cfg.Limits.Depth:
+		case c.Name == "Agent" && w.k.Me.Depth >= w.rt.s.Options.Limits.Depth:
 			return refuse("no agent can be started from here")
 		case only != nil:
 			return refuse(only.Error())

@@ -33,7 +33,7 @@ func (placed) Launches() {}
 func (c *Child) at(on string, me Caller) error {
 	refuse := func(why, fix string) error {
 		why = fmt.Sprintf("agent %s at worker %s: %s", c.def.Name, on, why)
-		return &control.Error{Code: control.Invalid, Message: why, Fix: fix}
+		return control.Refuse(control.Invalid, why, fix)
 	}
 	switch {
 	case on == "" && me.workspace != nil && (c.isolation != "" || c.def.ACP != nil):
@@ -72,11 +72,11 @@ func (c *Child) openWorkspace(ctx context.Context, h task.Host, me *Caller) (tex
 	if !c.bare {
 		want.Folder = me.Cwd
 	}
-	ws, err := c.s.Fleet.OpenWorkspace(ctx, h, want)
+	ws, err := c.s.kinds.Fleet.OpenWorkspace(ctx, h, want)
 	if err != nil {
 		return "", err
 	}
-	if c.s.Sandboxes.Requires(sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))) && !ws.Bounded {
+	if c.s.sandboxes.Requires(sandboxes.Stricter(me.sandbox, sandboxes.Mode(c.def.Sandbox))) && !ws.Bounded {
 		ws.Undo()
 		return "", &task.FailError{Reason: task.ReasonStart,
 			Err: fmt.Errorf("a sandbox is required, and at worker %s none bounds all that commands do (`drover doctor` there says why)",
@@ -143,8 +143,9 @@ func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
 		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork}
-		return rt.s.Kinds.Command(client, line)
+		return rt.s.kinds.Command(client, line)
 	}
-	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY, Sandbox: !c.Outside}
-	return rt.s.Kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
+	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY,
+		Sandbox: !c.Outside}
+	return rt.s.kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
 }

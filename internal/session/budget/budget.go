@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -31,24 +32,21 @@ type Tasks interface {
 	Clock(id task.ID) (used, limit time.Duration)
 }
 
-// Config configures budgets.
-type Config struct {
-	Accounts *usage.Accounts // nil: nothing is counted
-	Top      usage.Budget    // of each top-level agent with all below it; needs Accounts
-	TopWall  time.Duration   // time limit of each top-level agent; 0: none
-	Tasks    Tasks
-	Place    home.Session
-}
-
-// Budgets are those of the agents of a session. Its methods may be called by several
+// Budgets are the budgets of a session's agents. Its methods may be called by several
 // goroutines.
 type Budgets struct {
-	cfg    Config
-	quotes quotes
+	tasks    Tasks
+	place    home.Session
+	accounts *usage.Accounts // nil: nothing is counted
+	top      options.Agents  // the budgets of each top-level agent with all below it
+	quotes   quotes
 }
 
-// New returns the budgets of a session.
-func New(cfg Config) *Budgets { return &Budgets{cfg: cfg} }
+// New returns the budgets of a session. A nil accounts counts nothing; top has the budgets of each
+// top-level agent with all below it.
+func New(tasks Tasks, place home.Session, accounts *usage.Accounts, top options.Agents) *Budgets {
+	return &Budgets{tasks: tasks, place: place, accounts: accounts, top: top}
+}
 
 // Agent is an agent that is about to be started.
 type Agent struct {
@@ -59,23 +57,15 @@ type Agent struct {
 	Def   subagent.Definition
 }
 
-// of returns the limits of an agent: the smaller of those of its definition and, at the top, of
+// of returns the limits of an agent: the smaller limit of its definition and, at the top, of
 // the settings.
 func (b *Budgets) of(a Agent) task.Budget {
 	got := a.Def.Budget
 	if a.Depth == 1 {
-		top := b.cfg.Top
-		got.USD, got.Tokens, got.OutputBytes = Tighter(
-			got.USD,
-			top.USD,
-		), Tighter(
-			got.Tokens,
-			top.Tokens,
-		), Tighter(
-			got.OutputBytes,
-			top.Output,
-		)
-		got.WallMS = Tighter(got.WallMS, b.cfg.TopWall.Milliseconds())
+		top := b.top
+		got.USD, got.Tokens = Tighter(got.USD, top.BudgetUSD), Tighter(got.Tokens, top.BudgetTokens)
+		got.OutputBytes = Tighter(got.OutputBytes, top.BudgetOutput)
+		got.WallMS = Tighter(got.WallMS, top.BudgetWall.Milliseconds())
 	}
 	return got
 }
@@ -99,7 +89,7 @@ func (b *Budgets) Reserve(spec *task.Spec, a Agent) (Reservation, error) {
 		) * time.Millisecond
 		spec.Budget.WallMS = spec.Timeout.Milliseconds()
 	}
-	p := b.cfg.Accounts
+	p := b.accounts
 	if p == nil {
 		return Reservation{}, nil
 	}
@@ -140,10 +130,10 @@ func (r Reservation) Release() {
 // milliseconds, and never 0.
 func (b *Budgets) timeLeft(above task.ID, limit int64) int64 {
 	for above != "" {
-		if used, most := b.cfg.Tasks.Clock(above); most > 0 {
+		if used, most := b.tasks.Clock(above); most > 0 {
 			limit = min(limit, max(1, (most-used).Milliseconds()))
 		}
-		r, _ := b.cfg.Tasks.Get(above)
+		r, _ := b.tasks.Get(above)
 		above = r.Parent
 	}
 	return limit
@@ -152,8 +142,8 @@ func (b *Budgets) timeLeft(above task.ID, limit int64) int64 {
 // spender returns the agent whose budget a task spends: itself, or the nearest one above it
 // that has one.
 func (b *Budgets) spender(id task.ID) task.ID {
-	for id != "" && !b.cfg.Accounts.Knows(string(id)) {
-		r, _ := b.cfg.Tasks.Get(id)
+	for id != "" && !b.accounts.Knows(string(id)) {
+		r, _ := b.tasks.Get(id)
 		id = r.Parent
 	}
 	return id
@@ -161,7 +151,7 @@ func (b *Budgets) spender(id task.ID) task.ID {
 
 // Restore adds what trees have spent under earlier hosts.
 func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended]) {
-	p := b.cfg.Accounts
+	p := b.accounts
 	if p == nil {
 		return
 	}
@@ -173,7 +163,7 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 			return
 		}
 		output[g.ID] += g.OutputBytes
-		if g.ID != b.cfg.Place.ID() {
+		if g.ID != b.place.ID() {
 			spend = append(spend, g)
 		}
 	}
@@ -184,7 +174,7 @@ func (b *Budgets) Restore(states []journal.State, ended iter.Seq[supervise.Ended
 		r := st.Task
 		g := supervise.NewEnded(st.Born, "", &r)
 		if !r.Status.Terminal() { // its size was not recorded
-			if info, err := b.cfg.Place.Below().For(r.OutputFile).Lstat(r.OutputFile); err == nil {
+			if info, err := b.place.Below().For(r.OutputFile).Lstat(r.OutputFile); err == nil {
 				g.OutputBytes = info.Size()
 			}
 		}
@@ -210,12 +200,12 @@ type metered struct {
 
 // Output counts the output of a task, if there is a budget for it.
 func (b *Budgets) Output(r task.Record, f supervise.OutputFile) supervise.OutputFile {
-	p := b.cfg.Accounts
+	p := b.accounts
 	if p == nil {
 		return f
 	}
 	node := string(b.spender(r.ID))
-	if _, bound := p.Room(node); !bound {
+	if _, bound := p.Remaining(node); !bound {
 		return f
 	}
 	return &metered{OutputFile: f, accounts: p, node: node, seen: f.Size()}
@@ -243,7 +233,7 @@ func (m *metered) Write(p []byte) (int, error) {
 // which would mean none.
 func (m *metered) Limit() int64 {
 	size := m.Size()
-	if room, ok := m.accounts.Room(m.node); ok {
+	if room, ok := m.accounts.Remaining(m.node); ok {
 		return max(1, min(m.OutputFile.Limit(), size+room))
 	}
 	return m.OutputFile.Limit()
@@ -256,15 +246,15 @@ func (m *metered) Close() error {
 
 // Ended releases the budget of an ended agent, before its end is visible. It does not block.
 func (b *Budgets) Ended(id task.ID) {
-	if b.cfg.Accounts != nil {
-		b.cfg.Accounts.Ended(string(id))
+	if b.accounts != nil {
+		b.accounts.Ended(string(id))
 	}
 }
 
 // Cost returns what an agent has cost since this call; known is false if a price is unknown. It
 // is nil if nothing is counted.
 func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
-	p := b.cfg.Accounts
+	p := b.accounts
 	if p == nil {
 		return nil
 	}
@@ -278,10 +268,10 @@ func (b *Budgets) Cost(id task.ID) func() (usd float64, known bool) {
 // Meter counts what an agent spends, whose budget was reserved at its start; nil if nothing is
 // counted. handBack: it may answer once more when its budget is spent.
 func (b *Budgets) Meter(id, parent task.ID, agentType string, handBack bool) agent.Meter {
-	if b.cfg.Accounts == nil {
+	if b.accounts == nil {
 		return nil
 	}
-	return b.cfg.Accounts.For(
+	return b.accounts.For(
 		usage.Node{ID: string(id), Type: agentType, Parent: string(b.spender(parent)), HandBack: handBack},
 	)
 }

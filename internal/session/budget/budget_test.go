@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/options"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -22,7 +24,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(Config{Accounts: p, Tasks: supervisor{}})
+	b := New(supervisor{}, home.Session{}, p, options.Agents{})
 	greedy := Agent{Depth: 1, Def: subagent.Definition{Name: "greedy", Budget: task.Budget{Tokens: 90_000}}}
 	var spec task.Spec
 	first, err := b.Reserve(&spec, greedy)

@@ -21,7 +21,7 @@ type Limits struct {
 	used atomic.Int64 // replies in the turn
 }
 
-// Limits are those of an agent that may give a number of replies in a turn; 0: the usual.
+// Limits returns the limits of an agent that may give a number of replies in a turn; 0: the usual.
 func (b *Budgets) Limits(id task.ID, maxTurns int) *Limits {
 	if maxTurns == 0 {
 		maxTurns = agent.DefaultMaxTurns
@@ -44,15 +44,12 @@ func (l *Limits) On(e agent.Event) {
 func (l *Limits) Due() []environment.Item {
 	var due []environment.Item
 	if used, most := l.used.Load(), l.replies; nearly(used, most) {
-		due = append(
-			due,
-			environment.Item{
-				Key:  fmt.Sprint("turns ", l.turn.Load()),
-				Line: fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used),
-			},
-		)
+		due = append(due, environment.Item{
+			Key:  fmt.Sprint("turns ", l.turn.Load()),
+			Line: fmt.Sprintf("- %d of the %d answers that you may give are used: %d left", used, most, most-used),
+		})
 	}
-	if p := l.budgets.cfg.Accounts; p != nil {
+	if p := l.budgets.accounts; p != nil {
 		for _, share := range p.Shares(string(l.id)) {
 			due = append(due, l.spent(share)...)
 		}
@@ -70,37 +67,28 @@ func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 		whose = "the budget that you share with agent " + share.Agent
 	}
 	if b, used := share.Budget.USD, share.Spent.USD; nearly(used, b) {
-		due = append(
-			due,
-			environment.Item{
-				Key: "usd " + share.Agent,
-				Line: fmt.Sprintf(
-					"- %s of %s are used (%s): %s left",
-					usage.Dollars(used),
-					usage.Dollars(b),
-					whose,
-					usage.Dollars(max(0, b-used)),
-				),
-			},
-		)
+		due = append(due, environment.Item{
+			Key: "usd " + share.Agent,
+			Line: fmt.Sprintf(
+				"- %s of %s are used (%s): %s left",
+				usage.Dollars(used),
+				usage.Dollars(b),
+				whose,
+				usage.Dollars(max(0, b-used)),
+			),
+		})
 	}
 	if b, used := share.Budget.Tokens, share.Spent.Tokens; nearly(used, b) {
-		due = append(
-			due,
-			environment.Item{
-				Key:  "tokens " + share.Agent,
-				Line: fmt.Sprintf("- %d of %d tokens are used (%s): %d left", used, b, whose, max(0, b-used)),
-			},
-		)
+		due = append(due, environment.Item{
+			Key:  "tokens " + share.Agent,
+			Line: fmt.Sprintf("- %d of %d tokens are used (%s): %d left", used, b, whose, max(0, b-used)),
+		})
 	}
 	if b, used := share.Budget.Output, share.Spent.Output; nearly(used, b) {
-		due = append(
-			due,
-			environment.Item{
-				Key:  "output " + share.Agent,
-				Line: fmt.Sprintf("- %d of %d bytes of output are used (%s): %d left", used, b, whose, max(0, b-used)),
-			},
-		)
+		due = append(due, environment.Item{
+			Key:  "output " + share.Agent,
+			Line: fmt.Sprintf("- %d of %d bytes of output are used (%s): %d left", used, b, whose, max(0, b-used)),
+		})
 	}
 	return due
 }
@@ -109,9 +97,9 @@ func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 func (l *Limits) late() (due []environment.Item) {
 	whose := "you"
 	for id := l.id; id != ""; {
-		used, limit := l.budgets.cfg.Tasks.Clock(id)
+		used, limit := l.budgets.tasks.Clock(id)
 		due = append(due, nearlyUp(id, whose, used, limit)...)
-		r, _ := l.budgets.cfg.Tasks.Get(id)
+		r, _ := l.budgets.tasks.Get(id)
 		id = r.Parent
 		whose = fmt.Sprintf("agent %s, which ends you with it,", id)
 	}
@@ -136,5 +124,5 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(min(time.Second, max(time.Millisecond, d/100)))
 }
 
-// nearly reports whether 80 % of a limit are used; 0 is no limit.
+// nearly reports whether 80 % of a limit are used; 0: no limit.
 func nearly[N int64 | float64](used, limit N) bool { return limit > 0 && used*5 >= limit*4 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	quoteAge      = time.Minute // for which what was read is used again: many agents may start at once
+	quoteAge      = time.Minute // how long a reading is used again: many agents may start at once
 	quoteSessions = 200         // the newest of the project are read
 )
 
@@ -26,7 +26,7 @@ type quotes struct {
 	read time.Time
 }
 
-// Quote returns what a run of an agent type with a model will likely use, by the runs of the
+// Quote returns the likely use of a run of an agent type with a model, by the runs of the
 // project that are over.
 func (b *Budgets) Quote(agentType, model string) task.Quote {
 	q := &b.quotes
@@ -53,7 +53,7 @@ func quoted(q usage.Quote) task.Quote {
 // past reads the ledgers of the project. A file that cannot be read counts as none: the quote says
 // of how many runs it was made.
 func (b *Budgets) past() *usage.Past {
-	own := b.cfg.Place
+	own := b.place
 	places, _ := own.Project().Sessions()
 	files := make(map[home.Session]time.Time, len(places))
 	for _, p := range places {
@@ -66,7 +66,7 @@ func (b *Budgets) past() *usage.Past {
 	for _, p := range places[:min(len(places), quoteSessions)] {
 		_, _ = usage.Read(ledger(p), func(c usage.Call) {
 			if p.ID() == own.ID() {
-				if r, ok := b.cfg.Tasks.Get(task.ID(c.AgentID)); ok && !r.Status.Terminal() {
+				if r, ok := b.tasks.Get(task.ID(c.AgentID)); ok && !r.Status.Terminal() {
 					return // it is still at work
 				}
 			}

@@ -129,15 +129,12 @@ func (a *Audience) Watch(ctx context.Context, req control.WatchRequest) iter.Seq
 		if !req.Snapshot {
 			leave, err := a.come()
 			if err != nil {
-				yield(
-					control.Piece{},
-					&control.Error{
-						Code:        control.Unavailable,
-						Message:     err.Error(),
-						Fix:         "attach again: it goes on under a new host",
-						NotAccepted: true,
-					},
-				)
+				yield(control.Piece{}, &control.Error{
+					Code:        control.Unavailable,
+					Message:     err.Error(),
+					Fix:         "attach again: it goes on under a new host",
+					NotAccepted: true,
+				})
 				return
 			}
 			defer leave()

@@ -88,8 +88,8 @@ func (a *Autopilot) veto(ctx context.Context, c agent.Call, summary string) stri
 	return reason
 }
 
-// takeIn handles a decided call of task_complete. One that a hook refused, or that follows
-// another one that has ended the turn, does not count.
+// takeIn handles a decided call of task_complete. A call that a hook refused, or that follows
+// a call that has ended the turn, does not count.
 func (a *Autopilot) takeIn(e agent.Event) (control.Completion, bool) {
 	if a == nil || e.Kind != agent.ToolDoneEvent || !strings.EqualFold(e.Call.Name, usertools.DoneName) {
 		return control.Completion{}, false

@@ -48,7 +48,7 @@ type BlockedError struct{ Err error }
 func (e *BlockedError) Error() string { return "a hook blocked the prompt: " + e.Err.Error() }
 func (e *BlockedError) Unwrap() error { return e.Err }
 
-// Session is what a conversation needs of its session. Its methods may be called by several
+// Session is the part of a session that a conversation uses. Its methods may be called by several
 // goroutines.
 type Session interface {
 	// Get returns the current record of a task.
@@ -62,7 +62,7 @@ type Session interface {
 	Alone() bool
 	// Stop stops commands.
 	Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error)
-	// Changed returns a channel that is closed when the next task ends. That of Grown is closed
+	// Changed returns a channel that is closed when the next task ends. The channel of Grown is closed
 	// at the next event of the log, which is slightly earlier.
 	Changed() <-chan struct{}
 	Grown() <-chan struct{}
@@ -97,7 +97,7 @@ type Config struct {
 	Log     Log
 	Box     *mailbox.Box
 	Mail    func(withheld func(mailbox.Mail) bool) agent.Mail     // the agent's mailbox
-	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of; nil: nothing
+	Wrap    func(id task.ID, c *agent.Config)                     // changes what a loop is made of
 	Post    func(context.Context, task.Message) (task.Seq, error) // writes a message to the log
 	Session Session
 	Hooks   Hooks
@@ -130,7 +130,7 @@ type Turn struct {
 type Conversation struct {
 	cfg     Config // Agent only as it was at first
 	session Session
-	watcher atomic.Pointer[subagent.Watcher] // of the task that stands for the conversation
+	watcher atomic.Pointer[subagent.Watcher] // of the task of the conversation
 
 	started bool   // Hooks.Start was called; of the goroutine of Run
 	opening string // text of Hooks.Start, until a turn has it
@@ -175,18 +175,16 @@ func Open(cfg Config) (*Conversation, error) {
 	return c, nil
 }
 
-// wired is what a loop of the conversation is made of.
+// wired returns the parts of a loop of the conversation.
 func (c *Conversation) wired(cfg agent.Config) agent.Config {
 	next := cfg.On
 	cfg.On = func(e agent.Event) { c.on(e, next) }
 	cfg.Mail = c.cfg.Mail(c.withheld)
-	if c.cfg.Wrap != nil {
-		c.cfg.Wrap(c.cfg.ID, &cfg)
-	}
+	c.cfg.Wrap(c.cfg.ID, &cfg)
 	return cfg
 }
 
-// now is the loop of the conversation, and what it is made of.
+// now returns the loop of the conversation and its parts.
 func (c *Conversation) now() (*agent.Loop, agent.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,17 +246,17 @@ func (c *Conversation) Prompt(ctx context.Context, text string) error {
 func (c *Conversation) post(ctx context.Context, text string) (task.Seq, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return 0, &control.Error{Code: control.Invalid, Message: "the prompt is empty"}
+		return 0, control.Refuse(control.Invalid, "the prompt is empty", "")
 	case len(text) > task.MaxPromptBytes:
 		text := fmt.Sprintf("the prompt is longer than %d MiB", task.MaxPromptBytes>>20)
-		return 0, &control.Error{Code: control.Invalid, Message: text, Fix: "put it in a file and name that"}
+		return 0, control.Refuse(control.Invalid, text, "put it in a file and name that")
 	}
 	if _, err := c.apply(Event{Verb: Offer}); err != nil {
 		return 0, c.refusal(err)
 	}
 	seq, effects, err := c.write(ctx, strings.ToValidUTF8(text, "\uFFFD"))
 	if errors.Is(err, task.ErrMailFull) {
-		err = &control.Error{Code: control.Unavailable, Message: err.Error(), Fix: "wait until some are answered"}
+		err = control.Refuse(control.Unavailable, err.Error(), "wait until some are answered")
 	}
 	for _, one := range effects {
 		if gone, ok := one.(Withdraw); ok {
@@ -353,7 +351,7 @@ func (c *Conversation) Totals() agent.Totals {
 	return loop.Totals()
 }
 
-// ModelSettings are those of the next call of the model.
+// ModelSettings are the settings of the next call of the model.
 func (c *Conversation) ModelSettings() agent.ModelSettings {
 	loop, _ := c.now()
 	return loop.ModelSettings()
@@ -365,7 +363,7 @@ func (c *Conversation) SetModel(s agent.ModelSettings) error {
 	return loop.SetModel(s)
 }
 
-// Messages are what was said so far.
+// Messages are the messages so far.
 func (c *Conversation) Messages() []agent.Message {
 	loop, _ := c.now()
 	return loop.Messages()
@@ -402,7 +400,7 @@ func (c *Conversation) driving() *Autopilot {
 	return c.driver
 }
 
-// catchUp shows viewers what has happened to tasks. The session says itself what is wrong with its log.
+// catchUp shows viewers the events of tasks. The session reports faults of its log itself.
 func (c *Conversation) catchUp() { _ = c.cfg.Feed.CatchUp(context.Background(), c.cfg.Log) }
 
 // on handles events of the agent in the order in which other readers get them: a call that

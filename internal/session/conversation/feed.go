@@ -21,7 +21,7 @@ import (
 const (
 	feedPieces = 2000
 	feedBytes  = 2 << 20
-	feedEvent  = 2 << 10  // about what an event takes beside its texts
+	feedEvent  = 2 << 10  // about the size of an event without its texts
 	feedText   = 64 << 10 // of one piece of the agent's text
 	feedPart   = 2 << 10  // of a result or a message
 	feedInput  = 16 << 10 // of an input, since an edit is shown as a diff
@@ -40,7 +40,7 @@ type Feed struct {
 	coming bool            // the latest text of the agent belongs to an unfinished reply
 	calls  map[string]bool // by ID: started calls without a result
 
-	grown chan struct{} // closed when there is more; nil: nobody waits
+	grown chan struct{} // closed when more comes; nil: no one waits
 
 	telling sync.Mutex // held while notices are added, in the order of the log; taken before mu
 	told    task.Seq   // the newest event that was looked at; guarded by telling
@@ -116,7 +116,7 @@ func (f *Feed) trim() {
 	f.pieces = f.pieces[gone:]
 }
 
-// weight is about what a piece takes.
+// weight is about the size of a piece in memory.
 func weight(p control.Piece) int {
 	n := len(p.Text)
 	if p.Event != nil {
@@ -140,7 +140,7 @@ func (f *Feed) Newest() int64 {
 	return f.last
 }
 
-// Next returns the pieces after a position; if there are none, a channel that is closed when
+// Next returns the pieces after a position, or, without any, a channel that is closed when
 // there are more.
 func (f *Feed) Next(m control.Mark) (p control.Piece, ok bool, grown <-chan struct{}) {
 	f.mu.Lock()
@@ -286,7 +286,7 @@ func short(text string, most int) (string, int) {
 	return text[:cut], len(text) - cut
 }
 
-// CatchUp adds what has happened to tasks until now. It is called when the log has grown, and before what the agent
+// CatchUp adds the events of tasks until now. It is called when the log has grown, and before the words that the agent
 // says next, so that viewers see both in the order in which they happened.
 func (f *Feed) CatchUp(ctx context.Context, log Log) error {
 	f.telling.Lock()
@@ -308,16 +308,16 @@ func notice(e task.Event) control.Piece {
 	return control.Piece{Kind: control.TaskPiece, At: e.At, Event: &e}
 }
 
-// Told are the changes of tasks that viewers of a conversation are told of.
-func Told() []task.Verb {
+// ReportedVerbs are the changes of tasks that viewers of a conversation see.
+func ReportedVerbs() []task.Verb {
 	return []task.Verb{task.Create, task.Resume, task.Background, task.Pause, task.Thaw, task.Park, task.Unpark,
 		task.Complete, task.Fail, task.Stop}
 }
 
-// visible reports whether viewers are told of an event: a command for which the agent waits is seen as a call.
+// visible reports whether viewers see an event: a command for which the agent waits is seen as a call.
 func visible(e task.Event) bool {
 	r := e.Task
-	return slices.Contains(Told(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
+	return slices.Contains(ReportedVerbs(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
 }
 
 // Past is what viewers see of earlier hosts: the end of the transcript, and what happened to tasks meanwhile. Both
@@ -437,7 +437,7 @@ func pastOf(records []agent.Record) (out []control.Piece) {
 	return out
 }
 
-// seed adds what was there under earlier hosts, until an event of the log.
+// seed adds the pieces of earlier hosts, until an event of the log.
 func (f *Feed) seed(past []control.Piece, newest task.Seq) {
 	f.telling.Lock()
 	f.told = newest

@@ -16,11 +16,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// MovedReason is why a turn has ended for its conversation that goes on in the background.
+// MovedReason is why a turn has ended for its conversation that continues in the background.
 const MovedReason = "backgrounded"
 
-// Handover is what a turn needs that goes on in the background, and what its conversation
-// goes on with.
+// Handover has the needs of a turn that continues in the background, and of its conversation,
+// which continues without it.
 type Handover struct {
 	ID    task.ID      // of the task that the turn becomes
 	Agent agent.Config // of the conversation; it keeps its transcript and its mailbox
@@ -29,14 +29,14 @@ type Handover struct {
 	Start func(ctx context.Context, prompt string, d task.Driver) (task.Record, error)
 	Fork  func() (*agent.Transcript, error) // as [agent.Move.Fork]
 	Mail  agent.Mail                        // to the task
-	On    func(agent.Event)                 // is told what the turn does
-	// Begun is told that the turn acts as the task from now on.
+	On    func(agent.Event)                 // called with the events of the turn
+	// Begun is called when the turn begins to act as the task.
 	Begun func(h task.Host)
 	// Close is called once when the turn has ended, and after no error of MoveTurn.
 	Close func()
 }
 
-// MovedTurn is a turn that goes on in the background. It is the driver of its task.
+// MovedTurn is a turn that continues in the background. It is the driver of its task.
 type MovedTurn struct {
 	Handover
 	of      *Conversation
@@ -49,7 +49,7 @@ type MovedTurn struct {
 	file    *agent.Transcript
 }
 
-// MoveTurn moves the turn that is running to the background, where it goes on as it is as
+// MoveTurn moves the turn that is running to the background, where it continues unchanged as
 // a task. When it returns, the conversation accepts the next prompt and begins its turn.
 func (c *Conversation) MoveTurn(ctx context.Context, h Handover) (task.Record, error) {
 	if err := c.Movable(); err != nil {
@@ -83,8 +83,8 @@ func (c *Conversation) MoveTurn(ctx context.Context, h Handover) (task.Record, e
 // Movable is nil if a turn is running that may be moved to the background.
 func (c *Conversation) Movable() error {
 	if c.cfg.Structured != nil {
-		return &control.Error{Code: control.Unavailable,
-			Message: "move the turn to the background: the answers of this conversation have to fit a JSON schema"}
+		return control.Refuse(control.Unavailable,
+			"move the turn to the background: the answers of this conversation have to fit a JSON schema", "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,18 +95,16 @@ func (c *Conversation) Movable() error {
 }
 
 func noTurn() error {
-	return &control.Error{
-		Code:    control.Conflict,
-		Message: "move the turn to the background: the main agent is in no turn that could be moved",
-		Fix:     "try again when the model has begun to work on the prompt",
-	}
+	return control.Refuse(control.Conflict,
+		"move the turn to the background: the main agent is in no turn that could be moved",
+		"try again when the model has begun to work on the prompt")
 }
 
 // move takes the turn out of the conversation. The caller holds r.moving.
 func (c *Conversation) move(r *turning, m *MovedTurn) error {
 	next := c.wired(m.Agent)
 	next.Transcript = r.agent.Transcript
-	if _, err := agent.NewLoop(next, nil); err != nil { // what follows must not fail behind the move
+	if _, err := agent.NewLoop(next, nil); err != nil { // nothing may fail after the move
 		return err
 	}
 	messages, err := r.loop.MoveTurn(agent.Move{Mail: m.Mail, On: m.on, Note: m.note(), AgentID: string(m.ID),
@@ -176,7 +174,7 @@ func (m *MovedTurn) Kind() task.Kind { return task.MainKind }
 // Check implements [task.Driver].
 func (m *MovedTurn) Check(json.RawMessage) error { return nil }
 
-// Run waits for the end of the turn, and lets it answer what it is told after that.
+// Run waits for the end of the turn, and lets it answer the mail that comes after it.
 func (m *MovedTurn) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	<-m.settled
 	if m.turn == nil {
@@ -198,7 +196,7 @@ func (m *MovedTurn) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	return task.Result{Text: res.Text, Usage: used}, subagent.Ending(ctx, err)
 }
 
-// wanted reports whether there is mail behind the last call of the model.
+// wanted reports whether mail has come after the last call of the model.
 func (m *MovedTurn) wanted(ctx context.Context) bool {
 	mail, err := m.Mail.Take(ctx) // what cannot be read stays in the mailbox
 	return err == nil && ctx.Err() == nil && len(mail) > 0

@@ -67,7 +67,7 @@ type Prompt struct {
 	Text string
 }
 
-// Trigger is what a turn begins with.
+// Trigger begins a turn.
 type Trigger struct {
 	Origin string // empty for a prompt, else [TaskOrigin] or [AutopilotOrigin]
 	Prompt Prompt // of a turn without an origin
@@ -87,7 +87,7 @@ type State struct {
 
 	Unfinished bool // on autopilot: the work is not marked as complete
 	Reminders  int  // reminders of the autopilot sent for this work
-	Most       int  // reminders for one prompt; 0: there is no autopilot
+	Most       int  // reminders for one prompt; 0: no autopilot
 
 	Turns  int       // number of turns that have ended
 	Rested time.Time // when the last turn ended, or the last client detached
@@ -104,7 +104,7 @@ func (s State) ReminderDue() bool { return s.Unfinished && s.Reminders < s.Most 
 // Leaves reports whether the conversation does not wait for background work.
 func (s State) Leaves() bool { return s.Hold > ModelHold && !s.Attended }
 
-// Delivers reports whether the current turn may read a prompt as mail: only one that begins no
+// Delivers reports whether the current turn may read a prompt as mail: only a prompt that begins no
 // turn of its own.
 func (s State) Delivers(prompt task.Seq) bool {
 	return s.Phase.accepts() && prompt <= s.Passed && prompt != s.Trigger.Prompt.Seq
@@ -128,14 +128,14 @@ const (
 	TakeBack  Verb = "take_back" // an accepted prompt was withdrawn
 	Look      Verb = "look"      // the runner looks for the start of a turn
 	EndTurn   Verb = "end_turn"  // the turn has ended
-	MoveTurn  Verb = "move_turn" // the turn goes on without the conversation
+	MoveTurn  Verb = "move_turn" // the turn continues without the conversation
 	Complete  Verb = "complete"  // on autopilot: the agent has marked its work as complete
 	SetMode   Verb = "set_mode"  // of the session, by the user
 	Interrupt Verb = "interrupt" // by the user
 	Attach    Verb = "attach"    // a client is attached
 	Detach    Verb = "detach"    // the last client has detached
 	Ceiling   Verb = "ceiling"   // commands are stopped at the wait ceiling
-	BeginRun  Verb = "begin_run" // of the task that stands for the conversation
+	BeginRun  Verb = "begin_run" // of the task of the conversation
 	Retire    Verb = "retire"    // the run has nothing left to do
 	EndRun    Verb = "end_run"   // the run ends, whatever is left to do
 	Close     Verb = "close"     // the session ends

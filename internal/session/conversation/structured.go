@@ -91,7 +91,7 @@ func (s *Structured) take(ctx context.Context, c agent.Call) agent.Output {
 	return agent.Output{Text: "The answer was accepted.", EndTurn: true}
 }
 
-// ended adds the value to the result of a turn, or the error that there is none.
+// ended adds the value to the result of a turn, or the error that it is missing.
 func (s *Structured) ended(res agent.TurnResult, err error) (agent.TurnResult, error) {
 	if s == nil {
 		return res, err

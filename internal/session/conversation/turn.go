@@ -43,7 +43,7 @@ func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
 	return c.session.Changed(), c.session.Grown()
 }
 
-// turning is a turn that is running. It has a context of its own, which ends with that of
+// turning is a turn that is running. It has a context of its own, which ends with the context of
 // Run until the turn is moved.
 type turning struct {
 	Trigger
@@ -51,7 +51,7 @@ type turning struct {
 	agent  agent.Config
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	free   func() bool   // the context does not end with that of Run any more
+	free   func() bool   // the context does not end with the context of Run any more
 	gone   chan struct{} // closed when the turn is moved
 	done   chan struct{} // closed when it has ended
 
@@ -193,7 +193,7 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 	return res, err
 }
 
-// withImages takes the images from behind a prompt: t has its text alone then.
+// withImages takes the images off the end of a prompt: t has its text alone then.
 func (c *Conversation) withImages(t *Trigger) (prompt []agent.Block, typed string, images []agent.Block, err error) {
 	text, shown, refs := picture.Split(t.Prompt.Text)
 	if len(refs) == 0 || c.cfg.Image == nil {

@@ -24,13 +24,16 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/dream"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/memory"
+	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/tool/boardtool"
 	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
@@ -42,39 +45,24 @@ import (
 // Type is the agent type of a dream.
 const Type = "dream"
 
-// Tasks is what dreams need of the supervisor.
-type Tasks interface {
-	Record(ctx context.Context, d task.Driver, spec task.Spec) (rec task.Record, begin func(), err error)
-	Placed(rec task.Record) task.Record
+// Dreams starts dreams. Its methods may be called by several goroutines.
+type Dreams struct {
+	s       *tree.Tree
+	cfg     agents.Config
+	agents  *agents.Set
+	kinds   *builtin.Kinds
+	budgets *budget.Budgets
+	updated func(changed []string)
 }
 
-// Config configures dreams.
-type Config struct {
-	Store   *memory.Store // nil: memory is disabled
-	Tasks   Tasks
-	Driver  func(dream.Config, dream.Input) (task.Driver, json.RawMessage)
-	Pool    string
-	Budgets *budget.Budgets
-	Place   home.Session
-	Rules   policy.Rules // of the session
-	Gate    func(policy.Rules) (*policy.Gate, error)
-	Updated func(changed []string) // number of files, at the end of a dream
-
-	Wish   string // wanted model; empty: a cheap one
-	Choose func(wish, cheap string) (model string, err error)
-	Model  func(name string) (m agent.Model, modelName string, err error)
-	Window func(modelName string) (int64, bool) // nil: unknown
-	Share  float64                              // share of the window at which a conversation is compacted
-
-	Version string
-	Sync    bool // transcripts survive a power cut
+// New returns the dreams of a session. updated is called at the end of a dream with the names of the files
+// that it has changed.
+func New(
+	s *tree.Tree, cfg agents.Config, set *agents.Set, kinds *builtin.Kinds, budgets *budget.Budgets,
+	updated func(changed []string),
+) *Dreams {
+	return &Dreams{s: s, cfg: cfg, agents: set, kinds: kinds, budgets: budgets, updated: updated}
 }
-
-// Dreams starts dreams.
-type Dreams struct{ cfg Config }
-
-// New returns the dreams of a session.
-func New(cfg Config) *Dreams { return &Dreams{cfg} }
 
 // Limits of a dream.
 const (
@@ -85,56 +73,51 @@ const (
 // Start starts a consolidation of memory. It checks here whether another one is running, for a
 // good error; the lock decides when the dream begins.
 func (d *Dreams) Start(ctx context.Context, trigger string, spec task.Spec) (task.Record, error) {
-	store := d.cfg.Store
+	store := d.cfg.Memory
 	if store == nil {
-		return task.Record{}, &control.Error{
-			Code:    control.Unavailable,
-			Message: "nothing is remembered here",
-			Fix:     "set memory.enabled to on",
-		}
+		return task.Record{}, control.Refuse(control.Unavailable, "nothing is remembered here", "set memory.enabled to on")
 	}
 	state, err := store.State()
 	if err != nil {
 		return task.Record{}, err
 	}
 	if state.PID != 0 {
-		return task.Record{}, &control.Error{
-			Code:    control.Conflict,
-			Message: (&memory.HeldError{PID: state.PID}).Error(),
-			Fix:     "see `drover ps --all-sessions`",
-		}
+		return task.Record{}, control.Refuse(control.Conflict, (&memory.HeldError{PID: state.PID}).Error(),
+			"see `drover ps --all-sessions`")
 	}
-	model, err := d.cfg.Choose(d.cfg.Wish, cheapModel(d.cfg.Wish))
+	wish := d.s.Options.Memory.Model
+	choice, err := d.agents.ChooseModel(Type, wish, cheapModel(wish))
 	if err != nil {
 		return task.Record{}, err
 	}
-	driver, input := d.cfg.Driver(
+	model := choice.Name
+	work := d.kinds.Dream(
 		dream.Config{Acquire: d.acquire, Held: func(err error) bool { return errors.Is(err, memory.ErrHeld) },
 			Assemble: func(_ context.Context, h task.Host, _ dream.Input, last time.Time) (*dream.Assembly, error) {
 				return d.assemble(h, model, last)
 			}},
 		dream.Input{Trigger: trigger},
 	)
-	spec.Input, spec.Pool, spec.AgentType, spec.Model = input, d.cfg.Pool, Type, model
+	spec.Input, spec.Pool, spec.AgentType, spec.Model = work.Input, agents.Pool, Type, model
 	spec.Name, spec.Description = cmp.Or(spec.Name, Type), cmp.Or(spec.Description, "Consolidate memory")
 	spec.Cwd, spec.Backgrounded, spec.Silent, spec.Owner = store.Dir(), true, true, ""
-	held, err := d.cfg.Budgets.Reserve(&spec, budget.Agent{Depth: 1, Model: model, Def: subagent.Definition{Name: Type}})
+	held, err := d.budgets.Reserve(&spec, budget.Agent{Depth: 1, Model: model, Def: subagent.Definition{Name: Type}})
 	if err != nil {
 		return task.Record{}, err
 	}
-	rec, begin, err := d.cfg.Tasks.Record(ctx, driver, spec)
+	rec, begin, err := d.s.Tasks.Record(ctx, work.Driver, spec)
 	if err != nil {
 		held.Release()
 		return rec, err
 	}
 	held.Give(rec.ID)
 	begin()
-	return d.cfg.Tasks.Placed(rec), nil
+	return d.s.Tasks.Placed(rec), nil
 }
 
 // Worked returns how many conversations of the project were active after a time.
 func (d *Dreams) Worked(since time.Time) (int, error) {
-	found, err := transcripts(d.cfg.Place.Project(), since)
+	found, err := transcripts(d.s.Place.Project(), since)
 	return len(found), err
 }
 
@@ -148,7 +131,7 @@ func cheapModel(set string) string {
 }
 
 func (d *Dreams) acquire() (dream.Lock, error) {
-	l, err := d.cfg.Store.Acquire()
+	l, err := d.cfg.Memory.Acquire()
 	if err != nil {
 		return nil, err // avoids a nil pointer in an interface
 	}
@@ -158,8 +141,9 @@ func (d *Dreams) acquire() (dream.Lock, error) {
 // assemble assembles the agent: it can read memory and transcripts, change memory, and nothing
 // else.
 func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Assembly, error) {
-	rec, store, project := h.Record(), d.cfg.Store, d.cfg.Place.Project()
-	m, modelName, err := d.cfg.Model(model)
+	rec, store, project := h.Record(), d.cfg.Memory, d.s.Place.Project()
+	origin := cmp.Or(d.cfg.Rules.Base, d.s.Info.Project)
+	found, err := d.cfg.Models.Find(model, home.Lookup(d.cfg.Env), origin)
 	if err != nil {
 		return nil, err
 	}
@@ -169,32 +153,29 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 	tools = append(tools,
 		search.New(confine.Area{Root: store.Dir(), Dirs: []string{project.Dir()}, MayRead: a.mayRead})...)
 	tools = append(tools, boardtool.New(store, Type))
-	if a.rules, err = d.cfg.Gate(d.rules(tools)); err != nil {
+	if a.rules, err = d.gate(tools); err != nil {
 		return nil, err
 	}
 	sources, err := transcripts(project, last)
 	if err != nil {
 		return nil, err
 	}
-	t, _, err := agent.OpenTranscript(
-		d.cfg.Place.AgentTranscript(rec.ID),
-		agent.Meta{
-			ParentTask:  string(rec.Session),
-			Version:     d.cfg.Version,
-			Cwd:         store.Dir(),
-			IsSidechain: true,
-			AgentName:   Type,
-			AgentID:     string(rec.ID),
-			SessionID:   string(rec.Session),
-			Sync:        d.cfg.Sync,
-		},
-	)
+	t, _, err := agent.OpenTranscript(d.s.Place.AgentTranscript(rec.ID), agent.Meta{
+		ParentTask:  string(rec.Session),
+		Version:     d.s.Info.Version,
+		Cwd:         store.Dir(),
+		IsSidechain: true,
+		AgentName:   Type,
+		AgentID:     string(rec.ID),
+		SessionID:   string(rec.Session),
+		Sync:        d.s.Options.Power(),
+	})
 	if err != nil {
 		return nil, err
 	}
 	cfg := agent.Config{
-		Model:           m,
-		ModelName:       modelName,
+		Model:           found.Model,
+		ModelName:       found.Name,
 		Tools:           tools,
 		Gate:            a,
 		Transcript:      t,
@@ -202,39 +183,44 @@ func (d *Dreams) assemble(h task.Host, model string, last time.Time) (*dream.Ass
 		WaitWhilePaused: h.WaitWhilePaused,
 		Agent:           Type,
 		AgentID:         string(rec.ID),
-		SessionID:       string(d.cfg.Place.ID()),
-		Compaction:      &agent.Compaction{Share: d.cfg.Share},
+		SessionID:       string(d.s.Place.ID()),
+		Compaction:      &agent.Compaction{Share: d.s.Options.Context.Share},
 	}
 	if d.cfg.Window != nil {
-		cfg.Compaction.Window, _ = d.cfg.Window(modelName)
+		cfg.Compaction.Window, _ = d.cfg.Window(found.Name)
 	}
-	cfg.Meter = d.cfg.Budgets.Meter(rec.ID, "", Type, false)
+	cfg.Meter = d.budgets.Meter(rec.ID, "", Type, false)
 	return &dream.Assembly{
 		Config:  cfg,
 		Prompt:  prompt(store.Dir(), last, sources),
 		Close:   t.Close,
-		Updated: d.cfg.Updated,
+		Updated: d.updated,
 	}, nil
+}
+
+// gate decides what the tools of a dream may do.
+func (d *Dreams) gate(tools []agent.Tool) (*policy.Gate, error) {
+	return environment.Gates{Foreign: d.cfg.Foreign, Report: d.s.Report}.New(d.rules(tools))
 }
 
 // rules returns the user's ask and deny rules, and allows the tools of a dream in its own
 // folder. Relative paths in deny rules are relative to the project.
 func (d *Dreams) rules(tools []agent.Tool) policy.Rules {
-	r, project := d.cfg.Rules, d.cfg.Place.Project()
-	r.Mode, r.Cwd, r.Base, r.Dirs = policy.AcceptEdits, d.cfg.Store.Dir(), project.Folder(), []string{project.Dir()}
+	r, project := d.cfg.Rules, d.s.Place.Project()
+	r.Mode, r.Cwd, r.Base, r.Dirs = policy.AcceptEdits, d.cfg.Memory.Dir(), project.Folder(), []string{project.Dir()}
 	r.Allow, r.More, r.Bash, r.Answer, r.Headless, r.Tools = []string{boardtool.Name}, nil, nil, nil, true, tools
 	return r
 }
 
-// area is what a dream may access, whatever the rules allow.
+// area bounds the files of a dream, whatever the rules allow.
 type area struct {
 	store   *memory.Store
 	project string // links resolved
 	rules   *policy.Gate
 }
 
-// mayRead permits memory files, and the transcripts of the project's sessions with those of
-// their agents.
+// mayRead permits memory files, and the transcripts of the project's sessions and of their
+// agents.
 func (a *area) mayRead(path string) bool {
 	if filepath.Dir(path) == resolved(a.store.Dir()) {
 		return filepath.Ext(path) == ".md" && a.rules.MayRead(path)

@@ -10,6 +10,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/project/memory"
+	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -30,7 +32,7 @@ func remembering(t *testing.T) (home.Session, *memory.Store) {
 // Of the project's state a dream reads the conversations and nothing else.
 func TestDreamMayRead(t *testing.T) {
 	place, store := remembering(t)
-	d := New(Config{Store: store, Place: place})
+	d := New(&tree.Tree{Place: place}, agents.Config{Memory: store}, nil, nil, nil, nil)
 	rules, bad := policy.New(d.rules(nil))
 	if len(bad) > 0 {
 		t.Fatal(bad)

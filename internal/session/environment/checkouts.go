@@ -3,6 +3,7 @@ package environment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,15 +13,12 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
 // InWorktree is the only kind of isolation.
 const InWorktree = "worktree"
-
-// isolatedMark is the state of an isolated agent before it gets its checkout: a further run
-// after a crash must not take place in the user's folder.
-const isolatedMark = `{"v":1,"isolation":"worktree"}`
 
 // undoTime limits the removal of an unused checkout.
 const undoTime = time.Minute
@@ -28,7 +26,7 @@ const undoTime = time.Minute
 // Checkouts are the worktrees of the isolated agents of a session.
 type Checkouts struct {
 	store  *worktree.Store // nil: no checkout is made
-	tape   Tape            // nil: none
+	seam   Seam
 	edits  *Edits
 	report func(about task.ID, text string)
 
@@ -38,12 +36,12 @@ type Checkouts struct {
 }
 
 // NewCheckouts returns the checkouts of a session. report tells the user about a task. Without a store
-// agents are isolated only as the tape has them.
-func NewCheckouts(store *worktree.Store, tape Tape, edits *Edits, report func(about task.ID, text string)) *Checkouts {
-	return &Checkouts{store: store, tape: tape, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
+// no agent is isolated.
+func NewCheckouts(store *worktree.Store, seam Seam, edits *Edits, report func(about task.ID, text string)) *Checkouts {
+	return &Checkouts{store: store, seam: seam, edits: edits, report: report, stop: func() {}, swept: make(chan struct{})}
 }
 
-// Start processes what crashes have left of checkouts, except those of live tasks, until ctx
+// Start processes checkouts that crashes have left, except the checkouts of live tasks, until ctx
 // ends or Close. Errors are reported for session.
 func (c *Checkouts) Start(ctx context.Context, session task.ID, live func(task.ID) bool) {
 	ctx, c.stop = context.WithCancel(ctx)
@@ -67,39 +65,20 @@ func (c *Checkouts) Close() {
 	c.sweeping.Wait()
 }
 
-// Isolation returns that of an agent: the requested one, else that of its definition.
+// Isolation returns the isolation of an agent: as requested, else by its definition.
 func (c *Checkouts) Isolation(asked, defined string) (string, error) {
 	wanted := cmp.Or(asked, defined)
 	switch {
 	case wanted == "":
 		return "", nil
 	case wanted != InWorktree:
-		return "", &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("isolation %.40q is not known", wanted),
-			Fix:     "use worktree, or leave it out",
-		}
-	case c.store == nil && c.tape == nil:
-		return "", errNoStore()
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("isolation %.40q is not known", wanted),
+			"use worktree, or leave it out")
+	case c.store == nil:
+		return "", control.Refuse(control.Unavailable,
+			"this session has no place for worktrees, so no agent can be isolated", "leave the isolation out")
 	}
 	return wanted, nil
-}
-
-func errNoStore() error {
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: "this session has no place for worktrees, so no agent can be isolated",
-		Fix:     "leave the isolation out",
-	}
-}
-
-// taped opens a checkout, or returns the one that was recorded.
-func (c *Checkouts) taped(ctx context.Context, id task.ID, open func(context.Context) (*worktree.Tree, error),
-) (*worktree.Tree, error) {
-	if c.tape == nil {
-		return open(ctx)
-	}
-	return c.tape.Checkout(ctx, id, open)
 }
 
 // Checkout is the place of an isolated agent.
@@ -112,18 +91,21 @@ type Checkout struct {
 // Open creates a checkout for an agent, whose folder would be cwd. again: it has had a run. The
 // caller calls Leave.
 func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again bool) (*Checkout, error) {
-	if err := h.Checkpoint(ctx, []byte(isolatedMark)); err != nil {
+	if err := h.Checkpoint(ctx, []byte(tree.IsolatedMark)); err != nil {
 		return nil, err
 	}
-	fresh := false
-	open := func(ctx context.Context) (t *worktree.Tree, err error) {
-		if c.store == nil {
-			return nil, errNoStore()
+	t, fresh := (*worktree.Tree)(nil), false
+	said, err := c.seam.Texts(ctx, h.Record().ID, WorktreeTexts, func() (_ []string, err error) {
+		if t, fresh, err = c.tree(ctx, h.Record(), cwd, again); err != nil {
+			return nil, err
 		}
-		t, fresh, err = c.tree(ctx, h.Record(), cwd, again)
-		return t, err
+		return encoded(place{Path: t.Path, Dir: t.Dir, Branch: t.Branch, Repo: t.Repo, Common: t.Common})
+	})
+	if err == nil && t == nil {
+		var p place
+		err = decode(said, &p)
+		t = &worktree.Tree{Task: h.Record().ID, Path: p.Path, Dir: p.Dir, Branch: p.Branch, Repo: p.Repo, Common: p.Common}
 	}
-	t, err := c.taped(ctx, h.Record().ID, open)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +129,29 @@ func (c *Checkouts) Open(ctx context.Context, h task.Host, cwd string, again boo
 		o.Text += fmt.Sprintf(" %d uncommitted changes of %s are not in it.", n, top)
 	}
 	return o, nil
+}
+
+// place is where a checkout is, as a recording has it.
+type place struct {
+	Path   string `json:"path"`
+	Dir    string `json:"dir"`
+	Branch string `json:"branch"`
+	Repo   string `json:"repo"`
+	Common string `json:"common"`
+}
+
+// encoded returns a value as the only text of a [Seam].
+func encoded(v any) ([]string, error) {
+	raw, err := json.Marshal(v)
+	return []string{string(raw)}, err
+}
+
+// decode reads what encoded has returned.
+func decode(texts []string, v any) error {
+	if len(texts) != 1 {
+		return fmt.Errorf("read a recorded worktree: it has %d texts, want 1", len(texts))
+	}
+	return json.Unmarshal([]byte(texts[0]), v)
 }
 
 // Dir returns the folder in the checkout in which the agent works.
@@ -184,7 +189,7 @@ func (c *Checkouts) tree(
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {
-		case <-c.swept: // what a crash has left is then gone
+		case <-c.swept: // leftovers of crashes are then gone
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
@@ -208,10 +213,15 @@ func (c *Checkouts) tree(
 func (o *Checkout) Leave(ctx context.Context) *task.Worktree {
 	o.c.edits.DropCheckout(o.tree)
 	var w *task.Worktree
-	if leave := func() *task.Worktree { return o.finish(ctx) }; o.c.tape != nil {
-		w = o.c.tape.Left(o.tree.Task, leave)
-	} else {
-		w = leave()
+	said, err := o.c.seam.Texts(ctx, o.tree.Task, LeftTexts, func() ([]string, error) {
+		w = o.finish(ctx)
+		return encoded(w)
+	})
+	if w == nil && err == nil {
+		err = decode(said, &w)
+	}
+	if w == nil {
+		w = &task.Worktree{Path: o.tree.Path, Branch: o.tree.Branch, Text: err.Error()}
 	}
 	if Left(w) != "" {
 		o.c.report(o.tree.Task, w.Text)
@@ -241,9 +251,4 @@ func Left(w *task.Worktree) string {
 		return ""
 	}
 	return w.Text
-}
-
-// Isolated reports whether an agent has a checkout of its own.
-func Isolated(r task.Record) bool {
-	return r.Kind.IsAgent() && (r.Worktree != nil || string(r.Checkpoint) == isolatedMark)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,13 +27,13 @@ func (h *host) Checkpoint(_ context.Context, state []byte) error {
 func TestIsolatedFirst(t *testing.T) {
 	c := NewCheckouts(worktree.Open(t.TempDir()), nil, &Edits{}, func(task.ID, string) {})
 	h := &host{rec: task.Record{ID: "a00000001", Kind: task.LocalAgent}}
-	if Isolated(h.rec) {
+	if tree.Isolated(h.rec) {
 		t.Fatal("it is isolated already: the test shows nothing")
 	}
 	if _, err := c.Open(t.Context(), h, t.TempDir(), false); err == nil {
 		t.Fatal("a folder that is no repository has a checkout")
 	}
-	if !Isolated(h.rec) {
+	if !tree.Isolated(h.rec) {
 		t.Error("its record does not say that it is isolated")
 	}
 }

@@ -1,4 +1,4 @@
-// Package environment has the parts of an agent's environment beside its model: its reminders,
+// Package environment has the parts of an agent's environment other than its model: its reminders,
 // its checkout, other editors of the same files, its tools, and the gate of its rules.
 //
 // A part with state owns it and can be used by several goroutines; the rest are pure rules. An

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// maxEdits limits what is kept for an agent that does not read it; the oldest is dropped first.
+// maxEdits limits the texts for an agent that does not read them; the oldest is dropped first.
 const maxEdits = 20
 
 // Edits records which agents of the session edit which files, and what open agents have not yet

@@ -15,7 +15,7 @@ import (
 // AboutChars is the length of a description in a list for a model.
 const AboutChars = 240
 
-// Reminders are texts that one agent reads beside its conversation: lists, of which it reads
+// Reminders are texts that an agent reads in addition to its conversation: lists, of which it reads
 // new items. They are appended to the conversation, so that a growing list does not invalidate
 // the cached prefix of a request.
 type Reminders struct {
@@ -24,7 +24,7 @@ type Reminders struct {
 	news     func() []string
 
 	mu    sync.Mutex
-	known map[string]bool // guarded by mu: keys of items, behind the name of their list
+	known map[string]bool // guarded by mu: keys of items, after the name of their list
 }
 
 // List is a list that may grow.
@@ -90,7 +90,7 @@ func (r *Reminders) Due(_ context.Context, start bool) []string {
 	return texts
 }
 
-// Forgotten implements [agent.Reminders]. Present items of a volatile list stay known; those of
+// Forgotten implements [agent.Reminders]. Present items of a volatile list stay known; the keys of
 // removed items would be kept forever.
 func (r *Reminders) Forgotten() {
 	r.mu.Lock()
@@ -134,7 +134,7 @@ func TaskItems(live []task.Record) []Item {
 }
 
 // RunningTasks returns the running tasks for the text after a compaction.
-// told is how the promise to tell of their ends goes on.
+// told ends the sentence that promises to tell of their ends.
 func RunningTasks(live []task.Record, told string) string {
 	if len(live) == 0 {
 		return ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/internal/tool/confine"
 	"github.com/drover-dev/drover/internal/tool/files"
 	"github.com/drover-dev/drover/internal/tool/search"
@@ -38,13 +39,6 @@ func NewGate(r policy.Rules, foreign []string) (gate *policy.Gate, notes []strin
 	return gate, notes, nil
 }
 
-// Bind returns rules as the gate of an agent has them: for its folder and its tools, and with what
-// the sandbox of its commands bounds, which the gate asks for at the moment of a call.
-func Bind(r policy.Rules, folder string, tools []agent.Tool, sandboxed func() bool) policy.Rules {
-	r.Cwd, r.Tools, r.Sandboxed = folder, tools, sandboxed
-	return r
-}
-
 // UsualTools are the tools of a main agent with their names, their aliases and whether they
 // only read. They cannot be called.
 func UsualTools(folder string) []agent.Tool {
@@ -62,7 +56,7 @@ func UsualTools(folder string) []agent.Tool {
 // program.
 type Gates struct {
 	Foreign []string // those rules
-	Report  *Reporter
+	Report  *tree.Reporter
 }
 
 // New makes a gate of rules.

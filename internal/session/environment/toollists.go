@@ -63,7 +63,7 @@ func Spawnable(tools []string) (names, types []string) {
 }
 
 // Subset returns the tools of a child: those listed that its parent has (nil: all that its
-// parent has) without the forbidden. A nil result means all, including those of the program.
+// parent has) without the forbidden. A nil result means all, including the program's own.
 func Subset(parent, listed, forbidden []string, own ...string) []string {
 	if listed == nil && len(forbidden) == 0 {
 		return parent
@@ -144,7 +144,7 @@ func coreTools() []string {
 // Tools of servers in lists of tools: mcp__server, mcp__server__* and mcp__* match many, and so
 // does server/* of foreign files.
 
-// Pattern is an entry of such a list; one that ends in __ or is mcp__ matches all names with
+// Pattern is an entry of such a list; an entry that ends in __ or is mcp__ matches all names with
 // that prefix.
 func Pattern(entry string) string {
 	if server, tool, ok := strings.Cut(entry, "/"); ok && !strings.HasPrefix(entry, mcptool.Prefix) {
@@ -188,7 +188,7 @@ func within(parent []string, entry string) []string {
 	return out
 }
 
-// Bar adds what a definition forbids of servers.
+// Bar adds the servers and their tools that a definition forbids.
 func Bar(barred, forbidden []string) []string {
 	out := slices.Clone(barred)
 	for _, f := range forbidden {

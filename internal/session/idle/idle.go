@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/messages"
@@ -23,24 +22,16 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config configures a watch.
-type Config struct {
-	Session   task.ID
-	Tasks     *supervise.Supervisor
-	Log       *journal.Journal
-	Tree      *tree.Tree
-	Mailboxes *messages.Mailboxes
-}
-
 // Watch observes a session. It is the [conversation.Session] of its conversation. Its methods
 // may be called by several goroutines.
 type Watch struct {
-	cfg Config
+	s    *tree.Tree
+	mail *messages.Mailboxes
 
 	mu      sync.Mutex // guards the fields below
 	state   control.State
-	mark    mark                       // of the work behind the state
-	main    *conversation.Conversation // nil: there is none
+	mark    mark                       // of the work of this state
+	main    *conversation.Conversation // nil: none
 	moved   chan struct{}              // closed and replaced when the conversation has changed
 	changed chan struct{}              // closed and replaced when a task ends or becomes idle
 }
@@ -48,8 +39,8 @@ type Watch struct {
 var _ conversation.Session = (*Watch)(nil)
 
 // New returns a watch.
-func New(cfg Config) *Watch {
-	return &Watch{cfg: cfg, moved: make(chan struct{}), changed: make(chan struct{})}
+func New(s *tree.Tree, mail *messages.Mailboxes) *Watch {
+	return &Watch{s: s, mail: mail, moved: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // Follow includes the conversation with the main agent, which has begun.
@@ -60,7 +51,7 @@ func (w *Watch) Follow(c *conversation.Conversation) {
 	wake(&w.moved)
 }
 
-// Conversation returns the one with the main agent; nil: there is none.
+// Conversation returns the conversation with the main agent; nil: none.
 func (w *Watch) Conversation() *conversation.Conversation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,21 +86,21 @@ func wake(c *chan struct{}) {
 }
 
 // Grown returns a channel that is closed at the next event.
-func (w *Watch) Grown() <-chan struct{} { return w.cfg.Log.Grown() }
+func (w *Watch) Grown() <-chan struct{} { return w.s.Log.Grown() }
 
 // Get implements [conversation.Session].
-func (w *Watch) Get(id task.ID) (task.Record, bool) { return w.cfg.Tasks.Get(id) }
+func (w *Watch) Get(id task.ID) (task.Record, bool) { return w.s.Tasks.Get(id) }
 
 // Stop implements [conversation.Session].
 func (w *Watch) Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error) {
-	return w.cfg.Tasks.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
+	return w.s.Tasks.Stop(ctx, ids, supervise.StopRequest{Cause: cause})
 }
 
 // WaitedFor returns the tasks that a conversation waits for before it ends, without agents
 // that have done their work and wait for a message.
 func (w *Watch) WaitedFor() (tasks []task.Record) {
-	for _, r := range w.cfg.Tasks.Living() {
-		if r.WaitedFor() && !w.cfg.Mailboxes.Waits(r) && r.ID != w.cfg.Session {
+	for _, r := range w.s.Tasks.Living() {
+		if r.WaitedFor() && !w.mail.Waits(r) && r.ID != w.s.Info.Session {
 			tasks = append(tasks, r)
 		}
 	}
@@ -131,7 +122,7 @@ func (w *Watch) Background() (commands []task.ID, others int) {
 // Running implements [conversation.Session].
 func (w *Watch) Running() int {
 	var live []task.Record
-	for _, r := range w.cfg.Tasks.Living() {
+	for _, r := range w.s.Tasks.Living() {
 		live = append(live, r)
 	}
 	return conversation.Running(live)
@@ -220,10 +211,10 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 	defer cancel()
 	for {
 		moved, ended, grown := w.next(), w.Changed(), w.Grown()
-		before := w.cfg.Log.Last()
+		before := w.s.Log.Last()
 		idle, m := w.idle()
 		// Read after the check: the log has its cause by now.
-		state := w.see(idle, m, w.cfg.Log.Last())
+		state := w.see(idle, m, w.s.Log.Last())
 		if req.Wait <= 0 || state.Version != req.After {
 			return state, nil
 		}
@@ -250,8 +241,8 @@ func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan stru
 			return context.Cause(ctx)
 		case <-grown:
 		}
-		grown = w.cfg.Log.Grown()
-		events, err := w.cfg.Log.Since(ctx, seq)
+		grown = w.s.Log.Grown()
+		events, err := w.s.Log.Since(ctx, seq)
 		if err != nil {
 			return err
 		}
@@ -266,7 +257,7 @@ func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan stru
 // works reports whether a task of this kind keeps the session from being idle: not the main
 // agent, a command or a monitor.
 func (w *Watch) works(r task.Record) bool {
-	return r.ID != w.cfg.Session && !slices.Contains([]task.Work{task.ByCommand, task.ByEvents}, r.Traits().Work)
+	return r.ID != w.s.Info.Session && !slices.Contains([]task.Work{task.ByCommand, task.ByEvents}, r.Traits().Work)
 }
 
 // idle reports whether nothing is left to do until the next request.
@@ -296,15 +287,15 @@ func (w *Watch) idle() (bool, mark) {
 // ended. The log shows slightly earlier than the record that an agent is idle.
 func (w *Watch) atWork() (working int, ended time.Time) {
 	resting := map[task.RunID]bool{}
-	for _, r := range w.cfg.Tasks.Living() {
+	for _, r := range w.s.Tasks.Living() {
 		if w.works(r) { // otherwise no task can be idle, and the log is not read
-			for e := range w.cfg.Tree.Recent {
+			for e := range w.s.Recent {
 				resting[e.Task.Run] = e.Task.Resting()
 			}
 			break
 		}
 	}
-	for _, r := range w.cfg.Tasks.List(0) {
+	for _, r := range w.s.Tasks.List(0) {
 		if !w.works(r) {
 			continue
 		}
@@ -315,7 +306,7 @@ func (w *Watch) atWork() (working int, ended time.Time) {
 		if !told {
 			rests = r.Resting()
 		}
-		if !r.Status.Terminal() && !(rests && w.cfg.Mailboxes.Empty(r.ID)) {
+		if !r.Status.Terminal() && !(rests && w.mail.Empty(r.ID)) {
 			working++
 		}
 	}

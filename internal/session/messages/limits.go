@@ -15,7 +15,7 @@ import (
 // Allow counts a message from one agent to another and returns the resulting length of the
 // chain, or an error if a limit is exceeded.
 func (m *Mailboxes) Allow(from, to task.ID) (hops int, err error) {
-	if hops, err = m.chains.next(from, m.cfg.Hops); err != nil {
+	if hops, err = m.chains.next(from, m.s.Options.Limits.MessageHops); err != nil {
 		return 0, err
 	}
 	return hops, m.AllowInput(from, to)

@@ -16,29 +16,18 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
-	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
-// Config configures mailboxes.
-type Config struct {
-	Tasks       *supervise.Supervisor
-	Log         *journal.Journal
-	Place       home.Session
-	OutputChars int // length of an answer shown to a model
-	Hops        int // messages in a row by which agents answer each other
-}
-
-// Mailboxes are those of the agents of a session. Its methods may be called by several
+// Mailboxes are the mailboxes of a session's agents. Its methods may be called by several
 // goroutines.
 type Mailboxes struct {
-	cfg    Config
+	s      *tree.Tree
 	chains chains
 	rates  rates
 
@@ -47,7 +36,7 @@ type Mailboxes struct {
 }
 
 // New returns the mailboxes of a session.
-func New(cfg Config) *Mailboxes { return &Mailboxes{cfg: cfg, open: map[task.ID]*mailbox.Box{}} }
+func New(s *tree.Tree) *Mailboxes { return &Mailboxes{s: s, open: map[task.ID]*mailbox.Box{}} }
 
 // Open returns the mailbox of an agent. An agent that has not begun may have mail too, since it
 // can wait long for a slot.
@@ -57,7 +46,7 @@ func (m *Mailboxes) Open(ctx context.Context, owner task.ID) (*mailbox.Box, erro
 	if b := m.open[owner]; b != nil {
 		return b, nil
 	}
-	b, err := mailbox.Open(ctx, owner, m.cfg.Log)
+	b, err := mailbox.Open(ctx, owner, m.s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +83,7 @@ const takeBackWait = 10 * time.Second
 // TakeBack acknowledges a message with which an agent could not be resumed: its sender gets an
 // error and sends it again. An agent that another caller has resumed meanwhile keeps it.
 func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refused error) error {
-	if now, there := m.cfg.Tasks.Get(to); refused == nil || there && !now.Status.Terminal() {
+	if now, there := m.s.Tasks.Get(to); refused == nil || there && !now.Status.Terminal() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), takeBackWait, task.ErrClosing)
@@ -109,7 +98,7 @@ func (m *Mailboxes) TakeBack(ctx context.Context, to task.ID, seq task.Seq, refu
 	return refused
 }
 
-// EventOrigin is the [agent.MailMessage] origin of what a monitor has seen, which keeps no agent.
+// EventOrigin is the [agent.MailMessage] origin of an event of a monitor, which does not keep an agent at work.
 const EventOrigin = "event"
 
 // Reader returns a mailbox as a conversation reads it. Either function may be nil: skip selects

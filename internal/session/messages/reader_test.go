@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/journal"
+	"github.com/drover-dev/drover/internal/session/tree"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -15,7 +16,7 @@ func TestHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	m := New(Config{Log: j})
+	m := New(&tree.Tree{Log: j})
 	for _, k := range []task.MessageKind{task.PlainMessage, task.ShutdownRequest} {
 		if _, err := j.Post(t.Context(), task.Message{To: "a1", From: "main", Kind: k, Text: "x"}); err != nil {
 			t.Fatal(err)

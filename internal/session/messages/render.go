@@ -21,15 +21,15 @@ const (
 // Text returns the text of a notification from its event: the task may have a further run by
 // now.
 func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string, error) {
-	r, ok := m.cfg.Tasks.Get(n.Task)
+	r, ok := m.s.Tasks.Get(n.Task)
 	if !ok || r.Run != n.Run || !r.Status.Terminal() { // not terminal: its end is not visible yet
-		e, err := m.cfg.Log.Event(ctx, n.Seq)
+		e, err := m.s.Log.Event(ctx, n.Seq)
 		if err != nil {
 			return "", err
 		}
 		r = e.Task
 	}
-	l := mailbox.Letter{Task: r, Limit: m.cfg.OutputChars}
+	l := mailbox.Delivery{Task: r, Limit: m.s.Options.Tasks.OutputLength}
 	if r.Traits().Work == task.ByCommand {
 		if r.Status == task.Failed {
 			l.Tail = tail(r)
@@ -37,15 +37,15 @@ func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string,
 		return mailbox.Render(l), nil
 	}
 	var err error
-	if l.Answer, err = m.cfg.Log.AnswerExcerpt(ctx, n.Run); err != nil {
+	if l.Answer, err = m.s.Log.AnswerExcerpt(ctx, n.Run); err != nil {
 		return "", err
 	}
 	if r.Team != nil {
 		last, err := m.lastMessage(ctx, r, l.Answer)
 		return mailbox.RenderMessage(last), err
 	}
-	if r.Kind.IsAgent() && r.OutputFile == "" { // else the transcript is beside the output file
-		l.Transcript = m.cfg.Place.AgentTranscript(r.ID)
+	if r.Kind.IsAgent() && r.OutputFile == "" { // else the transcript lies next to the output file
+		l.Transcript = m.s.Place.AgentTranscript(r.ID)
 	}
 	return mailbox.Render(l), nil
 }
@@ -56,13 +56,13 @@ func (m *Mailboxes) Text(ctx context.Context, n lifecycle.Notification) (string,
 func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer string) (task.Message, error) {
 	text := mailbox.Summary(r) + "."
 	if answer != "" {
-		said, _ := excerpt.Tail(excerpt.Plain(answer), m.cfg.OutputChars, r.OutputFile)
+		said, _ := excerpt.Tail(excerpt.Plain(answer), m.s.Options.Tasks.OutputLength, r.OutputFile)
 		text += "\n\n" + said
 	}
 	for _, line := range mailbox.Left(r) {
 		text += "\n\n[" + line + "]"
 	}
-	unread, err := m.cfg.Log.Unread(ctx, r.ID)
+	unread, err := m.s.Log.Unread(ctx, r.ID)
 	if err != nil {
 		return task.Message{}, err
 	}

@@ -1,13 +1,13 @@
 // Package parking holds the agents of a provider whose usage limit is used up, and wakes them when
 // it is reset.
 //
-// A [Lot] belongs to a session. [Lot.Model] wraps the model of an agent: a call that the provider
+// A [Queue] belongs to a session. [Queue.Model] wraps the model of an agent: a call that the provider
 // refuses with a reset more than a minute away ([agent.ModelError] of kind usage_limit) parks the
 // agent instead of failing, and every other agent of the provider before its next call. At the
 // reset the agent that has waited longest calls first; when it has its answer the others follow,
 // one after the other. There is one timer for each provider that is parked.
 //
-// The lot keeps no state on disk: that an agent is parked is a fact of its task.
+// The queue keeps no state on disk: that an agent is parked is a fact of its task.
 package parking
 
 import (
@@ -23,34 +23,32 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// wakeGap is the time between two agents that are woken behind the first.
+// wakeGap is the time between two agents that are woken after the first.
 const wakeGap = time.Second
 
 // resetSlack is by how much two calls may be told different resets of the same limit.
 const resetSlack = time.Minute
 
-// Config configures a lot. The zero value wakes agents at any time, and lets them spend anything.
-type Config struct {
-	Window daypart.Part // in which agents are woken
-	Budget float64      // US dollars that the agents of a provider may spend together after a wake; 0: any
-}
-
-// Lot has the parked agents of one session. Its methods may be called by several goroutines.
-type Lot struct {
-	cfg Config
+// Queue has the parked agents of one session. Its methods may be called by several goroutines.
+type Queue struct {
+	window daypart.Part
+	budget float64
 
 	mu        sync.Mutex
 	providers map[string]*provider // one per provider; there are only as many as providers
 }
 
-// New returns a lot in which nothing is parked.
-func New(cfg Config) *Lot { return &Lot{cfg: cfg, providers: map[string]*provider{}} }
+// New returns an empty queue. Agents are woken in the window; the agents of a provider may spend budget
+// US dollars together after a wake, 0: any.
+func New(window daypart.Part, budget float64) *Queue {
+	return &Queue{window: window, budget: budget, providers: map[string]*provider{}}
+}
 
 // Close stops the timers. Who waits is released by the end of its context.
-func (l *Lot) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, pr := range l.providers {
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, pr := range q.providers {
 		if pr.timer != nil {
 			pr.timer.Stop()
 		}
@@ -58,10 +56,10 @@ func (l *Lot) Close() {
 }
 
 // Holds reports whether agents wait for a reset.
-func (l *Lot) Holds() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, pr := range l.providers {
+func (q *Queue) Holds() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, pr := range q.providers {
 		if len(pr.waiting) > 0 {
 			return true
 		}
@@ -70,20 +68,20 @@ func (l *Lot) Holds() bool {
 }
 
 // Restore parks a provider as an earlier host has recorded it.
-func (l *Lot) Restore(p task.Parked) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if pr := l.provider(p.Provider); p.Until.After(pr.parked.Until) {
+func (q *Queue) Restore(p task.Parked) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if pr := q.provider(p.Provider); p.Until.After(pr.parked.Until) {
 		pr.park(p)
 	}
 }
 
 // Wake wakes the agents of a provider now, whatever the window: the user says that the limit is
 // lifted. It reports whether any was parked.
-func (l *Lot) Wake(provider string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	pr := l.provider(provider)
+func (q *Queue) Wake(provider string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pr := q.provider(provider)
 	if len(pr.waiting) == 0 {
 		return false
 	}
@@ -94,9 +92,9 @@ func (l *Lot) Wake(provider string) bool {
 	return true
 }
 
-// provider is the state of one provider. Its fields are guarded by the mutex of the lot.
+// provider is the state of one provider. Its fields are guarded by the mutex of the queue.
 type provider struct {
-	l       *Lot
+	q       *Queue
 	parked  task.Parked // since the last usage limit; zero: there was none
 	held    bool        // calls wait
 	first   *waiter     // the first that was woken, until its call has ended
@@ -119,18 +117,18 @@ type spender struct {
 }
 
 // provider returns the state of a provider. The caller holds mu.
-func (l *Lot) provider(name string) *provider {
-	pr := l.providers[name]
+func (q *Queue) provider(name string) *provider {
+	pr := q.providers[name]
 	if pr == nil {
-		pr = &provider{l: l}
-		l.providers[name] = pr
+		pr = &provider{q: q}
+		q.providers[name] = pr
 	}
 	return pr
 }
 
-// park holds all calls until the next wake after a reset. The caller holds mu of the lot.
+// park holds all calls until the next wake after a reset. The caller holds mu of the queue.
 func (pr *provider) park(p task.Parked) {
-	p.Until = pr.l.cfg.Window.Next(p.Reset)
+	p.Until = pr.q.window.Next(p.Reset)
 	pr.parked, pr.held, pr.first, pr.woken = p, true, nil, nil
 	for _, w := range pr.waiting {
 		close(w.moved)
@@ -139,7 +137,7 @@ func (pr *provider) park(p task.Parked) {
 	pr.after(time.Until(p.Until))
 }
 
-// after sets the one timer of the provider. The caller holds mu of the lot.
+// after sets the one timer of the provider. The caller holds mu of the queue.
 func (pr *provider) after(d time.Duration) {
 	if pr.timer == nil {
 		pr.timer = time.AfterFunc(d, pr.wake)
@@ -151,8 +149,8 @@ func (pr *provider) after(d time.Duration) {
 // wake wakes the agent that has waited longest: while calls are held it alone, to try whether they
 // may go on.
 func (pr *provider) wake() {
-	pr.l.mu.Lock()
-	defer pr.l.mu.Unlock()
+	pr.q.mu.Lock()
+	defer pr.q.mu.Unlock()
 	if pr.held && time.Now().Before(pr.parked.Until) { // it was parked again while the timer ran out
 		return
 	}
@@ -160,7 +158,7 @@ func (pr *provider) wake() {
 }
 
 // wakeNext lets the agent that has waited longest call; when none waits, calls are held no more.
-// The caller holds mu of the lot.
+// The caller holds mu of the queue.
 func (pr *provider) wakeNext() {
 	if len(pr.waiting) == 0 {
 		pr.held = false
@@ -178,10 +176,10 @@ func (pr *provider) wakeNext() {
 	}
 }
 
-// leave removes a waiter; one that was woken meanwhile has ended its call.
+// leave removes a waiter; a waiter that was woken meanwhile has ended its call.
 func (pr *provider) leave(w *waiter) {
-	pr.l.mu.Lock()
-	defer pr.l.mu.Unlock()
+	pr.q.mu.Lock()
+	defer pr.q.mu.Unlock()
 	if i := slices.Index(pr.waiting, w); i >= 0 {
 		pr.waiting = slices.Delete(pr.waiting, i, i+1)
 		return
@@ -190,7 +188,7 @@ func (pr *provider) leave(w *waiter) {
 }
 
 // ended takes in how the call of a waiter has ended. With any answer to the first that was
-// woken, calls are held no more; where it brought none, the next tries. The caller holds mu of the lot.
+// woken, calls are held no more; where it brought none, the next tries. The caller holds mu of the queue.
 func (pr *provider) ended(w *waiter, err error) {
 	if w == nil || pr.first != w {
 		return
@@ -209,7 +207,7 @@ func (pr *provider) ended(w *waiter, err error) {
 // spent is what the woken agents have spent together since they were.
 func (pr *provider) spent() (usd float64) {
 	for _, s := range pr.woken {
-		now, _ := s.cost() // what has no price is not counted
+		now, _ := s.cost() // calls without a price are not counted
 		usd += max(0, now-s.base)
 	}
 	return usd
@@ -222,18 +220,18 @@ type Agent struct {
 	Park func(ctx context.Context, p task.Parked, wait func(context.Context) error) error
 	// Recorded: an earlier host has recorded that it is parked, and it may not be any more.
 	Recorded bool
-	Cost     func() (usd float64, known bool) // what it has spent so far; nil: nobody counts
+	Cost     func() (usd float64, known bool) // its spending so far; nil: not counted
 }
 
 // Model wraps the model of an agent.
-func (l *Lot) Model(m agent.Model, a Agent) agent.Model {
-	return &model{Model: m, l: l, a: a, recorded: a.Recorded}
+func (q *Queue) Model(m agent.Model, a Agent) agent.Model {
+	return &model{Model: m, q: q, a: a, recorded: a.Recorded}
 }
 
 // model is the model of one agent in one run.
 type model struct {
 	agent.Model
-	l *Lot
+	q *Queue
 	a Agent
 
 	mu       sync.Mutex
@@ -264,9 +262,9 @@ func (m *model) Reply(ctx context.Context, req *agent.Request, on func(agent.Par
 
 // answered takes in how a call has ended, and reports whether it is made again after the reset.
 func (m *model) answered(w *waiter, err error) (again bool) {
-	m.l.mu.Lock()
-	defer m.l.mu.Unlock()
-	pr := m.l.provider(m.a.Provider)
+	m.q.mu.Lock()
+	defer m.q.mu.Unlock()
+	pr := m.q.provider(m.a.Provider)
 	limit := (*agent.ModelError)(nil)
 	if !errors.As(err, &limit) || limit.Kind != "usage_limit" {
 		pr.ended(w, err)
@@ -281,23 +279,23 @@ func (m *model) answered(w *waiter, err error) (again bool) {
 
 // await waits until the provider is not parked. The waiter is nil if it was not.
 func (m *model) await(ctx context.Context, on func(agent.Part)) (*waiter, error) {
-	l := m.l
+	q := m.q
 	for {
-		l.mu.Lock()
-		pr := l.provider(m.a.Provider)
+		q.mu.Lock()
+		pr := q.provider(m.a.Provider)
 		if !pr.held && len(pr.waiting) == 0 {
 			parked := pr.parked
-			l.mu.Unlock()
+			q.mu.Unlock()
 			return nil, m.unrecord(ctx, parked)
 		}
 		w := &waiter{woken: make(chan struct{}), moved: make(chan struct{})}
 		moved := w.moved
 		pr.waiting = append(pr.waiting, w)
-		if pr.held && pr.first == nil && !time.Now().Before(pr.parked.Until) { // nobody was there to be woken
+		if pr.held && pr.first == nil && !time.Now().Before(pr.parked.Until) { // no agent waited
 			pr.wakeNext()
 		}
 		parked := pr.parked
-		l.mu.Unlock()
+		q.mu.Unlock()
 		if on != nil {
 			on(agent.Part{Kind: agent.RetryPart, Retry: agent.Retry{After: max(0, time.Until(parked.Until)),
 				Why: agent.ModelError{Kind: "usage_limit", Text: Text(parked, time.Now()), Until: parked.Reset}}})
@@ -345,8 +343,8 @@ func (m *model) woken(pr *provider) {
 	if m.a.Cost == nil {
 		return
 	}
-	m.l.mu.Lock()
-	defer m.l.mu.Unlock()
+	m.q.mu.Lock()
+	defer m.q.mu.Unlock()
 	base, _ := m.a.Cost()
 	me := &spender{cost: m.a.Cost, base: base}
 	pr.woken = append(pr.woken, me)
@@ -355,19 +353,19 @@ func (m *model) woken(pr *provider) {
 	m.me = me
 }
 
-// allowed refuses calls of agents that were woken and have spent what a wake may spend. They may
+// allowed refuses calls of agents that were woken and have spent the budget of a wake. They may
 // still hand back what they have.
 func (m *model) allowed(purpose string) error {
-	most := m.l.cfg.Budget
+	most := m.q.budget
 	m.mu.Lock()
 	me := m.me
 	m.mu.Unlock()
 	if most <= 0 || me == nil || purpose == handBack {
 		return nil
 	}
-	m.l.mu.Lock()
-	defer m.l.mu.Unlock()
-	pr := m.l.provider(m.a.Provider)
+	m.q.mu.Lock()
+	defer m.q.mu.Unlock()
+	pr := m.q.provider(m.a.Provider)
 	if !slices.Contains(pr.woken, me) {
 		return nil
 	}

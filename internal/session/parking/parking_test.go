@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/daypart"
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/task"
 )
@@ -69,9 +70,9 @@ func (w *worker) held() *task.Parked {
 	return w.parked
 }
 
-func work(l *parking.Lot, p agent.Model, id string) *worker {
+func work(q *parking.Queue, p agent.Model, id string) *worker {
 	w := &worker{id: id}
-	w.model = l.Model(p, parking.Agent{Provider: "anthropic",
+	w.model = q.Model(p, parking.Agent{Provider: "anthropic",
 		Park: func(ctx context.Context, p task.Parked, wait func(context.Context) error) error {
 			set := func(p *task.Parked) {
 				w.mu.Lock()
@@ -107,12 +108,12 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reset := time.Now().Add(3 * time.Hour)
 		p := &provider{reset: reset, takes: 10 * time.Second}
-		lot := parking.New(parking.Config{})
-		defer lot.Close()
+		queue := parking.New(daypart.Part{}, 0)
+		defer queue.Close()
 		var all sync.WaitGroup
 		workers := make([]*worker, 4)
 		for i := range workers {
-			workers[i] = work(lot, p, fmt.Sprint(i))
+			workers[i] = work(queue, p, fmt.Sprint(i))
 			all.Go(func() {
 				if err := workers[i].call(t.Context(), ""); err != nil {
 					t.Error(err)
@@ -128,7 +129,7 @@ func TestWake(t *testing.T) {
 				t.Errorf("agent %d: %+v", i, at)
 			}
 		}
-		if !lot.Holds() {
+		if !queue.Holds() {
 			t.Error("nobody is parked")
 		}
 		all.Wait()
@@ -137,7 +138,7 @@ func TestWake(t *testing.T) {
 		if got := p.took(); !slices.Equal(got, want) {
 			t.Errorf("calls %v, want %v", got, want)
 		}
-		if lot.Holds() {
+		if queue.Holds() {
 			t.Error("somebody is parked still")
 		}
 	})
@@ -148,9 +149,9 @@ func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := time.Now().Add(time.Hour), time.Now().Add(6*time.Hour)
 		p := &provider{reset: first}
-		lot := parking.New(parking.Config{})
-		defer lot.Close()
-		a, b := work(lot, p, "a"), work(lot, p, "b")
+		queue := parking.New(daypart.Part{}, 0)
+		defer queue.Close()
+		a, b := work(queue, p, "a"), work(queue, p, "b")
 		var all sync.WaitGroup
 		all.Go(func() { _ = a.call(t.Context(), "") })
 		synctest.Wait()
@@ -177,8 +178,8 @@ func TestAgain(t *testing.T) {
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{reset: time.Now().Add(time.Hour), takes: time.Minute}
-		lot := parking.New(parking.Config{})
-		defer lot.Close()
+		queue := parking.New(daypart.Part{}, 0)
+		defer queue.Close()
 		stopped := errors.New("stopped")
 		ctxs := make([]context.CancelCauseFunc, 3)
 		errs := make([]error, 3)
@@ -187,7 +188,7 @@ func TestStop(t *testing.T) {
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer stop(nil)
 			ctxs[i] = stop
-			w := work(lot, p, fmt.Sprint(i))
+			w := work(queue, p, fmt.Sprint(i))
 			all.Go(func() { errs[i] = w.call(ctx, "") })
 			synctest.Wait()
 		}
@@ -210,10 +211,10 @@ func TestRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(2 * time.Hour)
 		p := &provider{}
-		lot := parking.New(parking.Config{})
-		defer lot.Close()
-		lot.Restore(task.Parked{Until: until, Reset: until, Provider: "anthropic", Why: "limit"})
-		if err := work(lot, p, "a").call(t.Context(), ""); err != nil || time.Now().Before(until) {
+		queue := parking.New(daypart.Part{}, 0)
+		defer queue.Close()
+		queue.Restore(task.Parked{Until: until, Reset: until, Provider: "anthropic", Why: "limit"})
+		if err := work(queue, p, "a").call(t.Context(), ""); err != nil || time.Now().Before(until) {
 			t.Errorf("the call ended at %v with %v, want one at %v", time.Now(), err, until)
 		}
 	})
@@ -224,9 +225,9 @@ func TestRestore(t *testing.T) {
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{reset: time.Now().Add(time.Hour)}
-		lot := parking.New(parking.Config{Budget: 3})
-		defer lot.Close()
-		a, b, fresh := work(lot, p, "a"), work(lot, p, "b"), work(lot, p, "c")
+		queue := parking.New(daypart.Part{}, 3)
+		defer queue.Close()
+		a, b, fresh := work(queue, p, "a"), work(queue, p, "b"), work(queue, p, "c")
 		var all sync.WaitGroup
 		for _, w := range []*worker{a, b} {
 			all.Go(func() {

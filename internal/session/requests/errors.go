@@ -23,7 +23,7 @@ func Refusal(err error) *control.Error {
 		e.Message = err.Error()
 		return e
 	case errors.As(err, &several):
-		e := &control.Error{Code: control.Ambiguous, Message: err.Error(), Fix: "give more of the ID"}
+		e := control.Refuse(control.Ambiguous, err.Error(), "give more of the ID")
 		for _, r := range several.Matches {
 			e.Matches = append(e.Matches, string(r.ID))
 		}
@@ -32,11 +32,11 @@ func Refusal(err error) *control.Error {
 		errors.As(err, &spent),
 		errors.Is(err, supervise.ErrClosing),
 		errors.Is(err, supervise.ErrFrozen):
-		return &control.Error{Code: control.Unavailable, Message: err.Error()}
+		return control.Refuse(control.Unavailable, err.Error(), "")
 	case errors.As(err, &kind):
-		return &control.Error{Code: control.Invalid, Message: err.Error()}
+		return control.Refuse(control.Invalid, err.Error(), "")
 	case errors.As(err, &mute):
-		return &control.Error{Code: control.Conflict, Message: err.Error()}
+		return control.Refuse(control.Conflict, err.Error(), "")
 	}
 	return control.AsError(err)
 }

@@ -1,8 +1,9 @@
 // Package requests answers requests of clients about the tasks of a session.
 //
 // [Tasks] is the part of [control.API] about tasks: it starts them, lists them, waits for them,
-// stops them and writes to them. It owns nothing. A refusal is a [control.Error] that says what
-// to do instead.
+// stops them, writes to them and answers their questions. It owns the leases of clients: no task of a
+// lease is left running when the client has released it, or has not held it within [LeaseWait]. A refusal
+// is a [control.Error] that says what to do instead.
 //
 // The package is not a server; package control has one.
 package requests
@@ -17,97 +18,92 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/internal/session/activity"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/diskspace"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/idle"
-	"github.com/drover-dev/drover/internal/session/lease"
 	"github.com/drover-dev/drover/internal/session/messages"
 	"github.com/drover-dev/drover/internal/session/tree"
-	"github.com/drover-dev/drover/internal/session/work"
+	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
-// Config configures Tasks.
-type Config struct {
-	Session task.ID
-	Role    string // see [control.Info]
-	Place   home.Session
-	Sees    func(model string) bool // a model sees images; nil: all do
-
-	NoBackground bool // nothing is moved to the background
-
-	Supervisor *supervise.Supervisor
-	Log        *journal.Journal
-	Tree       *tree.Tree
-	Mailboxes  *messages.Mailboxes
-	Idle       *idle.Watch
-	Activity   *activity.Watch
-	Space      *diskspace.Guard
-	Agents     *agents.Set
-	Work       *work.Work
-	Leases     *lease.Leases
-	Dreams     *dreams.Dreams
+// Tasks answers requests. Its methods may be called by several goroutines.
+type Tasks struct {
+	s        *tree.Tree
+	mail     *messages.Mailboxes
+	idle     *idle.Watch
+	activity *activity.Watch
+	space    *upkeep.Space
+	agents   *agents.Set
+	dreams   *dreams.Dreams
+	trees    *worktree.Store // nil: no agent is isolated
+	leases   leases
 }
 
-// Tasks answers requests. Its methods may be called by several goroutines.
-type Tasks struct{ cfg Config }
+// New returns the Tasks of a session. trees may be nil.
+func New(
+	s *tree.Tree, mail *messages.Mailboxes, idle *idle.Watch, activity *activity.Watch, space *upkeep.Space,
+	set *agents.Set, dreams *dreams.Dreams, trees *worktree.Store,
+) *Tasks {
+	return &Tasks{s: s, mail: mail, idle: idle, activity: activity, space: space, agents: set, dreams: dreams,
+		trees: trees, leases: leases{tasks: s.Tasks, named: map[string]*lease{}}}
+}
 
-// New returns the Tasks of a session.
-func New(cfg Config) *Tasks { return &Tasks{cfg} }
+// Close ends all leases, whose tasks are left to the supervisor.
+func (t *Tasks) Close() { t.leases.close() }
 
 // List returns tasks, newest first.
 func (t *Tasks) List(ctx context.Context, req control.ListRequest) (control.Page, error) {
 	page := control.Page{Tasks: []task.Record{}}
-	page.Problem, _ = t.cfg.Space.Problem()
-	root := t.cfg.Supervisor.Born(req.Under)
+	page.Problem, _ = t.space.Problem()
+	root := t.s.Tasks.Born(req.Under)
 	take := func(born task.Seq, r task.Record) bool {
 		if req.Under != "" && born < root {
 			return false // descendants of a task were started after it
 		}
-		if !req.All && r.Status.Terminal() || req.Under != "" && !t.cfg.Tree.Below(r, req.Under) {
+		if !req.All && r.Status.Terminal() || req.Under != "" && !t.s.Below(r, req.Under) {
 			return true
 		}
 		if req.Limit > 0 && len(page.Tasks) == req.Limit {
 			page.Next = born + 1
 			return false
 		}
-		page.Tasks = append(page.Tasks, t.cfg.Activity.Mark(r))
+		page.Tasks = append(page.Tasks, t.activity.Mark(r))
 		return true
 	}
 	if req.All {
-		return page, t.cfg.Supervisor.Listing(ctx, req.Before, take)
+		return page, t.s.Tasks.Listing(ctx, req.Before, take)
 	}
-	t.cfg.Supervisor.List(req.Before)(take)
+	t.s.Tasks.List(req.Before)(take)
 	return page, nil
 }
 
 // Get returns one task, with its complete command.
 func (t *Tasks) Get(ctx context.Context, ref string) (task.Record, error) {
-	r, err := t.cfg.Tree.Find(ref)
+	r, err := t.s.Find(ref)
 	if err == nil {
-		r, err = t.cfg.Log.Whole(ctx, r)
+		r, err = t.s.Log.Whole(ctx, r)
 	}
 	if err != nil {
 		return r, Refusal(err)
 	}
-	return t.cfg.Activity.Mark(r), nil
+	return t.activity.Mark(r), nil
 }
 
 func (t *Tasks) find(refs []string) ([]task.ID, error) {
 	if len(refs) == 0 {
-		return nil, &control.Error{Code: control.Invalid, Message: "no task is named"}
+		return nil, control.Refuse(control.Invalid, "no task is named", "")
 	}
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
-		r, err := t.cfg.Tree.Find(ref)
+		r, err := t.s.Find(ref)
 		if err != nil {
 			return nil, Refusal(err)
 		}
@@ -141,31 +137,30 @@ func (t *Tasks) Wait(ctx context.Context, req control.WaitRequest) (control.Wait
 // errTold ends a wait whose client must be told of another problem.
 var errTold = errors.New("the problem is another")
 
-// waitHeeding waits for tasks, or until the problem differs from the one that the client knows
-// of.
+// waitHeeding waits for tasks, or until the problem differs from the client's knowledge of it.
 func (t *Tasks) waitHeeding(
 	ctx context.Context,
 	ids []task.ID,
 	req control.WaitRequest,
 ) ([]task.Record, *string, error) {
 	if req.KnownProblem == nil {
-		recs, err := t.cfg.Supervisor.Wait(ctx, ids, req.Any)
+		recs, err := t.s.Tasks.Wait(ctx, ids, req.Any)
 		return recs, nil, err
 	}
 	for {
-		now, changed := t.cfg.Space.Problem()
+		now, changed := t.space.Problem()
 		heeding, stop := context.WithCancelCause(ctx)
 		if now != *req.KnownProblem {
 			stop(errTold)
 		}
 		deaf := context.AfterFunc(changed, func() { stop(errTold) })
-		recs, err := t.cfg.Supervisor.Wait(heeding, ids, req.Any)
+		recs, err := t.s.Tasks.Wait(heeding, ids, req.Any)
 		deaf()
 		stop(nil)
 		if !errors.Is(err, errTold) {
 			return recs, nil, err
 		}
-		if now, _ = t.cfg.Space.Problem(); now != *req.KnownProblem {
+		if now, _ = t.space.Problem(); now != *req.KnownProblem {
 			return recs, &now, nil
 		}
 	}
@@ -191,22 +186,15 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 		return task.Receipt{}, err
 	}
 	if req.Grace != nil && *req.Grace < 0 {
-		return task.Receipt{}, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("the grace %s is negative", *req.Grace),
-		}
+		return task.Receipt{}, control.Refuse(control.Invalid, fmt.Sprintf("the grace %s is negative", *req.Grace), "")
 	}
 	if req.Actor == "" {
 		req.Actor = task.ByUser
 	}
-	receipt, err := t.cfg.Supervisor.Stop(
-		ctx,
-		ids,
-		supervise.StopRequest{
-			Grace: req.Grace,
-			Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
-		},
-	)
+	receipt, err := t.s.Tasks.Stop(ctx, ids, supervise.StopRequest{
+		Grace: req.Grace,
+		Cause: task.Cause{Actor: req.Actor, Reason: task.ReasonStopped, Detail: req.Detail},
+	})
 	if receipt.Survivors == nil {
 		receipt.Survivors = []task.Survivor{}
 	}
@@ -214,7 +202,7 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 		if slices.ContainsFunc(receipt.Survivors, func(left task.Survivor) bool { return left.Task == line.ID }) {
 			continue // it ended just now, and a stop was attempted
 		}
-		if r, ok := t.cfg.Supervisor.Get(line.ID); ok {
+		if r, ok := t.s.Tasks.Get(line.ID); ok {
 			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
 		}
 	}
@@ -223,27 +211,22 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 
 // Promote moves a foreground task to the background.
 func (t *Tasks) Promote(ctx context.Context, ref string) (task.Record, error) {
-	r, err := t.cfg.Tree.Find(ref)
+	r, err := t.s.Find(ref)
 	if err != nil {
 		return r, Refusal(err)
 	}
-	if t.cfg.Role == control.RoleRun && r.Parent == "" {
-		return r, &control.Error{
-			Code:    control.Unavailable,
-			Message: "a foreground `drover run` belongs to its terminal",
-			Fix:     "start it with `drover run -d`",
-		}
+	if t.s.Info.Role == control.RoleRun && r.Parent == "" {
+		return r, control.Refuse(control.Unavailable, "a foreground `drover run` belongs to its terminal",
+			"start it with `drover run -d`")
 	}
-	if t.cfg.NoBackground {
-		return r, &control.Error{Code: control.Unavailable, Message: "background work is turned off"}
+	if t.s.Options.Tasks.DisableBackground {
+		return r, control.Refuse(control.Unavailable, "background work is turned off", "")
 	}
-	if p, ok := t.cfg.Supervisor.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
-		return r, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID),
-		}
+	if p, ok := t.s.Tasks.Get(r.Parent); ok && p.Traits().Work == task.BySteps {
+		return r, control.Refuse(control.Conflict,
+			fmt.Sprintf("task %s is a step of workflow %s, which waits for it", r.ID, p.ID), "")
 	}
-	r, err = t.cfg.Supervisor.Promote(ctx, r.ID)
+	r, err = t.s.Tasks.Promote(ctx, r.ID)
 	if err != nil {
 		return r, Refusal(err)
 	}
@@ -252,11 +235,11 @@ func (t *Tasks) Promote(ctx context.Context, ref string) (task.Record, error) {
 
 // Output reads the output of a task.
 func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
-	r, err := t.cfg.Tree.Find(req.Ref)
+	r, err := t.s.Find(req.Ref)
 	if err != nil {
 		return control.Chunk{}, Refusal(err)
 	}
-	now := func() task.Record { got, _ := t.cfg.Supervisor.Get(r.ID); return got }
+	now := func() task.Record { got, _ := t.s.Tasks.Get(r.ID); return got }
 	if req.Wait > 0 {
 		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
 		defer cancel()
@@ -270,12 +253,12 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 // awaitOutput waits until there is something to read, or no more can come.
 func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
-		grown := t.cfg.Log.Grown()
+		grown := t.s.Log.Grown()
 		err := spool.Follow(ctx, r.OutputFile, offset, t.ended(r.ID))
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
-		case t.cfg.Tree.Latest(r.ID).Status.Terminal(): // it has never begun, or in the meantime
+		case t.s.Latest(r.ID).Status.Terminal(): // it has never begun, or in the meantime
 			return nil
 		}
 		select { // it has not begun yet
@@ -288,8 +271,8 @@ func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) er
 
 // ended returns a channel that is closed when the task has ended.
 func (t *Tasks) ended(id task.ID) <-chan struct{} {
-	done := t.cfg.Supervisor.Done(id)
-	if now, _ := t.cfg.Supervisor.Get(id); now.Status.Terminal() {
+	done := t.s.Tasks.Done(id)
+	if now, _ := t.s.Tasks.Get(id); now.Status.Terminal() {
 		closed := make(chan struct{})
 		close(closed)
 		return closed
@@ -299,27 +282,23 @@ func (t *Tasks) ended(id task.ID) <-chan struct{} {
 
 // Result returns a part of the final answer of an ended task.
 func (t *Tasks) Result(ctx context.Context, req control.ResultRequest) (control.Answer, error) {
-	r, err := t.cfg.Tree.Find(req.Ref)
+	r, err := t.s.Find(req.Ref)
 	if err != nil {
 		return control.Answer{}, Refusal(err)
 	}
-	return archive.Answer(ctx, t.cfg.Log, r, req)
+	return archive.Answer(ctx, t.s.Log, r, req)
 }
 
 // Events yields events after a number and waits for more.
 func (t *Tasks) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
-	return t.cfg.Log.Events(ctx, after)
+	return t.s.Log.Events(ctx, after)
 }
 
 // Prompt sends a prompt to the main agent.
 func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
-	m := t.cfg.Idle.Conversation()
+	m := t.idle.Conversation()
 	if m == nil {
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: "this session has no main agent",
-			Fix:     "start one with `drover -p`",
-		}
+		return control.Refuse(control.Unavailable, "this session has no main agent", "start one with `drover -p`")
 	}
 	text, err := t.withImages(m, req)
 	if err != nil {
@@ -334,11 +313,11 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 		return req.Text, nil
 	}
 	refused := func(format string, args ...any) error {
-		return &control.Error{Code: control.Invalid, Message: "images of a prompt: " + fmt.Sprintf(format, args...)}
+		return control.Refuse(control.Invalid, "images of a prompt: "+fmt.Sprintf(format, args...), "")
 	}
-	if model := m.ModelSettings().Name; t.cfg.Sees != nil && !t.cfg.Sees(model) {
-		return "", &control.Error{Code: control.Invalid, Message: fmt.Sprintf("model %s does not see images", model),
-			Fix: "choose another model with `drover configure --model`, or describe them"}
+	if model := m.ModelSettings().Name; !choose.Sees(model) {
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("model %s does not see images", model),
+			"choose another model with `drover configure --model`, or describe them")
 	}
 	if len(req.Images) > picture.Max {
 		return "", refused("there are %d, and there may be %d", len(req.Images), picture.Max)
@@ -359,7 +338,7 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 	refs := make([]picture.Ref, len(req.Images))
 	for i, image := range req.Images {
 		refs[i] = picture.Ref{Label: picture.Label(i+1, image.Name), Sum: picture.Sum(image.Data)}
-		if err := t.cfg.Place.KeepImage(refs[i].Sum, image.Data); err != nil {
+		if err := t.s.Place.KeepImage(refs[i].Sum, image.Data); err != nil {
 			return "", err
 		}
 	}
@@ -370,5 +349,5 @@ func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptReque
 // long one. The caller passes the record, since an event has the end of a run before the
 // registry shows it.
 func (t *Tasks) Answer(ctx context.Context, r task.Record) (string, error) {
-	return t.cfg.Log.AnswerExcerpt(ctx, r.Run)
+	return t.s.Log.AnswerExcerpt(ctx, r.Run)
 }

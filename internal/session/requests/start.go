@@ -21,7 +21,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 	var places []int
 	for i, r := range reqs {
 		if r.Check() == nil && r.Shell != nil && r.Lease == "" { // commands become durable together
-			w, err := t.cfg.Work.Command(
+			w, err := t.agents.Command(
 				r,
 				task.Spec{
 					Name:         r.Name,
@@ -32,7 +32,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 					Cwd:          r.Cwd,
 					Schedule:     r.Schedule,
 				},
-				shell.Client{Env: t.cfg.Work.ChildEnv(r.Env)},
+				shell.Client{Env: t.agents.ChildEnv(r.Env)},
 			)
 			if err != nil {
 				out[i].Error = Refusal(err)
@@ -41,7 +41,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 			batch, places = append(batch, w), append(places, i)
 			continue
 		}
-		rec, begin, err := t.start(ctx, r, shell.Client{Env: t.cfg.Work.ChildEnv(r.Env)}, true)
+		rec, begin, err := t.start(ctx, r, shell.Client{Env: t.agents.ChildEnv(r.Env)}, true)
 		if begin != nil {
 			begins = append(begins, begin)
 		}
@@ -51,7 +51,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 		}
 		out[i].Task = &rec
 	}
-	for k, r := range t.cfg.Supervisor.RecordAll(ctx, batch) {
+	for k, r := range t.s.Tasks.RecordAll(ctx, batch) {
 		if r.Err != nil {
 			out[places[k]].Error = NotStarted(r.Err)
 			continue
@@ -63,7 +63,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 	}
 	for i, r := range reqs {
 		if r.Monitor != nil && out[i].Error == nil {
-			agents.AwaitWatch(ctx, t.cfg.Supervisor, t.cfg.Log, out[i].Task.ID)
+			agents.AwaitWatch(ctx, t.s.Tasks, t.s.Log, out[i].Task.ID)
 		}
 	}
 	return out, nil
@@ -89,36 +89,36 @@ func (t *Tasks) start(
 		Cwd:          r.Cwd,
 		Schedule:     r.Schedule,
 	}
-	lease, err := t.cfg.Leases.Find(r.Lease)
+	lease, err := t.leases.open(r.Lease)
 	if err != nil {
 		return task.Record{}, nil, err
 	}
 	var start supervise.Starting
 	switch {
 	case r.Shell != nil:
-		start, err = t.cfg.Work.Command(r, spec, client)
+		start, err = t.agents.Command(r, spec, client)
 	case r.Monitor != nil:
-		start, err = t.cfg.Work.ClientMonitor(r, spec)
+		start, err = t.agents.ClientMonitor(r, spec)
 	case r.Workflow != nil:
-		start, err = t.cfg.Agents.ClientWorkflow(r, spec)
+		start, err = t.agents.ClientWorkflow(r, spec)
 	case r.Remote != nil:
-		start, err = t.cfg.Work.ClientRemote(r, spec)
+		start, err = t.agents.ClientRemote(r, spec)
 	case r.Agent != nil:
-		rec, err = t.cfg.Agents.StartForClient(ctx, r, spec)
+		rec, err = t.agents.StartForClient(ctx, r, spec)
 	default:
 		rec, err = t.requestDream(ctx, r, spec)
 	}
 	if err == nil && start.Driver != nil {
-		rec, begin, err = t.cfg.Supervisor.Record(ctx, start.Driver, start.Spec)
+		rec, begin, err = t.s.Tasks.Record(ctx, start.Driver, start.Spec)
 	}
 	if err == nil && begin != nil { // a task that has not begun cannot be awaited
 		start := begin
 		begin = func() {
 			start()
-			lease.Add(ctx, rec.ID)
+			lease.add(ctx, rec.ID)
 		}
 	} else if err == nil {
-		lease.Add(ctx, rec.ID)
+		lease.add(ctx, rec.ID)
 	}
 	return rec, begin, err
 }
@@ -127,7 +127,7 @@ func (t *Tasks) start(
 // When ctx ends, the command is stopped; with [conversation.ErrInterrupted] as its cause, by INT
 // first.
 func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
-	client.Env = t.cfg.Work.ChildEnv(r.Env)
+	client.Env = t.agents.ChildEnv(r.Env)
 	rec, begin, err := t.start(ctx, r, client, false)
 	if begin != nil {
 		begin()
@@ -135,10 +135,8 @@ func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client s
 	if err != nil {
 		return rec, Refusal(err)
 	}
-	if _, err := t.cfg.Supervisor.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
-		last, why := context.WithoutCancel(
-			ctx,
-		), task.Cause{
+	if _, err := t.s.Tasks.Wait(ctx, []task.ID{rec.ID}, false); err != nil {
+		last, why := context.WithoutCancel(ctx), task.Cause{
 			Actor:  task.ByUser,
 			Reason: task.ReasonStopped,
 			Detail: context.Cause(ctx).Error(),
@@ -146,30 +144,24 @@ func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client s
 		if errors.Is(context.Cause(ctx), conversation.ErrInterrupted) {
 			why.Reason, why.Detail = task.ReasonInterrupt, ""
 		}
-		if _, err := t.cfg.Supervisor.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: why}); err != nil {
+		if _, err := t.s.Tasks.Stop(last, []task.ID{rec.ID}, supervise.StopRequest{Cause: why}); err != nil {
 			return rec, err
 		}
 	}
-	rec, _ = t.cfg.Supervisor.Get(rec.ID)
-	return t.cfg.Log.Whole(context.WithoutCancel(ctx), rec)
+	rec, _ = t.s.Tasks.Get(rec.ID)
+	return t.s.Log.Whole(context.WithoutCancel(ctx), rec)
 }
 
 // requestDream starts a dream for a client.
 func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec task.Spec) (task.Record, error) {
 	switch {
 	case r.Keep:
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream cannot be kept past its host",
-			Fix:     "start another one later",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "a dream cannot be kept past its host",
+			"start another one later")
 	case r.Lease != "":
-		return task.Record{}, &control.Error{
-			Code:    control.Invalid,
-			Message: "a dream belongs to no client, and takes no lease",
-		}
+		return task.Record{}, control.Refuse(control.Invalid, "a dream belongs to no client, and takes no lease", "")
 	}
-	return t.cfg.Dreams.Start(
+	return t.dreams.Start(
 		ctx,
 		dream.Manual,
 		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},

@@ -169,7 +169,7 @@ func (s *Sandboxes) pass(ctx context.Context, c net.Conn, port int) {
 		inside, err = room.Dial(ctx, port)
 	}
 	if err != nil || inside == nil {
-		_ = c.Close() // nothing listens there, or there is no room
+		_ = c.Close() // nothing listens there, or no room is open
 		return
 	}
 	netproxy.Relay(ctx, c, inside)

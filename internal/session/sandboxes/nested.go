@@ -75,12 +75,12 @@ func isRepository(git string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// passedOver are folders that programs fill, in which nobody works.
+// passedOver are folders that programs fill, not people.
 //
 //rules:constant never changed after this line
 var passedOver = []string{"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".gradle", ".cache"}
 
-// ofRepository returns what is protected in a checkout, if that is not the workspace itself, and in the
+// ofRepository returns the protected files of a checkout, if that is not the workspace itself, and in the
 // repositories of its submodules.
 func ofRepository(dir string, below, own bool) (paths []string) {
 	git := filepath.Join(dir, ".git")

@@ -43,7 +43,7 @@ type client struct {
 	password string
 	line     string
 	reach    Reach
-	tell     func(why string) // is told of each refusal once; nil: nobody is
+	tell     func(why string) // called once for each refusal; nil: not called
 
 	mu      sync.Mutex
 	decided map[string]decision // by host and port
@@ -69,7 +69,7 @@ func (c *client) Refused() []string {
 	return slices.Clone(c.refused)
 }
 
-// openNetwork serves a proxy to the commands of a room, or where there is none to those on the
+// openNetwork serves a proxy to the commands of a room, or without a room to those on the
 // loopback address of this machine.
 func openNetwork(room *sandbox.Room, rules netproxy.Rules,
 	upstream func(*url.URL) (*url.URL, error),
@@ -98,7 +98,7 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules,
 	})
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop
-	n.serve.Go(func() { _ = n.proxy.Serve(ctx, l) }) // its error is that of close
+	n.serve.Go(func() { _ = n.proxy.Serve(ctx, l) }) // it fails only when it is closed
 	return n, nil
 }
 
@@ -186,7 +186,7 @@ func (n *network) allow(ctx context.Context, r netproxy.Request) error {
 		return was.err
 	}
 	err := c.reach(ctx, r.Host, r.Port, c.line)
-	if ctx.Err() == nil { // a question that nobody waits for was not answered
+	if ctx.Err() == nil { // else the question was withdrawn
 		c.mu.Lock()
 		c.decided[key] = decision{err, time.Now()}
 		c.mu.Unlock()

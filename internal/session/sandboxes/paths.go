@@ -26,7 +26,7 @@ func find(paths []string) []found {
 	return out
 }
 
-// trusted returns the folders that may be written. One that is found by a symlink in another of
+// trusted returns the folders that may be written. A folder that is found by a symlink in another of
 // them is left out: a command could have made it, and it may lead anywhere.
 func trusted(all []found) []string {
 	var roots, out []string

@@ -2,14 +2,14 @@
 //
 // [Sandboxes] owns the room of the session, the namespaces that all its commands share, and the
 // proxy that is their only way to other machines. Both are opened before the first command. It
-// decides from the settings and from the folders of an agent what a command may write, which files
-// it cannot read, and what holds on this machine.
+// decides from the settings and from the folders of an agent which files a command may write or not
+// read, and which bounds hold on this machine.
 //
 // A mode of "best" takes what the machine has, and the record of each command says what that is.
 // "required" refuses a start where a bound does not hold. A bound that held for one command of a
 // session is never left out for a later one without an error.
 //
-// The package starts nothing and asks nobody.
+// The package starts nothing and asks nothing.
 package sandboxes
 
 import (
@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -67,7 +68,7 @@ type Config struct {
 	Env     []string // of the starter: variables by which it is found as a process of the session
 
 	Home    string   // of the user; empty: unknown
-	TempDir string   // of the user, beside /tmp; empty: none
+	TempDir string   // of the user, in addition to /tmp; empty: none
 	Write   []string // further folders that commands may write
 	Hidden  []string // further files and folders that they cannot read
 	Shown   []string // folders below hidden ones that they can read
@@ -87,8 +88,8 @@ type Config struct {
 	Offer func() sandbox.Offer
 }
 
-// Sandboxes are those of a session. Its methods may be called by several goroutines. A nil one
-// bounds nothing.
+// Sandboxes are the sandboxes of a session. Its methods may be called by several goroutines. A nil
+// Sandboxes bounds nothing.
 type Sandboxes struct {
 	cfg   Config
 	offer func() sandbox.Offer
@@ -99,12 +100,13 @@ type Sandboxes struct {
 	mu     sync.Mutex
 	own    map[string]*Sandboxes // of profiles, by name
 	room   *sandbox.Room         // nil: not open
-	why    error                 // why there is none
+	why    error                 // why the room is not open
 	net    *network              // nil: not open
 	tried  bool
 	closed bool
-	below  map[string]nested // what is protected in repositories below folders
+	below  map[string]nested // protected files in repositories below folders
 
+	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
 }
 
@@ -119,7 +121,7 @@ func New(c Config) *Sandboxes {
 	return s
 }
 
-// Profile is what a program needs beyond the commands of a session.
+// Profile is the needs of a program beyond the commands of a session.
 type Profile struct {
 	Name  string   // equal ones have one room
 	Own   []string // files and folders that it reads and writes, although they are hidden from others
@@ -154,12 +156,12 @@ func (s *Sandboxes) Profile(p Profile) *Sandboxes {
 // Wish is a command that is to be started.
 type Wish struct {
 	Folders []string // in which it works, and may write
-	Line    string   // for people who are asked what it may do
+	Line    string   // for people who are asked about it
 	Name    string   // of a hook or server, by which the settings may let it run outside; empty: none
-	Mode    Mode     // at least; empty: that of the session
+	Mode    Mode     // at least; empty: the mode of the session
 	Opens   []string // protected files that somebody has allowed it to write; absolute
 	Reach   Reach    // nil: it reaches the hosts that the settings name
-	Tell    bool     // the user is told of hosts that it does not reach: nobody else reads why
+	Tell    bool     // the user reads of hosts that it does not reach
 }
 
 // Start is how a command starts.
@@ -203,7 +205,7 @@ func (s Start) Refused() []string {
 	return s.net.Refused()
 }
 
-// Environ is the environment of the command, made of the one that it had else.
+// Environ is the environment of the command, made of its environment without a sandbox.
 func (s Start) Environ(env []string) []string {
 	if len(s.vars) == 0 {
 		return env
@@ -242,11 +244,11 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if err == nil {
 		err = s.enough(mode, held)
 	}
-	if errors.Is(err, sandbox.ErrUnsupported) && mode != Required {
+	if errors.Is(err, sandbox.ErrUnsupported) && mode != Required && !s.relied.Load() {
 		s.report("commands run without a sandbox: " + err.Error())
 		return Start{Held: &task.Sandbox{}}, nil
 	}
-	if errors.Is(err, sandbox.ErrUnsupported) {
+	if errors.Is(err, sandbox.ErrUnsupported) && mode == Required {
 		err = fmt.Errorf("%w (with the setting sandbox.mode best commands start without it)", err)
 	}
 	if err != nil {
@@ -281,19 +283,23 @@ func (s *Sandboxes) watched(room *sandbox.Room, fork sandbox.Forker) sandbox.For
 // enough is an error where a bound does not hold that must.
 func (s *Sandboxes) enough(mode Mode, held task.Sandbox) error {
 	missing := held.Missing()
-	if len(missing) == 0 || mode != Required {
+	if len(missing) == 0 || mode != Required && !s.relied.Load() {
 		return nil
 	}
 	why := ""
 	if s.why != nil {
 		why = " (" + sandbox.Explain(s.why) + ")"
 	}
+	if mode != Required {
+		return fmt.Errorf("commands of this session were allowed because everything is bounded, and these bounds no longer "+
+			"hold: %s%s (see `drover doctor sandbox`, and open the session again)", strings.Join(missing, ", "), why)
+	}
 	return fmt.Errorf("the sandbox is required, and these bounds do not hold here: %s%s (see `drover doctor sandbox`; with the "+
 		"setting sandbox.mode best commands start with what holds)",
 		strings.Join(missing, ", "), why)
 }
 
-// open returns the room, nil where there is none on this machine, and the way out of it.
+// open returns the room, nil on a machine without one, and the way out of it.
 func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +332,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	return s.room, s.net, nil
 }
 
-// shut closes what is open. The caller holds mu.
+// shut closes the room and the network. The caller holds mu.
 func (s *Sandboxes) shut() {
 	if s.net != nil {
 		s.net.close()
@@ -343,9 +349,15 @@ func (s *Sandboxes) report(text string) {
 	}
 }
 
-// Auto reports whether commands need no rule: everything holds, and the user has not turned that
-// off. It opens the room. mode is as in [Wish].
-func (s *Sandboxes) Auto(mode Mode) bool { return s.Trusts(mode) && s.Whole(mode) }
+// Bounds returns what bounds commands, for decisions on them. The first call opens the room. Once the bounds were
+// whole, a command that would have less does not start: it may have been allowed for their sake. mode is as in [Wish].
+func (s *Sandboxes) Bounds(mode Mode) policy.Bounds {
+	if !s.Trusts(mode) || !s.Whole(mode) {
+		return policy.Bounds{}
+	}
+	s.relied.Store(true)
+	return policy.Bounds{Whole: true}
+}
 
 // Trusts reports whether the user lets commands of which everything is bounded run without a rule.
 func (s *Sandboxes) Trusts(mode Mode) bool { return s.On(mode) && s.cfg.Auto }
@@ -407,7 +419,6 @@ func (s *Sandboxes) Seatbelt(folders []string) string {
 }
 
 // Close closes the room. Commands that still run have no network any more.
-// Close closes the room. Commands that still run have no network any more.
 func (s *Sandboxes) Close() {
 	if s == nil {
 		return
@@ -422,7 +433,7 @@ func (s *Sandboxes) Close() {
 	s.shut()
 }
 
-// bounds are those of a command in folders.
+// bounds are the bounds of a command in folders.
 func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 	b := sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}
 	for _, dir := range folders {
@@ -447,7 +458,7 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 			b.Fixed = append(b.Fixed, policy.ProtectedGit(g)...)
 			b.Fixed = append(b.Fixed, obeyed(g, real)...)
 		}
-		// A command writes what is in its folders. Only what is outside says something about them.
+		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {
 			b.Write = append(b.Write, git)
 			if common != "" && !within(common, b.Write) {
@@ -477,7 +488,7 @@ func (s *Sandboxes) findShared() []found {
 	return find(paths)
 }
 
-// apart takes out of protected files those that are opened, or that hold one that is.
+// apart takes the files out of protected ones that are opened, or that hold an opened file.
 func apart(fixed, opens []string) (kept, open []string) {
 	for _, f := range fixed {
 		holds := func(o string) bool { return within(o, []string{f}) || within(plain(o), []string{f}) }
@@ -490,7 +501,7 @@ func apart(fixed, opens []string) (kept, open []string) {
 	return kept, open
 }
 
-// plain is a path without symlinks but for its last name.
+// plain is a path without symlinks except in its last name.
 func plain(path string) string {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
@@ -557,7 +568,7 @@ func (s *Sandboxes) hidden() []string {
 const maxGitFile = 8 << 10
 
 // gitFolders are the folder of a repository and, of a further checkout, the one that it shares;
-// they are empty where there is none in the folder itself, which has no symlink in its path.
+// they are empty for a folder without a repository, which has no symlink in its path.
 func gitFolders(dir string) (git, common string) {
 	file := filepath.Join(dir, ".git")
 	info, err := os.Lstat(file)
@@ -575,7 +586,7 @@ func gitFolders(dir string) (git, common string) {
 	if path = strings.TrimSpace(path); !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	// From here on only the path without symlinks counts: what was looked at is what is opened.
+	// From here on only the path without symlinks counts: the file that was checked is the file that is opened.
 	if git, err = filepath.EvalSymlinks(path); err != nil {
 		return "", ""
 	}

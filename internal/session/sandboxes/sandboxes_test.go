@@ -233,7 +233,7 @@ func TestSockets(t *testing.T) {
 func TestModes(t *testing.T) {
 	var none *Sandboxes
 	for name, s := range map[string]*Sandboxes{"nil": none, "off": New(Config{Mode: Off}), "empty": New(Config{})} {
-		if start, err := s.Command(Wish{}); err != nil || start.Fork != nil || start.Held != nil || s.Auto(Off) || s.On(Off) {
+		if start, err := s.Command(Wish{}); err != nil || start.Fork != nil || start.Held != nil || s.Bounds(Off).Whole || s.On(Off) {
 			t.Errorf("%s: %+v, %v", name, start, err)
 		}
 		s.Close()
@@ -248,7 +248,7 @@ func TestModes(t *testing.T) {
 	if err != nil || start.Fork != nil || start.Held == nil || len(start.Held.Missing()) != 6 {
 		t.Errorf("best without anything: %+v, %v", start, err)
 	}
-	if len(said) == 0 || s.Auto(Best) {
+	if len(said) == 0 || s.Bounds(Best).Whole {
 		t.Errorf("the user was told %q", said)
 	}
 	c.Mode = Required
@@ -426,5 +426,24 @@ func TestNested(t *testing.T) {
 	}
 	if slices.Contains(s.bounds([]string{repo}).Fixed, filepath.Join(repo, "later/.git/config")) {
 		t.Error("a repository that was made later is protected")
+	}
+}
+
+// Commands that were allowed because everything is bounded do not start with less.
+func TestRelied(t *testing.T) {
+	s := New(config(t))
+	defer s.Close()
+	if !s.Bounds("").Whole {
+		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+	}
+	if start, err := s.Command(Wish{}); err != nil || start.Fork == nil {
+		t.Fatalf("with the room: %+v, %v", start, err)
+	}
+	s.mu.Lock()
+	s.room.Close()
+	s.room, s.why = nil, errors.New("it is gone")
+	s.mu.Unlock()
+	if start, err := s.Command(Wish{}); err == nil || !strings.Contains(err.Error(), "no longer hold: ") || !strings.Contains(err.Error(), "it is gone") {
+		t.Errorf("without the room: %+v, %v", start, err)
 	}
 }

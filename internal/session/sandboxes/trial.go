@@ -23,13 +23,13 @@ type Check struct {
 	Bound string `json:"bound"` // as in [task.Sandbox], or "run" for what must work inside
 	By    string `json:"by,omitempty"`
 	Holds bool   `json:"holds"`
-	Text  string `json:"text"` // what was tried, and what came of it
+	Text  string `json:"text"` // the attempt and its outcome
 }
 
 // tryWait bounds one command of a trial.
 const tryWait = 20 * time.Second
 
-// Try starts commands in a sandbox that try to leave it, as [Sandboxes.Command] starts those of
+// Try starts commands in a sandbox that try to leave it, as [Sandboxes.Command] starts the commands of
 // models. They touch only files in a new folder below parent, which commands cannot write, and a
 // listener of this process. An error is a sandbox that cannot be tried.
 func Try(ctx context.Context, c Config, parent string) (_ []Check, err error) {

@@ -6,7 +6,7 @@
 // is made up for once if it is not too long ago, and a time at which the last task still runs is
 // skipped. Both are recorded with the schedule.
 //
-// The package knows neither commands nor agents; what it starts are ordinary tasks.
+// The package knows neither commands nor agents; it starts ordinary tasks.
 package schedule
 
 import (
@@ -35,7 +35,7 @@ const (
 
 // Config configures a clock. All fields are required.
 type Config struct {
-	Read   func() ([]byte, error)  // the file; an error that wraps [fs.ErrNotExist]: there is none
+	Read   func() ([]byte, error)  // the file; an error that wraps [fs.ErrNotExist]: none
 	Write  func(data []byte) error // replaces the file; empty data removes it
 	Start  func(context.Context, control.StartRequest) (task.Record, error)
 	Live   func(task.ID) bool // whether a task has not ended
@@ -55,7 +55,7 @@ type Clock struct {
 	retired bool       // no schedule is accepted any more
 }
 
-// file is what is stored.
+// file is the stored form.
 type file struct {
 	Version   int                `json:"v"`
 	Schedules []control.Schedule `json:"schedules"`
@@ -83,7 +83,7 @@ func Open(cfg Config) (*Clock, error) {
 	return c, nil
 }
 
-// Retire accepts no schedule from now on, if there are none but paused ones and ready reports that
+// Retire accepts no schedule from now on, if all are paused and ready reports that
 // the host ends; it reports whether it does. A host with other schedules stays.
 func (c *Clock) Retire(ready func() bool) bool {
 	c.mu.Lock()
@@ -132,7 +132,7 @@ func (c *Clock) Run(ctx context.Context) {
 	}
 }
 
-// due starts what is due, and returns how long nothing is, if there is a schedule at work. The
+// due starts the schedules that are due, and returns the time to the next, if a schedule is at work. The
 // caller holds turn.
 func (c *Clock) due(ctx context.Context, now time.Time) (wait time.Duration, any bool) {
 	wait = longest
@@ -149,13 +149,13 @@ func (c *Clock) due(ctx context.Context, now time.Time) (wait time.Duration, any
 	return max(0, wait), any
 }
 
-// fire does what a schedule wants whose time has come. The caller holds turn.
+// fire starts the task of a schedule whose time has come. The caller holds turn.
 func (c *Clock) fire(ctx context.Context, s *control.Schedule, now time.Time) {
 	t, err := parse(s.Cron, s.Zone)
 	if err != nil { // the machine has lost its time zones
 		c.skip(s, s.Next, err.Error())
 		s.Next = now.Add(time.Hour)
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
 	due := s.Next
@@ -169,15 +169,15 @@ func (c *Clock) fire(ctx context.Context, s *control.Schedule, now time.Time) {
 	}
 	s.Next = t.after(now)
 	if due.After(now) {
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
 	if s.LastTask != "" && c.cfg.Live(s.LastTask) {
 		c.skip(s, due, fmt.Sprintf("task %s of its last run still runs", s.LastTask))
-		_ = c.store() // it is told
+		_ = c.store() // the user reads of it
 		return
 	}
-	_, _ = c.start(ctx, s, now) // it is told
+	_, _ = c.start(ctx, s, now) // the user reads of it
 }
 
 // start starts the task of a schedule. The caller holds turn.
@@ -197,7 +197,7 @@ func (c *Clock) start(ctx context.Context, s *control.Schedule, now time.Time) (
 	return rec, errors.Join(err, c.store())
 }
 
-// request is what a schedule starts.
+// request starts the task of a schedule.
 func request(s control.Schedule) control.StartRequest {
 	return control.StartRequest{Name: s.Name, Shell: s.Shell, Agent: s.Agent, Cwd: s.Cwd, Timeout: s.Timeout,
 		Schedule: s.ID}
@@ -256,7 +256,7 @@ func (c *Clock) Do(ctx context.Context, req control.ScheduleRequest) (out contro
 
 func (c *Clock) add(s control.Schedule) (*control.Schedule, error) {
 	invalid := func(format string, args ...any) error {
-		return &control.Error{Code: control.Invalid, Message: "add schedule: " + fmt.Sprintf(format, args...)}
+		return control.Refuse(control.Invalid, "add schedule: "+fmt.Sprintf(format, args...), "")
 	}
 	t, err := parse(s.Cron, s.Zone)
 	switch {
@@ -274,13 +274,11 @@ func (c *Clock) add(s control.Schedule) (*control.Schedule, error) {
 	case request(s).Check() != nil:
 		return nil, invalid("%v", request(s).Check())
 	case len(c.all) >= control.MaxSchedules:
-		return nil, &control.Error{Code: control.Unavailable,
-			Message: fmt.Sprintf("add schedule: the project has %d already", len(c.all)),
-			Fix:     "remove one with `drover schedule rm`"}
+		return nil, control.Refuse(control.Unavailable, fmt.Sprintf("add schedule: the project has %d already", len(c.all)),
+			"remove one with `drover schedule rm`")
 	case s.Name != "" && slices.ContainsFunc(c.all, func(o control.Schedule) bool { return o.Name == s.Name }):
-		return nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("add schedule: there is a schedule %q", s.Name),
-			Fix:     "give another name, or remove that one"}
+		return nil, control.Refuse(control.Conflict, fmt.Sprintf("add schedule: there is a schedule %q", s.Name),
+			"give another name, or remove that one")
 	}
 	now := time.Now().Round(0)
 	added := control.Schedule{ID: "sch_" + strings.ToLower(rand.Text()[:8]), Name: s.Name, Cron: s.Cron, Zone: s.Zone,
@@ -294,7 +292,7 @@ func (c *Clock) replace(all []control.Schedule) error {
 	c.all = all
 	if !c.count() {
 		c.all = before
-		return &control.Error{Code: control.Unavailable, Message: "change schedules: the host is ending", Fix: "try again"}
+		return control.Refuse(control.Unavailable, "change schedules: the host is ending", "try again")
 	}
 	if err := c.store(); err != nil {
 		c.all = before
@@ -315,7 +313,7 @@ func (c *Clock) pause(ref string, paused bool) (*control.Schedule, error) {
 	if s.Paused && !paused {
 		t, err := parse(s.Cron, s.Zone)
 		if err != nil {
-			return nil, &control.Error{Code: control.Invalid, Message: fmt.Sprintf("resume schedule %s: %v", label(*s), err)}
+			return nil, control.Refuse(control.Invalid, fmt.Sprintf("resume schedule %s: %v", label(*s), err), "")
 		}
 		s.Next = t.after(time.Now().Round(0))
 	}
@@ -336,14 +334,13 @@ func (c *Clock) find(ref string) (int, error) {
 			continue
 		}
 		if found >= 0 {
-			return 0, &control.Error{Code: control.Ambiguous, Message: fmt.Sprintf("schedule %q: several begin so", ref),
-				Fix: "see `drover schedule list`"}
+			return 0, control.Refuse(control.Ambiguous, fmt.Sprintf("schedule %q: several begin so", ref),
+				"see `drover schedule list`")
 		}
 		found = i
 	}
 	if found < 0 {
-		return 0, &control.Error{Code: control.NotFound, Message: fmt.Sprintf("there is no schedule %q", ref),
-			Fix: "see `drover schedule list`"}
+		return 0, control.Refuse(control.NotFound, fmt.Sprintf("there is no schedule %q", ref), "see `drover schedule list`")
 	}
 	return found, nil
 }
@@ -357,7 +354,7 @@ func (c *Clock) remove(ref string) (*control.Schedule, error) {
 	return &s, c.replace(slices.Delete(slices.Clone(c.all), i, i+1))
 }
 
-// runNow starts the task of a schedule beside its times.
+// runNow starts the task of a schedule outside of its times.
 func (c *Clock) runNow(ctx context.Context, ref string) (*control.Schedule, *task.Record, error) {
 	i, err := c.find(ref)
 	if err != nil {
@@ -365,9 +362,9 @@ func (c *Clock) runNow(ctx context.Context, ref string) (*control.Schedule, *tas
 	}
 	s := &c.all[i]
 	if s.LastTask != "" && c.cfg.Live(s.LastTask) {
-		return nil, nil, &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("run schedule %s: task %s of its last run still runs", label(*s), s.LastTask),
-			Fix:     fmt.Sprintf("wait for it, or stop it with `drover stop %s`", s.LastTask)}
+		return nil, nil, control.Refuse(control.Conflict,
+			fmt.Sprintf("run schedule %s: task %s of its last run still runs", label(*s), s.LastTask),
+			fmt.Sprintf("wait for it, or stop it with `drover stop %s`", s.LastTask))
 	}
 	rec, err := c.start(ctx, s, time.Now())
 	if err != nil {

@@ -51,8 +51,8 @@ func parse(line, zone string) (times, error) {
 	return t, nil
 }
 
-// after is the first moment of the schedule after t; zero: there is none. Where hours are named, a
-// time that the change to summer time skips is the same time after it, and one that comes twice is
+// after is the first moment of the schedule after t; zero: none. Where hours are named, a
+// time that the change to summer time skips is the same time after it, and a time that comes twice is
 // the first. Schedules of every hour go by the clock of the machine.
 func (s times) after(t time.Time) time.Time {
 	spec, ok := s.spec.(*cron.SpecSchedule)

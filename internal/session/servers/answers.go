@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of what a server may ask a model during one call of a tool.
+// Bounds of a server's requests to a model during one call of a tool.
 const (
 	maxSamples      = 8
 	maxSampleBytes  = 256 << 10
@@ -27,7 +27,7 @@ const (
 // codeRejected is the error of sampling that the user did not want.
 const codeRejected = -1
 
-// Sample is a request of a server to a model. It is no part of any conversation.
+// Sample is a request of a server to a model. It belongs to no conversation.
 type Sample struct {
 	System    string
 	Messages  []agent.Message
@@ -37,7 +37,7 @@ type Sample struct {
 // serves are the requests of servers that are answered during a call of a tool.
 func serves() []string { return []string{"elicitation/create", "sampling/createMessage"} }
 
-// answering answers what a server asks during one call, and stops when the call is over.
+// answering answers the questions of a server during one call, and stops when the call is over.
 func (a *Agent) answering(conn *mcpclient.Conn, server string) (own mcpclient.Answerer, stop func()) {
 	var samples atomic.Int32
 	own = func(ctx context.Context, method string, params json.RawMessage) (any, error) {
@@ -69,7 +69,7 @@ func rejected(format string, args ...any) error {
 	return &mcpclient.RPCError{Code: codeRejected, Message: fmt.Sprintf(format, args...)}
 }
 
-// elicited answers a question of a server. That of a task is not for the call.
+// elicited answers a question of a server. A question of a task is not for the call.
 func (a *Agent) elicited(ctx context.Context, server string, params json.RawMessage) (any, error) {
 	e, err := mcpclient.ReadElicitation(params)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Agent) askForm(
 	)
 	switch {
 	case err != nil || reply.Dismissed || !reply.Allow && !a.cfg.Attended:
-		return mcpclient.FormIgnored, nil, nil // the server is told that nobody has answered
+		return mcpclient.FormIgnored, nil, nil // the server learns that no one has answered
 	case !reply.Allow:
 		return mcpclient.FormDeclined, nil, nil
 	}
@@ -214,7 +214,7 @@ func readSample(params json.RawMessage) (Sample, error) {
 			return bad("message %d: role %.20q is not known", i, m.Role)
 		}
 		parts := []json.RawMessage{m.Content}
-		_ = json.Unmarshal(m.Content, &parts) // one that is no list is the only part
+		_ = json.Unmarshal(m.Content, &parts) // content that is not a list is the only part
 		var blocks []agent.Block
 		for _, raw := range parts {
 			b, ok := sampleBlock(raw)

@@ -18,7 +18,7 @@ const (
 	progressChars = 120 // of the message of a server
 )
 
-// reporting shows the progress of a call to those who follow the agent. What has not changed
+// reporting shows the progress of a call to those who follow the agent. A report that has not changed
 // is not shown again.
 func reporting(ctx context.Context) func(mcpclient.Progress) {
 	last := ""

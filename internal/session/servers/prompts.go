@@ -27,7 +27,7 @@ type Prompt struct {
 	Arguments   []PromptArgument
 }
 
-// PromptArgument is one that a prompt takes.
+// PromptArgument is an argument of a prompt.
 type PromptArgument struct {
 	Name     string `json:"name"`
 	Required bool   `json:"required"`

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-// Bounds of what a server can list beside tools.
+// Bounds of the lists of a server other than tools.
 const (
 	maxListed      = 1000
 	maxListedPages = 20
@@ -48,7 +48,7 @@ func (a *Agent) resourceTools() []agent.Tool {
 	return out
 }
 
-// find is a server of the agent, by its name or as it stands in the names of tools.
+// find is a server of the agent, by its name or by its form in the names of tools.
 func (a *Agent) find(name string) *use {
 	for _, one := range a.served {
 		if one.Name == name {

@@ -66,7 +66,7 @@ type Server struct {
 // Env returns the environment of server commands.
 func Env(env []string) []string { return process.ChildEnv(env) }
 
-// Servers are those of a session. Its methods may be called by several goroutines.
+// Servers are the MCP servers of a session. Its methods may be called by several goroutines.
 type Servers struct {
 	cfg   Config
 	place home.Session
@@ -131,7 +131,7 @@ func (s *Servers) Dial(ctx context.Context, name string, server mcpclient.Server
 type Access struct {
 	Tools  []string // names of the agent's tools, of all kinds; nil: all
 	Barred []string // tools of servers that it may not use, by names and patterns
-	Own    []Server // of its definition; nil: it has those of the session
+	Own    []Server // of its definition; nil: the servers of the session
 }
 
 // AgentConfig configures the servers of one agent.
@@ -143,12 +143,12 @@ type AgentConfig struct {
 	Report     func(text string) // messages for the user
 	ReportOnce func(text string) // a message that is sent once for all agents
 	Limit      int               // of a result, in characters
-	// Sample asks the model of the agent, at the expense of its budget. nil: there is none.
+	// Sample asks the model of the agent, at the expense of its budget. nil: not possible.
 	Sample func(ctx context.Context, s Sample) (*agent.Reply, error)
 	// Reach decides whether a server in the sandbox may connect to a host; it may ask somebody. nil:
 	// it may not.
 	Reach func(ctx context.Context, host string, port int, server string) error
-	// RunTask makes a call of a tool that runs as a task, and returns what the model is told.
+	// RunTask makes a call of a tool that runs as a task, and returns the text for the model.
 	// made is the task if the server has made it already.
 	RunTask func(ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call,
 		args json.RawMessage, made *mcpclient.TaskState) (text string, err error)
@@ -169,12 +169,12 @@ type use struct {
 	late  bool // it was not connected when the conversation began
 }
 
-// Tools returns those of the servers that were connected when the conversation began.
+// Tools returns the tools of the servers that were connected when the conversation began.
 func (a *Agent) Tools() []agent.Tool { return a.tools }
 
 // Open starts to use the servers of an agent, and creates the tools of those that connect
 // within a short time. A server that connects later is reported, and its tools are for later
-// agents; one that fails is not waited for. The caller closes it.
+// agents; a server that fails is not waited for. The caller closes it.
 func (s *Servers) Open(ctx context.Context, cfg AgentConfig) *Agent {
 	a := &Agent{s: s, cfg: cfg}
 	if s.cfg.Pool == nil {
@@ -400,15 +400,12 @@ func (a *Agent) unchanged(ctx context.Context, one *use, conn *mcpclient.Conn, t
 		return nil
 	}
 	name := mcptool.Name(one.Name, t.Name)
-	reply, err := a.cfg.Ask(
-		ctx,
-		task.Question{
-			Kind:   task.Permission,
-			Tool:   name,
-			Input:  c.Input,
-			Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")",
-		},
-	)
+	reply, err := a.cfg.Ask(ctx, task.Question{
+		Kind:   task.Permission,
+		Tool:   name,
+		Input:  c.Input,
+		Reason: why + " (" + excerpt.Line(t.Description, environment.AboutChars) + ")",
+	})
 	switch {
 	case err != nil:
 		return err
@@ -460,24 +457,18 @@ func (a *Agent) Late() []environment.Item {
 		switch name := excerpt.Line(one.Name, 80); {
 		case !one.late:
 		case conn != nil:
-			items = append(
-				items,
-				environment.Item{
-					Key: "late " + one.Name,
-					Line: fmt.Sprintf(
-						"- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.",
-						name,
-					),
-				},
-			)
+			items = append(items, environment.Item{
+				Key: "late " + one.Name,
+				Line: fmt.Sprintf(
+					"- %s is connected now. Its tools came too late for this conversation: agents that are started from now on have them.",
+					name,
+				),
+			})
 		case err != nil:
-			items = append(
-				items,
-				environment.Item{
-					Key:  "lost " + one.Name,
-					Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars)),
-				},
-			)
+			items = append(items, environment.Item{
+				Key:  "lost " + one.Name,
+				Line: fmt.Sprintf("- %s cannot be used: %s", name, excerpt.Line(err.Error(), environment.AboutChars)),
+			})
 		}
 	}
 	return items

@@ -138,7 +138,7 @@ func (r *Resource) watch(ctx context.Context, conn *mcpclient.Conn, yield func(s
 	changed <- struct{}{} // it is read at once
 	stop := conn.Listen("notifications/resources/updated", func(params json.RawMessage) {
 		var p struct {
-			URI string `json:"uri"` // or that of a part of it
+			URI string `json:"uri"` // or of a part of it
 		}
 		if json.Unmarshal(params, &p) != nil || !strings.HasPrefix(p.URI, r.uri) {
 			return
@@ -213,7 +213,7 @@ func (a *Agent) Subscribe(server, uri string) (*Resource, error) {
 
 // Subscribe lets a client watch resources of configured servers.
 func (s *Servers) Subscribe(ctx context.Context, server, uri string) (*Resource, error) {
-	lease, err := s.Use(ctx, server) // to report at once that there is none
+	lease, err := s.Use(ctx, server) // to report an unknown server at once
 	if err != nil {
 		return nil, err
 	}

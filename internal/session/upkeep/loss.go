@@ -19,7 +19,7 @@ var ErrFolderGone = errors.New("the folder of the session is gone")
 // process died too.
 func (u *Upkeep) watchKeeper(ctx context.Context) {
 	select {
-	case <-u.cfg.KeeperLost:
+	case <-u.keeper:
 	case <-ctx.Done():
 		return
 	}
@@ -32,13 +32,13 @@ func (u *Upkeep) watchKeeper(ctx context.Context) {
 // stopAll stops the live tasks that are affected.
 func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.Record) bool) task.Receipt {
 	var ids []task.ID
-	for _, r := range u.cfg.Tasks.List(0) {
+	for _, r := range u.tasks.List(0) {
 		if !r.Status.Terminal() && affected(r) {
 			ids = append(ids, r.ID)
 		}
 	}
 	cause := task.Cause{Actor: task.ByRuntime, Reason: reason, Detail: detail}
-	receipt, _ := u.cfg.Tasks.Stop(
+	receipt, _ := u.tasks.Stop(
 		context.Background(),
 		ids,
 		supervise.StopRequest{Cause: cause},
@@ -50,7 +50,7 @@ func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.R
 // no longer be found. It watches the lock file, to which nothing writes. If the system has no
 // free inotify watch, the removal is not detected.
 func (u *Upkeep) watchFolder(ctx context.Context) {
-	path := u.cfg.Place.LockFile()
+	path := u.place.LockFile()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return
@@ -60,7 +60,7 @@ func (u *Upkeep) watchFolder(ctx context.Context) {
 		return
 	}
 	for {
-		if _, err := u.cfg.Place.Below().Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := u.place.Below().Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		select {
@@ -74,10 +74,10 @@ func (u *Upkeep) watchFolder(ctx context.Context) {
 		}
 	}
 	receipt := u.stopAll(task.ReasonStateLost, ErrFolderGone.Error(), func(task.Record) bool { return true })
-	text := fmt.Sprintf("%s is gone, and %d tasks were stopped for that", u.cfg.Place.Dir(), len(receipt.Stopped))
+	text := fmt.Sprintf("%s is gone, and %d tasks were stopped for that", u.place.Dir(), len(receipt.Stopped))
 	for _, left := range receipt.Survivors {
 		text += fmt.Sprintf("; process %d of %s survived: %s", left.PID, left.Task, left.Why)
 	}
-	u.cfg.Report(text)
+	u.report(text)
 	u.lose(ErrFolderGone)
 }

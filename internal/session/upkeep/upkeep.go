@@ -1,11 +1,8 @@
-// Package upkeep does what an open session needs beside its conversation: it stops tasks when
-// the session loses its keeper or its folder, removes old sessions, cleans up after dead hosts
-// of other sessions, and starts dreams in idle time.
+// Package upkeep keeps an open session in order besides its conversation and its tasks.
 //
-// Nothing of an [Upkeep] runs after Close.
-//
-// The package does not know agents. It decides which tasks are stopped; the supervisor stops
-// them.
+// [Upkeep] stops tasks when the session loses its keeper or its folder, removes old sessions, and
+// cleans up after dead hosts of other sessions. Nothing of it runs after Close. It decides which tasks are
+// stopped; the supervisor stops them. [Space] limits what the session uses of the disk.
 package upkeep
 
 import (
@@ -14,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -24,21 +22,13 @@ type Tasks interface {
 	Stop(ctx context.Context, ids []task.ID, r supervise.StopRequest) (task.Receipt, error)
 }
 
-// Config configures upkeep.
-type Config struct {
-	Place  home.Session
-	Tasks  Tasks
-	Report func(text string) // messages for the user
-
-	KeeperLost <-chan struct{} // closed when the keeper has died; nil: there is none
-	Brief      bool            // the session is one command, whose start must be fast: only its keeper is watched
-	Retention  ended.Retention // of ended sessions; not applied if brief
-	Dreams     *Dreams         // nil: no automatic dreams
-}
-
 // Upkeep maintains one open session.
 type Upkeep struct {
-	cfg  Config
+	place  home.Session
+	tasks  Tasks
+	keeper <-chan struct{}
+	report func(text string)
+
 	stop context.CancelFunc
 	jobs sync.WaitGroup // joined by Close
 
@@ -46,34 +36,33 @@ type Upkeep struct {
 	lose context.CancelCauseFunc
 }
 
-// New returns the upkeep of a session.
-func New(cfg Config) *Upkeep {
-	u := &Upkeep{cfg: cfg, stop: func() {}}
+// New returns the upkeep of a session. keeper is closed when the keeper has died; nil: the session has
+// none. report is called with messages for the user.
+func New(place home.Session, tasks Tasks, keeper <-chan struct{}, report func(text string)) *Upkeep {
+	u := &Upkeep{place: place, tasks: tasks, keeper: keeper, report: report, stop: func() {}}
 	u.lost, u.lose = context.WithCancelCause(context.Background())
 	return u
 }
 
-// Start starts all of it, until ctx ends or Close.
-func (u *Upkeep) Start(ctx context.Context) {
+// Start starts all of it, until ctx ends or Close. keep applies to ended sessions. brief says that the session
+// is one command, whose start must be fast: only its keeper is watched.
+func (u *Upkeep) Start(ctx context.Context, keep options.Retention, brief bool) {
 	ctx, u.stop = context.WithCancel(ctx)
-	if u.cfg.KeeperLost != nil {
+	if u.keeper != nil {
 		u.jobs.Go(func() { u.watchKeeper(ctx) })
 	}
-	if d := u.cfg.Dreams; d != nil {
-		u.jobs.Go(func() { d.run(ctx, u.cfg.Report) })
-	}
-	if u.cfg.Brief {
+	if brief {
 		return
 	}
-	root := u.cfg.Place.Project().Root()
+	root := u.place.Project().Root()
 	u.jobs.Go(func() { u.watchFolder(ctx) })
 	u.jobs.Go(func() {
 		if err := ended.EndLost(ctx, root); err != nil && ctx.Err() == nil {
-			u.cfg.Report(err.Error())
+			u.report(err.Error())
 		}
 	})
-	if keep := u.cfg.Retention; !keep.KeepsAll() {
-		u.jobs.Go(func() { ended.Retain(ctx, root, keep, u.cfg.Report) })
+	if !keep.KeepsAll() {
+		u.jobs.Go(func() { ended.Retain(ctx, root, keep, u.report) })
 	}
 }
 

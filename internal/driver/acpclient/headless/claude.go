@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+
+	"github.com/drover-dev/drover/agent"
 )
 
 // claude translates stream-json of Claude Code. Its control requests are those of the Agent SDK
@@ -14,9 +16,9 @@ type claude struct {
 	asked     map[string]pending  // by request_id: control requests of ours
 	questions map[string]question // by the ID of the permission request
 	prompt    json.RawMessage     // ID of the session/prompt under way; nil: none
-	message   string              // ID of the message that is streamed
+	message   string              // ID of the streamed message
 	cancelled bool                // the client has cancelled the prompt
-	signIn    string              // why the provider refuses the credentials; empty: it does not
+	signIn    string              // why the provider refuses the credentials; empty: it accepts them
 	models    []object            // that the program offers
 }
 
@@ -36,7 +38,7 @@ func newClaude(session string) *claude {
 	return &claude{session: session, asked: map[string]pending{}, questions: map[string]question{}}
 }
 
-// control is a control request to the program. The answer to it answers the request of the client, if it has an ID.
+// control is a control request to the program. Its answer answers the request of the client, if that has an ID.
 func (c *claude) control(p pending, fields object) any {
 	id := "drover-" + string(c.ids.next())
 	if p.id != nil {
@@ -55,11 +57,8 @@ func (c *claude) FromClient(line []byte) (s Step) {
 	case "initialize":
 		s.Program = append(s.Program, c.control(pending{r.ID, true}, object{"subtype": "initialize"}))
 	case "session/new", "session/resume":
-		s.Client = append(s.Client, answer(r.ID, object{
-			"sessionId": c.session,
-			"models":    object{"availableModels": c.models},
-			"modes":     object{"availableModes": modes()},
-		}))
+		s.Client = append(s.Client, opened(r.ID, c.session, c.models,
+			[]string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"}))
 	case "session/set_model":
 		s.Program = append(s.Program, c.control(pending{id: r.ID}, object{"subtype": "set_model", "model": r.Params.Model}))
 	case "session/set_mode":
@@ -78,19 +77,9 @@ func (c *claude) FromClient(line []byte) (s Step) {
 			s.Program = append(s.Program, q.answer(r))
 		}
 	default:
-		if r.ID != nil {
-			s.Client = append(s.Client, refuse(r.ID, codeNotFound, "%s is not supported", r.Method))
-		}
+		return unsupported(r)
 	}
 	return s
-}
-
-// modes are the permission modes of Claude Code.
-func modes() (out []object) {
-	for _, id := range []string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"} {
-		out = append(out, object{"id": id, "name": id})
-	}
-	return out
 }
 
 // answer is the control response to a can_use_tool.
@@ -120,7 +109,7 @@ type claudeLine struct {
 	Type      string          `json:"type"`
 	Parent    string          `json:"parent_tool_use_id"` // of a message in an agent of its own
 	Message   json.RawMessage `json:"message"`
-	Error     string          `json:"error"` // of an assistant message in place of an answer
+	Error     string          `json:"error"` // of an assistant message that replaces an answer
 	Event     claudeEvent     `json:"event"`
 	RequestID string          `json:"request_id"`
 	Request   struct {
@@ -230,38 +219,28 @@ func claudeCall(id, name string, input json.RawMessage) object {
 func (c *claude) results(message json.RawMessage) (out []Message) {
 	for _, b := range claudeBlocks(message) {
 		if b.Type == "tool_result" {
-			out = append(out, result(c.session, b.Call, b.IsError, b.text()))
+			out = append(out, result(c.session, b.ToolUseID, b.IsError, blockText(b.Content)))
 		}
 	}
 	return out
 }
 
-// claudeBlock is a block of a message of the Messages API.
-type claudeBlock struct {
-	Type    string          `json:"type"`
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Input   json.RawMessage `json:"input"`
-	Call    string          `json:"tool_use_id"`
-	IsError bool            `json:"is_error"`
-	Content json.RawMessage `json:"content"`
-}
-
-func claudeBlocks(message json.RawMessage) []claudeBlock {
+// claudeBlocks returns the blocks of a message; one with a text has none.
+func claudeBlocks(message json.RawMessage) []agent.Block {
 	var m struct {
-		Content []claudeBlock `json:"content"`
+		Content []agent.Block `json:"content"`
 	}
-	if json.Unmarshal(message, &m) != nil { // a text alone
+	if json.Unmarshal(message, &m) != nil {
 		return nil
 	}
 	return m.Content
 }
 
-// text is the text of a tool result: a string, or blocks.
-func (b claudeBlock) text() string {
+// blockText is the text of a tool result, a string or blocks.
+func blockText(content json.RawMessage) string {
 	var parts []block
-	if json.Unmarshal(b.Content, &parts) != nil {
-		return text(b.Content)
+	if json.Unmarshal(content, &parts) != nil {
+		return text(content)
 	}
 	var all []string
 	for _, p := range parts {
@@ -286,16 +265,10 @@ func (c *claude) answered(l claudeLine) []Message {
 	for _, m := range l.Response.Response.Models {
 		c.models = append(c.models, object{"modelId": m.Value, "name": m.Name})
 	}
-	return []Message{answer(p.id, object{
-		"protocolVersion": 1,
-		"agentCapabilities": object{
-			"promptCapabilities":  object{"image": true},
-			"sessionCapabilities": object{"resume": object{}},
-		},
-	})}
+	return []Message{initialized(p.id)}
 }
 
-// asks passes on a permission request. The program is refused everything else that it may ask for.
+// asks passes on a permission request, and refuses other requests of the program.
 func (c *claude) asks(l claudeLine) (s Step) {
 	if l.Request.Subtype != "can_use_tool" {
 		s.Program = append(s.Program, object{"type": "control_response", "response": object{"subtype": "error",
@@ -311,7 +284,7 @@ func (c *claude) asks(l claudeLine) (s Step) {
 
 // ended answers the prompt.
 func (c *claude) ended(l claudeLine) []Message {
-	if c.prompt == nil { // a turn that the program began by itself
+	if c.prompt == nil { // the program has begun the turn
 		return nil
 	}
 	id := c.prompt
@@ -334,7 +307,6 @@ func (c *claude) ended(l claudeLine) []Message {
 	default:
 		reason = "end_turn"
 	}
-	return []Message{spent, answer(id, object{"stopReason": reason, "usage": object{
-		"inputTokens": l.Usage.Input, "outputTokens": l.Usage.Output,
-		"cachedReadTokens": l.Usage.CacheRead, "cachedWriteTokens": l.Usage.CacheWrite}})}
+	u := l.Usage
+	return []Message{spent, prompted(id, reason, u.Input, u.Output, u.CacheRead, u.CacheWrite)}
 }

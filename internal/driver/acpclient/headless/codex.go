@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
 )
 
 // codex translates the app-server protocol of Codex: JSON-RPC without a version field, in which a
@@ -83,9 +85,7 @@ func (c *codex) FromClient(line []byte) (s Step) {
 			s.Program = append(s.Program, Message{ID: own, Result: object{"decision": decision(r)}})
 		}
 	default:
-		if r.ID != nil {
-			s.Client = append(s.Client, refuse(r.ID, codeNotFound, "%s is not supported", r.Method))
-		}
+		return unsupported(r)
 	}
 	return s
 }
@@ -156,7 +156,7 @@ type codexLine struct {
 			Name string `json:"displayName"`
 		} `json:"data"`
 	} `json:"result"`
-	Error *Error `json:"error"`
+	Error *acp.RequestError `json:"error"`
 }
 
 type codexTurn struct {
@@ -280,18 +280,16 @@ func (c *codex) answered(l codexLine) (s Step) {
 	case l.Error != nil && ours.method == "turn/start":
 		s.Client = c.fail(l.Error.Message, nil)
 	case ours.method == "model/list": // without a list the program chooses
-		s.Client = []Message{c.opened(ours.id, l)}
+		var models []object
+		for _, m := range l.Result.Models {
+			models = append(models, object{"modelId": m.ID, "name": m.Name})
+		}
+		s.Client = []Message{opened(ours.id, c.thread, models, slices.Sorted(maps.Keys(sandboxes())))}
 	case l.Error != nil && ours.id != nil:
 		s.Client = []Message{refuse(ours.id, codeInternal, "%s", l.Error.Message)}
 	case ours.method == "initialize":
 		s.Program = []any{Message{Method: "initialized"}}
-		s.Client = []Message{answer(ours.id, object{
-			"protocolVersion": 1,
-			"agentCapabilities": object{
-				"promptCapabilities":  object{"image": true},
-				"sessionCapabilities": object{"resume": object{}},
-			},
-		})}
+		s.Client = []Message{initialized(ours.id)}
 	case ours.method == "thread/start" || ours.method == "thread/resume":
 		c.thread = l.Result.Thread.ID
 		s.Program = []any{c.ask(ours.id, "model/list", object{})}
@@ -303,23 +301,7 @@ func (c *codex) answered(l codexLine) (s Step) {
 	return s
 }
 
-// opened answers session/new and session/resume.
-func (c *codex) opened(id json.RawMessage, list codexLine) Message {
-	var modes, models []object
-	for _, mode := range slices.Sorted(maps.Keys(sandboxes())) {
-		modes = append(modes, object{"id": mode, "name": mode})
-	}
-	for _, m := range list.Result.Models {
-		models = append(models, object{"modelId": m.ID, "name": m.Name})
-	}
-	return answer(id, object{
-		"sessionId": c.thread,
-		"modes":     object{"availableModes": modes},
-		"models":    object{"availableModels": models},
-	})
-}
-
-// asks passes on an approval. The program is refused everything else that it may ask for.
+// asks passes on an approval, and refuses other requests of the program.
 func (c *codex) asks(l codexLine) (s Step) {
 	item, known := c.items[l.Params.ItemID]
 	switch l.Method {
@@ -331,7 +313,9 @@ func (c *codex) asks(l codexLine) (s Step) {
 			item = codexItem{Type: "fileChange", ID: l.Params.ItemID}
 		}
 	default:
-		s.Program = []any{Message{ID: l.ID, Error: &Error{Code: codeNotFound, Message: l.Method + " is not supported"}}}
+		no := refuse(l.ID, codeNotFound, "%s is not supported", l.Method)
+		no.Version = "" // the app-server has no version field
+		s.Program = []any{no}
 		return s
 	}
 	id := c.ids.next()
@@ -357,9 +341,8 @@ func (c *codex) ended(t codexTurn) []Message {
 	if t.Status == "interrupted" {
 		reason = "cancelled"
 	}
-	return []Message{answer(id, object{"stopReason": reason, "usage": object{
-		"inputTokens": max(0, c.used.Input-c.used.Cached), "outputTokens": c.used.Output,
-		"cachedReadTokens": c.used.Cached, "cachedWriteTokens": c.used.CacheWrite}})}
+	u := c.used
+	return []Message{prompted(id, reason, max(0, u.Input-u.Cached), u.Output, u.Cached, u.CacheWrite)}
 }
 
 // fail answers the prompt with an error.

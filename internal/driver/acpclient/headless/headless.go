@@ -16,6 +16,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	acp "github.com/coder/acp-go-sdk"
 )
 
 // The protocols, as definitions of agents name them.
@@ -26,18 +28,12 @@ const (
 
 // Message is one message of JSON-RPC 2.0.
 type Message struct {
-	Version string          `json:"jsonrpc,omitempty"` // the app-server of Codex leaves it out
-	ID      json.RawMessage `json:"id,omitempty"`
-	Method  string          `json:"method,omitempty"`
-	Params  any             `json:"params,omitempty"`
-	Result  any             `json:"result,omitempty"`
-	Error   *Error          `json:"error,omitempty"`
-}
-
-// Error is the error of a [Message].
-type Error struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
+	Version string            `json:"jsonrpc,omitempty"` // the app-server of Codex leaves it out
+	ID      json.RawMessage   `json:"id,omitempty"`
+	Method  string            `json:"method,omitempty"`
+	Params  any               `json:"params,omitempty"`
+	Result  any               `json:"result,omitempty"`
+	Error   *acp.RequestError `json:"error,omitempty"`
 }
 
 // Codes of errors for the client; see the Agent Client Protocol.
@@ -121,7 +117,37 @@ func answer(id json.RawMessage, result any) Message {
 }
 
 func refuse(id json.RawMessage, code int, format string, args ...any) Message {
-	return Message{Version: "2.0", ID: id, Error: &Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+	return Message{Version: "2.0", ID: id, Error: &acp.RequestError{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+// initialized answers initialize.
+func initialized(id json.RawMessage) Message {
+	return answer(id, object{"protocolVersion": acp.ProtocolVersionNumber, "agentCapabilities": object{
+		"promptCapabilities": object{"image": true}, "sessionCapabilities": object{"resume": object{}}}})
+}
+
+// opened answers session/new and session/resume.
+func opened(id json.RawMessage, session string, models []object, modes []string) Message {
+	var available []object
+	for _, mode := range modes {
+		available = append(available, object{"id": mode, "name": mode})
+	}
+	return answer(id, object{"sessionId": session, "models": object{"availableModels": models},
+		"modes": object{"availableModes": available}})
+}
+
+// prompted answers session/prompt. The counts are tokens.
+func prompted(id json.RawMessage, reason string, input, output, cachedRead, cachedWrite int64) Message {
+	return answer(id, object{"stopReason": reason, "usage": object{"inputTokens": input, "outputTokens": output,
+		"cachedReadTokens": cachedRead, "cachedWriteTokens": cachedWrite}})
+}
+
+// unsupported refuses a request of the client that translators do not have; a notification needs no answer.
+func unsupported(r request) (s Step) {
+	if r.ID != nil {
+		s.Client = []Message{refuse(r.ID, codeNotFound, "%s is not supported", r.Method)}
+	}
+	return s
 }
 
 // update is a session/update.

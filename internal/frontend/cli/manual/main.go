@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/internal/frontend/cli"
+	"github.com/drover-dev/drover/internal/frontend/cli/console"
 )
 
 func main() {
@@ -69,7 +70,7 @@ func commands() (root, prompt *cobra.Command) {
 func packages() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	root, _ := commands()
-	// The date of the pages is that of the sources, so that a build can be repeated.
+	// The pages have no date, so that a build can be repeated.
 	head := &doc.GenManHeader{Title: "DROVER", Section: "1", Source: "Drover", Manual: "Drover", Date: &time.Time{}}
 	for _, c := range all(root) {
 		c.DisableAutoGenTag = true
@@ -81,7 +82,7 @@ func packages() (map[string][]byte, error) {
 	}
 	for shell, name := range map[string]string{"bash": "drover.bash", "zsh": "_drover", "fish": "drover.fish"} {
 		var script bytes.Buffer
-		c := cli.New(cli.Deps{Stdout: &script})
+		c := cli.New(cli.Deps{Console: console.Console{Stdout: &script}})
 		c.SetArgs([]string{"completion", shell})
 		if err := c.Execute(); err != nil {
 			return nil, fmt.Errorf("write the completion script for %s: %w", shell, err)

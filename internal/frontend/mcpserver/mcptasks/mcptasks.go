@@ -1,7 +1,8 @@
-// Package mcptasks offers tasks of the Model Context Protocol on a server of the
-// protocol library, which has none: those of revision 2025-11-25 (v1.go) and those of
-// the extension of 2026-07-28 (v2.go). Which of them a client gets is decided by the
-// revision of its request. A [Holder] has the tasks.
+// Package mcptasks adds tasks of the Model Context Protocol (MCP) to a server of the protocol library: those of
+// revision 2025-11-25 (v1.go) and those of the extension of 2026-07-28 (v2.go). The revision of a request decides
+// between them.
+//
+// It owns the methods, the capabilities and the shape of tasks on the wire. It does not keep tasks; a [Holder] does.
 package mcptasks
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Extension is the name of the extension that has tasks from revision 2026-07-28 on.
+// Extension is the name of the extension with tasks since revision 2026-07-28.
 const Extension = "io.modelcontextprotocol/tasks"
 
 // The revisions of the two kinds of tasks.
@@ -25,7 +26,7 @@ const (
 	revisionV2 = "2026-07-28"
 )
 
-// Status is the state of a task in both kinds.
+// Status is the state of a task.
 type Status string
 
 // States of a task.
@@ -40,70 +41,68 @@ const (
 // Ended reports whether the state is final.
 func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
 
-// Task is a call whose client holds it by a handle.
+// Task is a call that its client holds by a handle.
 type Task struct {
 	ID      string
 	Status  Status
 	Message string // for people
 	Created time.Time
 	Updated time.Time
-	TTL     time.Duration       // from Created on; 0: without end
-	Result  *mcp.CallToolResult // of the call that has ended, unless it has failed with Error
+	TTL     time.Duration       // from Created on; 0: unlimited
+	Result  *mcp.CallToolResult // of an ended call without Error
 	Error   *jsonrpc.Error
-	Inputs  mcp.InputRequestMap // what it waits for; a key is used once in its life
+	Inputs  mcp.InputRequestMap // open questions; a key is used once in the life of a task
 }
 
-// ErrUnknown is the error of a [Holder] for a task that there is not, or not any more.
+// ErrUnknown is the error of a [Holder] for an unknown or expired task.
 var ErrUnknown = errors.New("unknown task")
 
-// Holder has the tasks of all clients. An ID that it does not know is [ErrUnknown].
+// Holder keeps the tasks of all clients. For an unknown ID it returns [ErrUnknown].
 type Holder interface {
 	Get(ctx context.Context, id string) (Task, error)
-	// Wait returns when the task has ended. Meanwhile it asks the client what the task
-	// needs to know. The request is the one that waits.
+	// Wait returns when the task has ended. Meanwhile it asks the client of the request the questions of the task.
 	Wait(ctx context.Context, from *mcp.CallToolRequest, id string) (Task, error)
 	// List returns the tasks after a cursor, and the cursor of the rest, "" for none.
 	List(ctx context.Context, cursor string) (list []Task, next string, err error)
-	// Answer gives the answers to inputs of the task. Keys that are not open are passed over.
+	// Answer answers questions of the task. It ignores keys that are not open.
 	Answer(ctx context.Context, id string, answers map[string]json.RawMessage) error
-	// Cancel returns when the task has ended, or is about to.
+	// Cancel returns when the task has ended or is about to.
 	Cancel(ctx context.Context, id string) error
 }
 
 // Support says whether the calls of a tool can be tasks.
 type Support string
 
-// How a tool goes with tasks.
+// The support of a tool for tasks.
 const (
 	Forbidden Support = "forbidden"
 	Optional  Support = "optional"
 	Required  Support = "required"
 )
 
-// Options are what a server offers.
+// Options configure the tasks of a server.
 type Options struct {
 	Holder  Holder
-	Support map[string]Support // by the tool; forbidden where there is none
-	Poll    time.Duration      // how often clients should ask
+	Support map[string]Support // by tool; the default is Forbidden
+	Poll    time.Duration      // the interval at which clients should poll
 }
 
-// Wish is that a call becomes a task.
+// Wish is the wish of a client that a call becomes a task.
 type Wish struct {
-	TTL  *time.Duration // that the client asks for; nil: it leaves it to the server
-	Must bool           // the client has said so; else the tool may also answer at once
+	TTL  *time.Duration // nil: the server chooses
+	Must bool           // otherwise the tool may also answer at once
 	made *Task
 }
 
 type wishKey struct{}
 
-// WishOf is the wish that the call of a tool becomes a task, nil where it may not become one.
+// WishOf returns the wish of the call of a tool; nil: the call may not become a task.
 func WishOf(ctx context.Context) *Wish {
 	w, _ := ctx.Value(wishKey{}).(*Wish)
 	return w
 }
 
-// Grant makes t the answer of the call, which must be durable by then. What the tool
-// returns besides is dropped.
+// Grant makes t, which must be durable, the answer of the call. The result of the tool is dropped.
 func (w *Wish) Grant(t Task) { w.made = &t }
 
 type server struct {
@@ -154,10 +153,10 @@ func (s *server) call(
 		shape = shapeV1
 		wish, err = s.wishV1(req)
 	}
-	if err != nil || wish == nil {
-		if err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
+	}
+	if wish == nil {
 		return next(ctx, method, req)
 	}
 	res, err := next(context.WithValue(ctx, wishKey{}, wish), method, req)
@@ -167,7 +166,7 @@ func (s *server) call(
 	return shape.created(*wish.made, s.Poll), nil
 }
 
-// shape is how a kind of tasks looks on the wire.
+// shape has the names of fields that differ between the two kinds of tasks.
 type shape struct {
 	ttl, poll string
 }
@@ -202,7 +201,7 @@ func (f shape) created(t Task, poll time.Duration) *result {
 	return &result{fields: fields}
 }
 
-// result is an answer of any shape.
+// result is an answer with any fields.
 type result struct {
 	mcp.ResultBase
 	fields map[string]any
@@ -220,7 +219,7 @@ func (r *result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// fieldsOf are the fields of an answer, to be added to.
+// fieldsOf returns the fields of an answer.
 func fieldsOf(v any) (map[string]any, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -233,7 +232,7 @@ func fieldsOf(v any) (map[string]any, error) {
 	return out, nil
 }
 
-// params are those of all methods of tasks.
+// params are the parameters of all methods of tasks.
 type params struct {
 	mcp.ParamsBase
 	TaskID  string                     `json:"taskId"`
@@ -241,7 +240,7 @@ type params struct {
 	Answers map[string]json.RawMessage `json:"inputResponses"`
 }
 
-// revision is the revision of a request about tasks.
+// revision is the revision of a request.
 func (p *params) revision(ss *mcp.ServerSession) string {
 	if p != nil {
 		if v, ok := p.Meta["io.modelcontextprotocol/protocolVersion"].(string); ok {
@@ -254,8 +253,7 @@ func (p *params) revision(ss *mcp.ServerSession) string {
 	return ""
 }
 
-// check refuses a request about tasks that its revision does not have. v2 says which
-// kind of tasks the client means.
+// check refuses a method that the revision of a request does not have. v2 is the kind of tasks of that revision.
 func (s *server) check(ss *mcp.ServerSession, p *params, method string, v1, v2Has bool) (v2 bool, err error) {
 	revision := p.revision(ss)
 	v2 = revision >= revisionV2
@@ -321,7 +319,7 @@ func (s *server) refused(id string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ErrUnknown):
-		return invalid(fmt.Sprintf("there is no task %.100q (its time to live may be over)", id))
+		return invalid(fmt.Sprintf("task %.100q is unknown (its time to live may be over)", id))
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
-// metaRelated names the task of an answer in revision 2025-11-25.
+// metaRelated is the key of the task of an answer in revision 2025-11-25.
 const metaRelated = "io.modelcontextprotocol/related-task"
 
-// initialize declares tasks to clients of revision 2025-11-25. It also puts down the
-// revision that was agreed on: the library keeps the one that was asked for.
+// initialize declares tasks to clients of revision 2025-11-25. It also stores the agreed revision, since the library
+// keeps the requested one.
 func (s *server) initialize(
 	ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request,
 ) (mcp.Result, error) {
@@ -46,7 +46,7 @@ func (s *server) initialize(
 	return &result{fields: fields}, nil
 }
 
-// tools says of each tool whether its calls can be tasks.
+// tools adds to each tool whether its calls can be tasks.
 func (s *server) tools(
 	ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request,
 ) (mcp.Result, error) {
@@ -105,7 +105,7 @@ func notFound(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: message}
 }
 
-// result waits for the end of a task, and is what its call would have been answered.
+// result waits for the end of a task and returns the result of its call.
 func (s *server) result(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	if _, err := s.check(ss, p, "tasks/result", true, false); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 const metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
 
-// declared reports whether a request says that its client knows the extension.
+// declared reports whether a request declares the extension.
 func declared(meta mcp.Meta) bool {
 	capabilities, _ := meta[metaCapabilities].(map[string]any)
 	extensions, _ := capabilities["extensions"].(map[string]any)
@@ -23,7 +23,7 @@ func errUndeclared() error {
 		"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: map[string]any{}}},
 	})
 	if err != nil {
-		panic(err) // a fault of this package: it is a constant
+		panic(err) // unreachable: the value is a constant
 	}
 	return &jsonrpc.Error{
 		Code:    mcp.CodeMissingRequiredClientCapabilities,
@@ -44,7 +44,7 @@ func (s *server) wishV2(req *mcp.CallToolRequest) (*Wish, error) {
 	return nil, nil
 }
 
-// complete is an answer that is not a task.
+// complete returns an answer that is not a task.
 func complete(fields map[string]any) *result {
 	if fields == nil {
 		fields = map[string]any{}
@@ -53,7 +53,7 @@ func complete(fields map[string]any) *result {
 	return &result{fields: fields}
 }
 
-// elicits reports whether a request says that its client shows forms.
+// elicits reports whether a request declares that its client shows forms.
 func elicits(meta mcp.Meta) bool {
 	capabilities, _ := meta[metaCapabilities].(map[string]any)
 	elicitation, ok := capabilities["elicitation"].(map[string]any)
@@ -64,14 +64,14 @@ func elicits(meta mcp.Meta) bool {
 
 func (s *server) gotV2(t Task, meta mcp.Meta) (*result, error) {
 	if t.Status == InputRequired && !elicits(meta) {
-		t.Status, t.Message = Working, t.Message+" (it waits for an answer that this client cannot give)"
+		t.Status, t.Message = Working, t.Message+" (it needs an answer that this client cannot give)"
 	}
 	fields := shapeV2.fields(t, s.Poll)
 	switch {
 	case t.Error != nil:
 		fields["status"], fields["error"] = Failed, map[string]any{"code": t.Error.Code, "message": t.Error.Message}
 	case t.Status == Failed, t.Status == Completed:
-		// Only an error of the protocol is a failure here; that of a tool is a result.
+		// Here only an error of the protocol is a failure; an error of the tool is a result.
 		fields["status"] = Completed
 		res := t.Result
 		if res == nil {

@@ -2,57 +2,47 @@ package mcpwire
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 // Path is where a server answers.
 const Path = "/mcp"
 
 const (
-	stateless    = "2026-07-28" // from this revision on, there are no sessions
+	stateless    = "2026-07-28" // the first revision without sessions
 	metaVersion  = "io.modelcontextprotocol/protocolVersion"
-	codeHeader   = -32020 // a header does not say what the message says
+	codeHeader   = -32020 // a header differs from the message
 	mostSessions = 100
-	mostRequests = 512 // under way at once
+	mostRequests = 512 // at once
 	mostEvents   = 16 << 20
 
-	sessionIdle  = 12 * time.Hour // without a request; its tasks end with it
-	writeTime    = 30 * time.Second
-	headerTime   = 10 * time.Second
-	bodyTime     = time.Minute
-	keepTime     = 2 * time.Minute
-	drainTime    = 5 * time.Second
-	mostHeader   = 64 << 10
+	sessionIdle  = 12 * time.Hour // without a request; the tasks end with the session
 	sessionField = "Mcp-Session-Id"
 	versionField = "Mcp-Protocol-Version"
 	nameField    = "Mcp-Name"
 )
 
-// HTTP says how a server is reached over streamable HTTP.
+// HTTP configures a server over streamable HTTP.
 type HTTP struct {
 	Server *mcp.Server
-	Host   string       // of the address that it listens at, which requests may name; if it is no single address, all
-	Token  string       // that requests must bear; empty: none
-	Left   func(string) // is called before the session with this ID ends, if it is not nil
+	Host   string       // of the listening address; requests may name it, or any host if it is unspecified
+	Token  string       // that requests must have; empty: none
+	Left   func(string) // is called before the session with this ID ends, unless it is nil
 }
 
-// Handler answers at [Path]: clients of revision 2026-07-28 without sessions, older ones in
-// a session each.
+// Handler answers at [Path]: clients of revision 2026-07-28 without sessions, older ones in a session each.
 func (c HTTP) Handler() http.Handler {
 	server := func(*http.Request) *mcp.Server { return c.Server }
 	events := mcp.NewMemoryEventStore(nil)
@@ -82,7 +72,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, why)
 		return
 	}
-	if !h.known(r) {
+	if token, ok := httpserve.Bearer(r); h.Token != "" && !(ok && httpserve.Same(token, h.Token)) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="drover"`)
 		refuse(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest,
 			"the request has no valid token (send the header Authorization: Bearer TOKEN)")
@@ -95,10 +85,10 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		busy(w, "too many requests at once")
 		return
 	}
-	w = &timedWriter{w, http.NewResponseController(w)}
+	w = httpserve.Timed(w)
 	session := r.Header.Get(sessionField)
 	if r.Method != http.MethodPost {
-		h.lasts(w)
+		httpserve.KeepOpen(w)
 		if r.Method == http.MethodDelete && session != "" && h.Left != nil {
 			h.Left(session)
 		}
@@ -116,7 +106,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the message was not read to its end")
 		return
 	}
-	h.lasts(w)
+	httpserve.KeepOpen(w)
 	body = bytes.TrimSpace(body)
 	msgs, batch, refusal := Decode(body)
 	if refusal != nil {
@@ -147,13 +137,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to.ServeHTTP(w, r)
 }
 
-// lasts lifts the limit on the time to send a request, which has arrived: at the end of
-// that time the server would take the client for gone.
-func (h *httpHandler) lasts(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every connection has deadlines
-}
-
-// full reports whether there is no room for another session.
+// full reports whether the limit of sessions is reached.
 func (h *httpHandler) full() bool {
 	n := 0
 	for s := range h.Server.Sessions() {
@@ -164,49 +148,17 @@ func (h *httpHandler) full() bool {
 	return n >= mostSessions
 }
 
-// foreign says why a request comes from a page of another site, or was sent here by a
-// name that somebody else owns; "": neither.
+// foreign returns why a request is refused: it names another host, or a page of another machine has sent it; empty:
+// neither.
 func (h *httpHandler) foreign(r *http.Request) string {
-	if !h.ours(r.Host) {
+	local := func(host string) bool { return httpserve.Local(host, strings.ToLower(h.Host)) }
+	if own := net.ParseIP(h.Host); !local(r.Host) && !(own != nil && own.IsUnspecified()) {
 		return fmt.Sprintf("the host %.100q is not this server", r.Host)
 	}
-	for _, origin := range r.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !h.local(u.Host) && u.Host != r.Host {
-			return fmt.Sprintf("the origin %.100q is not this server", origin)
-		}
+	if origin := httpserve.ForeignOrigin(r, local); origin != "" {
+		return "the origin " + origin + " is not this server"
 	}
 	return ""
-}
-
-// ours reports whether a host, with or without a port, is this machine or the address
-// that the server listens at.
-func (h *httpHandler) ours(host string) bool {
-	own := net.ParseIP(h.Host)
-	return h.local(host) || own != nil && own.IsUnspecified()
-}
-
-func (h *httpHandler) local(hostport string) bool {
-	host := hostport
-	if name, _, err := net.SplitHostPort(hostport); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	if host == "" {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback() || strings.EqualFold(host, h.Host)
-}
-
-// known reports whether the request bears the token.
-func (h *httpHandler) known(r *http.Request) bool {
-	if h.Token == "" {
-		return true
-	}
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(h.Token))
-	return strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
 type taskParams struct {
@@ -215,18 +167,18 @@ type taskParams struct {
 }
 
 func paramsOf(req *jsonrpc.Request) (p taskParams) {
-	_ = json.Unmarshal(req.Params, &p) // what is missing counts as not said
+	_ = json.Unmarshal(req.Params, &p) // unreadable fields are empty
 	return p
 }
 
-// versionOf is the revision that a message itself names.
+// versionOf is the revision in a message.
 func versionOf(req *jsonrpc.Request) (v string) {
 	_ = json.Unmarshal(paramsOf(req).Meta[metaVersion], &v)
 	return v
 }
 
-// mismatch refuses a message about a task whose header names another task, or none. The
-// protocol library compares the headers of the methods that it knows.
+// mismatch refuses a message about a task if its header names another task or none. The protocol library compares the
+// headers of the methods that it knows.
 func mismatch(header http.Header, req *jsonrpc.Request) []byte {
 	switch req.Method {
 	case "tasks/get", "tasks/update", "tasks/cancel":
@@ -257,64 +209,12 @@ func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int64, m
 func reply(w http.ResponseWriter, status int, data []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that has gone needs no answer
+	_, _ = w.Write(data) // fails only if the client has left
 }
 
-// timedWriter gives each write a time of its own, so that streams may last and clients
-// that do not read may not.
-type timedWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *timedWriter) Write(data []byte) (int, error) {
-	w.renew()
-	return w.ResponseWriter.Write(data)
-}
-
-func (w *timedWriter) Flush() {
-	w.renew() // what is written before the first flush may be the header of a connection used before
-	_ = w.control.Flush()
-}
-
-func (w *timedWriter) renew() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has deadlines
-}
-
-// Serve answers on l until ctx ends, and closes it. end is called then, before the
-// requests under way are waited for: it must make them end.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, end func()) error {
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: keepTime, MaxHeaderBytes: mostHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // what a client is told is in its answer
-	}
-	var failed error
-	served := make(chan struct{})
-	go func() { // ends with Shutdown or Close below
-		defer close(served)
-		failed = srv.Serve(l)
-	}()
-	var err error
-	select {
-	case <-served:
-		err = fmt.Errorf("serve mcp over http: %w", failed)
-	case <-ctx.Done():
-	}
-	end()
-	last, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer done()
-	if srv.Shutdown(last) != nil {
-		_ = srv.Close()
-	}
-	<-served
-	return err
-}
-
-// CloseSessions ends all sessions of a server, and returns when they have ended.
+// CloseSessions ends all sessions of a server and returns when they have ended.
 func CloseSessions(m *mcp.Server) {
 	for s := range m.Sessions() {
-		_ = s.Close() // its client has gone, or is told so
+		_ = s.Close() // fails only if the client has left
 	}
 }

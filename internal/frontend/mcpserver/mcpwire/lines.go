@@ -1,7 +1,8 @@
-// Package mcpwire carries messages of the Model Context Protocol between clients and a
-// server: over lines and over HTTP. It bounds what it reads and how long it writes,
-// answers what is no message with an error of JSON-RPC, and hands on the one field of a
-// call that the protocol library drops. It knows no tool.
+// Package mcpwire carries messages of the Model Context Protocol (MCP) between clients and a server, over lines and
+// over streamable HTTP.
+//
+// It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and passes
+// on the field of a call that the protocol library drops. It does not know tools.
 package mcpwire
 
 import (
@@ -17,19 +18,20 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drover-dev/drover/internal/platform/lines"
 )
 
 const (
 	// MostBytes is the length of the longest message that is read.
 	MostBytes = 16 << 20
 
-	lastWrites = 5 * time.Second // for answers after the end of the input
+	lastWrites = 5 * time.Second // for each answer after the end of the input
 	readBuffer = 64 << 10
 )
 
-// Lines is a transport of one message a line. What is no message is answered with an
-// error of JSON-RPC, and the next line is read; a line that is too long is read to its
-// end and not kept. Arrays of messages are taken apart, and answered one by one.
+// Lines is a transport with one message per line. Faulty and long lines are answered with an error of JSON-RPC. The
+// messages of an array are answered one by one.
 type Lines struct {
 	In  io.ReadCloser
 	Out io.Writer
@@ -40,13 +42,12 @@ func (t *Lines) Connect(context.Context) (mcp.Connection, error) {
 	c := &lineConn{
 		in: t.In, lines: make(chan line), out: make(chan write), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go c.read()
-	go c.write(t.Out)
+	go c.read()       // ends with Close, or with its read
+	go c.write(t.Out) // ends with Close, or with its write
 	return c, nil
 }
 
-// lineConn has two goroutines. Both end with Close, unless the file that one of them reads
-// or writes cannot be interrupted: then it ends with the process.
+// lineConn has two goroutines. They end with Close, except in a read or a write that cannot be cancelled.
 type lineConn struct {
 	in     io.ReadCloser
 	lines  chan line
@@ -54,7 +55,7 @@ type lineConn struct {
 	closed chan struct{}
 	ended  chan struct{} // closed when the input has ended
 	close  sync.Once
-	queue  []jsonrpc.Message // of one line; only Read uses it
+	queue  []jsonrpc.Message // of one line; used by Read only
 }
 
 type line struct {
@@ -66,7 +67,7 @@ type line struct {
 
 type write struct {
 	data []byte
-	done chan error // has room for one
+	done chan error // with capacity 1
 }
 
 func (c *lineConn) SessionID() string { return "" }
@@ -83,7 +84,8 @@ func (c *lineConn) Close() error {
 func (c *lineConn) read() {
 	r := bufio.NewReaderSize(c.in, readBuffer)
 	for {
-		l := readLine(r)
+		data, size, err := lines.Read(r, MostBytes)
+		l := line{data: data, long: size > MostBytes, part: err != nil && size > 0, err: err}
 		if l.err != nil {
 			close(c.ended)
 		}
@@ -95,24 +97,6 @@ func (c *lineConn) read() {
 		if l.err != nil {
 			return
 		}
-	}
-}
-
-func readLine(r *bufio.Reader) line {
-	var l line
-	for {
-		part, err := r.ReadSlice('\n')
-		if !l.long {
-			l.data = append(l.data, part...)
-		}
-		if len(l.data) > MostBytes {
-			l.data, l.long = nil, true
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		l.err, l.part = err, err != nil && len(part) > 0
-		return l
 	}
 }
 
@@ -157,7 +141,7 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return next, nil
 }
 
-// messages are what a line holds, and what is answered to the rest of it.
+// messages returns the messages of a line, or the answer to a faulty one.
 func (l line) messages() (msgs []jsonrpc.Message, refusal []byte) {
 	data := bytes.TrimSpace(l.data)
 	switch {
@@ -193,7 +177,7 @@ func (c *lineConn) send(ctx context.Context, data []byte) error {
 	for {
 		select {
 		case out <- w:
-			out = nil // written, or on the way
+			out = nil // the writer has it
 		case err := <-w.done:
 			return err
 		case <-ended:

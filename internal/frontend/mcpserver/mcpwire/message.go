@@ -7,16 +7,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// MetaTask is where in `_meta` of a call [Carry] leaves its field `task`.
+// MetaTask is the key in `_meta` of a call under which [Carry] puts the field `task`.
 const MetaTask = "drover/task"
 
 const methodCall = "tools/call"
 
-// Decode reads a message or an array of messages. If one is none, refusal answers it and
-// there are no others.
+// Decode reads a message or an array of messages. For a faulty one it returns only the refusal to answer with.
 func Decode(data []byte) (msgs []jsonrpc.Message, batch bool, refusal []byte) {
 	if !json.Valid(data) {
-		return nil, false, Refusal(nil, jsonrpc.CodeParseError, "this is no JSON")
+		return nil, false, Refusal(nil, jsonrpc.CodeParseError, "the message is not JSON")
 	}
 	parts := []json.RawMessage{data}
 	if data[0] == '[' {
@@ -32,15 +31,14 @@ func Decode(data []byte) (msgs []jsonrpc.Message, batch bool, refusal []byte) {
 				ID json.RawMessage `json:"id"`
 			}
 			_ = json.Unmarshal(p, &one) // without an ID, the answer has none
-			return nil, batch, Refusal(one.ID, jsonrpc.CodeInvalidRequest, "this is no message of JSON-RPC 2.0: "+err.Error())
+			return nil, batch, Refusal(one.ID, jsonrpc.CodeInvalidRequest, "not a message of JSON-RPC 2.0: "+err.Error())
 		}
 		msgs = append(msgs, m)
 	}
 	return msgs, batch, nil
 }
 
-// Refusal is an answer with an error to a message that cannot be handed on. id is null
-// unless it is a number or a string.
+// Refusal returns an error as the answer to a message. The ID is null unless id is a number or a string.
 func Refusal(id json.RawMessage, code int64, message string) []byte {
 	id = bytes.TrimSpace(id)
 	if len(id) == 0 || len(id) > 1000 || !bytes.ContainsRune([]byte(`"-0123456789`), rune(id[0])) {
@@ -56,13 +54,13 @@ func Refusal(id json.RawMessage, code int64, message string) []byte {
 		Error   wireError       `json:"error"`
 	}{"2.0", id, wireError{code, message}})
 	if err != nil {
-		panic(err) // a fault of this package: all parts are valid JSON
+		panic(err) // unreachable: all parts are valid JSON
 	}
 	return data
 }
 
-// Carry copies the field `task` of a tool call to [MetaTask] in its `_meta`: the protocol
-// library does not know the field, and drops it. It reports whether it changed something.
+// Carry moves the field `task` of a tool call, which the protocol library drops, to [MetaTask] in `_meta`. It reports
+// whether the message has changed.
 func Carry(m jsonrpc.Message) bool {
 	req, ok := m.(*jsonrpc.Request)
 	if !ok || req.Method != methodCall || !bytes.Contains(req.Params, []byte(`"task"`)) {
@@ -70,7 +68,7 @@ func Carry(m jsonrpc.Message) bool {
 	}
 	var params map[string]json.RawMessage
 	if json.Unmarshal(req.Params, &params) != nil || params["task"] == nil {
-		return false // the library says what is wrong with it
+		return false // the library answers faulty parameters
 	}
 	meta := map[string]json.RawMessage{}
 	if raw, has := params["_meta"]; has && json.Unmarshal(raw, &meta) != nil {

@@ -111,8 +111,10 @@ func TestEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	spans := tracetest.SpanStubs{{Name: "x"}}.Snapshots()
-	if err := e.ExportSpans(context.Background(), spans); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Error(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second) // ends a wait that should not be
+	defer cancel()
+	if err := e.ExportSpans(ctx, spans); err == nil || !strings.Contains(err.Error(), "refused") || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
 	}
 }
 

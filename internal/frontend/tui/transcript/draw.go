@@ -112,11 +112,7 @@ func (d *Drawer) draw(b *Block, k *drawn) []string {
 		}
 		return []string{t.Accent.Render("✉ ") + t.Dim.Render(fit(head, width))}
 	case Failure:
-		text := "The turn failed: " + printable.Block(b.Text)
-		if strings.HasSuffix(b.Text, "interrupted by the user") {
-			text = "Interrupted"
-		}
-		return marked(t.Bad.Render("✗ "), wrap(text, width, t.Bad))
+		return marked(t.Bad.Render("✗ "), wrap(failureText(b), width, t.Bad))
 	case Complete:
 		return marked(t.Good.Render("✓ "),
 			append([]string{t.Good.Bold(true).Render("Task complete")},
@@ -147,6 +143,14 @@ func (d *Drawer) thinking(b *Block, width int) []string {
 	return []string{d.theme.Dim.Render("∴ ") + d.theme.Quote.Render(fit(head, width))}
 }
 
+// failureText says why a turn ended early.
+func failureText(b *Block) string {
+	if strings.HasSuffix(b.Text, "interrupted") || strings.HasSuffix(b.Text, "interrupted by the user") {
+		return "Interrupted"
+	}
+	return "The turn failed: " + printable.Block(b.Text)
+}
+
 // turnText describes the duration of a turn and the tasks that it left running.
 func turnText(b *Block) string {
 	text := Span(b.EndAt.Sub(b.At))
@@ -159,42 +163,47 @@ func turnText(b *Block) string {
 	return text
 }
 
-// task describes a change of a task in one line.
+// task draws a change of a task on one line.
 func (d *Drawer) task(b *Block, width int) string {
 	r, t := b.Record, d.theme
+	mark := t.Accent
+	switch {
+	case b.Verb != task.Complete && b.Verb != task.Fail && b.Verb != task.Stop:
+	case r.Status == task.Completed:
+		mark = t.Good
+	case r.Status == task.Failed:
+		mark = t.Bad
+	default:
+		mark = t.Warning
+	}
+	return mark.Render("◆ ") + fit(taskText(b), width-ansi.StringWidth(string(r.ID))-2) + "  " +
+		t.Dim.Render(printable.Line(string(r.ID), 20))
+}
+
+// taskText describes a change of a task.
+func taskText(b *Block) string {
+	r := b.Record
 	who := printable.Line(Title(r), 80)
-	mark := t.Accent.Render("◆ ")
-	var text string
 	switch b.Verb {
 	case task.Create:
-		text = who + " started"
+		return who + " started"
 	case task.Resume, task.Thaw:
-		text = who + " resumed"
+		return who + " resumed"
 	case task.Background:
-		text = who + " runs in the background"
+		return who + " runs in the background"
 	case task.Park:
 		until, why, _ := r.ParkedUntil(b.At)
-		text = who + " is parked until " + task.Clock(until, b.At) + ": " + printable.Line(why, 200)
+		return who + " is parked until " + task.Clock(until, b.At) + ": " + printable.Line(why, 200)
 	case task.Unpark:
-		text = who + " is woken"
+		return who + " is woken"
 	case task.Pause:
-		text = who + " is paused"
-	default:
-		text = fmt.Sprintf("%s %s after %s", who, printable.Line(string(r.Status), 20), Span(r.Duration(b.At)))
-		switch r.Status {
-		case task.Completed:
-			mark = t.Good.Render("◆ ")
-		case task.Failed:
-			mark = t.Bad.Render("◆ ")
-		default:
-			mark = t.Warning.Render("◆ ")
-		}
-		if why := Ending(r); why != "" {
-			text += ": " + why
-		}
+		return who + " is paused"
 	}
-	return mark + fit(text, width-ansi.StringWidth(string(r.ID))-2) + "  " +
-		t.Dim.Render(printable.Line(string(r.ID), 20))
+	text := fmt.Sprintf("%s %s after %s", who, printable.Line(string(r.Status), 20), Span(r.Duration(b.At)))
+	if why := Ending(r); why != "" {
+		text += ": " + why
+	}
+	return text
 }
 
 // Title is what people know a task by.

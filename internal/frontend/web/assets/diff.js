@@ -10,7 +10,7 @@ function openFile(d) {
     e.innerHTML = (await get(`/part/file/${at}?${q}`)).html; // the server has escaped it
     readOnly();
     const now = e.firstElementChild.dataset.digest;
-    if (now !== $("files").dataset.digest) say("The agent has changed its files since the list was read: close Changed files and open it again.");
+    if (now !== $("files").dataset.digest) say("The agent has changed its files. Close and reopen Changed files.");
   });
 }
 
@@ -36,7 +36,7 @@ function comment(button) {
   }
   if (drafts.children.length === 0) shown = digest;
   if (digest !== shown) {
-    say("The comments below are on an earlier state of the change: send or remove them first.");
+    say("The comments below are on an earlier version of the change. Send or remove them first.");
     return;
   }
   const e = document.createElement("li");
@@ -76,7 +76,7 @@ $("comments").addEventListener("submit", (e) => {
       await post("/act/comment", {session, ref: task, digest: shown, comments});
       drafts.textContent = "";
       $("comments").hidden = true;
-      say("The comments are sent.");
+      say("Comments sent.");
     } finally {
       button.disabled = false;
     }

@@ -149,7 +149,7 @@ let shifted = -settle;
 
 async function act(button) {
   if (button.dataset.act === "decide" && performance.now() - shifted < settle) {
-    say("The list has just changed: look again, then answer.");
+    say("The list has just changed. Check it, then answer.");
     return;
   }
   const article = button.closest("article");

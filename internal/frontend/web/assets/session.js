@@ -9,7 +9,7 @@ $("form")?.addEventListener("submit", async (e) => {
     else changed[f.name] = f.value;
   }
   if (Object.keys(changed).length === 0) {
-    say("Nothing is changed.");
+    say("No changes.");
     return;
   }
   try {

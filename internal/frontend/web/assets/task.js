@@ -16,7 +16,7 @@ function place(p, front) {
   e.dataset.next = p.next;
   if (p.left) {
     const gap = document.createElement("i");
-    gap.textContent = `… ${p.left} bytes were passed over: load them with Earlier output …\n`;
+    gap.textContent = `… ${p.left} bytes skipped, load them with Earlier output …\n`;
     output.append(gap);
   }
   if (front) output.prepend(e);
@@ -165,8 +165,8 @@ function receipt(r) {
     const signals = (s.signals || []).map((x) => `${x.signal} after ${x.after_ms} ms`).join(", ");
     p(`${s.task_id}: ${s.status} after ${s.ended_after_ms} ms${signals ? ` (${signals})` : ""}`);
   }
-  for (const s of r.survivors || []) p(`still there: process ${s.pid} ${s.command}: ${s.why}`, "failed");
-  if (!(r.survivors || []).length) p("No process is left.");
+  for (const s of r.survivors || []) p(`survived: process ${s.pid} ${s.command}: ${s.why}`, "failed");
+  if (!(r.survivors || []).length) p("No processes are left.");
 }
 
 document.addEventListener("click", (e) => {

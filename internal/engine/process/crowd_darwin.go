@@ -1,4 +1,0 @@
-package process
-
-// Crowd is not implemented on macOS.
-func Crowd(int) int { return 0 }
