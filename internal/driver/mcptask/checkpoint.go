@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// version is that of the checkpoint.
+// version is the version of the checkpoint's format.
 const version = 1
 
 // point is where a task is: what a later host needs.

@@ -13,10 +13,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// AgentType is that of every record of the kind.
+// AgentType is the agent type in every record of the kind.
 const AgentType = "mcp-task"
 
-// Reasons of failures beside those of package task.
+// Reasons of failures that package task does not have.
 const (
 	ReasonTool     task.Reason = "tool_error" // the tool says that it has failed
 	ReasonServer   task.Reason = "server_error"
@@ -59,8 +59,8 @@ var (
 
 // Kinds of tasks of servers. A task keeps the kind that it was made with.
 const (
-	Core      = ""          // those of revision 2025-11-25
-	Extension = "extension" // those of the extension of 2026-07-28
+	Core      = ""          // tasks of revision 2025-11-25
+	Extension = "extension" // tasks of the extension of 2026-07-28
 )
 
 // ErrNoServer is returned by [Config.Open] for a server that is not configured,

@@ -64,7 +64,7 @@ func (f *folders) join(e *ear) (leave func(), err error) {
 	}), nil
 }
 
-// open begins to listen. The caller holds change, as that of drop does.
+// open starts to listen. The caller holds change, as for drop.
 func (f *folders) open() error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

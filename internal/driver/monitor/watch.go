@@ -15,7 +15,7 @@ import (
 type Watch struct {
 	Args   []string `json:"args,omitempty"` // a program with its arguments
 	Line   string   `json:"line,omitempty"` // run by bash -c
-	Cwd    string   `json:"cwd,omitempty"`  // of the command; absolute; empty: that of the host
+	Cwd    string   `json:"cwd,omitempty"`  // of the command; absolute; empty: the host's
 	File   string   `json:"file,omitempty"` // absolute; it need not be there yet, but its folder must
 	Server string   `json:"server,omitempty"`
 	URI    string   `json:"uri,omitempty"`

@@ -28,7 +28,7 @@ import (
 type Command struct {
 	Args []string `json:"args,omitempty"` // a program with its arguments
 	Line string   `json:"line,omitempty"` // run by bash -c
-	Cwd  string   `json:"cwd,omitempty"`  // absolute; empty: that of the host
+	Cwd  string   `json:"cwd,omitempty"`  // absolute; empty: the host's
 	TTY  bool     `json:"tty,omitempty"`  // it gets a terminal, see [Driver.Steer]
 }
 

@@ -113,7 +113,7 @@ func decode(raw json.RawMessage) (in Input, err error) {
 	return in, nil
 }
 
-// version is that of the checkpoint.
+// version is the version of the checkpoint's format.
 const version = 1
 
 // saved is the checkpoint.

@@ -38,11 +38,11 @@ type Git struct {
 	Dir   string   // of a discovery: only where it starts
 	Admin string   // GIT_DIR; empty: discovered from Dir
 	Tree  string   // GIT_WORK_TREE
-	Index string   // GIT_INDEX_FILE; empty: that of Admin
+	Index string   // GIT_INDEX_FILE; empty: the index of Admin
 	Held  *os.File // lock that a git which outlives us goes on holding; nil: none
 
-	// Vars are set for git besides, and win over ours. They are those of the caller,
-	// never those of a client or of a repository.
+	// Vars are further variables of git, and win over ours. They come from the caller,
+	// never from a client or a repository.
 	Vars []string
 }
 

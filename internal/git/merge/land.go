@@ -324,7 +324,7 @@ func (s *Store) copyIndex(admin string, to ...string) error {
 	return nil
 }
 
-// replaceIndex puts a new index in the place of that of a work tree, through git's lock.
+// replaceIndex replaces the index of a work tree, through git's lock.
 func (s *Store) replaceIndex(admin, from string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -242,7 +242,7 @@ func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	return ref, err
 }
 
-// identity is under which name commits are made: that of the user, if git knows it.
+// identity is the author of commits: the user, if git knows the user's name.
 func identity(ctx context.Context, g gitrun.Git) ([]string, error) {
 	vars := []string{"GIT_SEQUENCE_EDITOR=:"}
 	for _, v := range [][2]string{{"NAME", "user.name"}, {"EMAIL", "user.email"}} {

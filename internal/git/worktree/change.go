@@ -32,8 +32,8 @@ type Change struct {
 	From   string // one of the constants
 	Base   string // the commit that the change is compared with
 	Head   string // the last commit of the agent
-	Tree   string // the files: those of Head, and what is not committed
-	Clean  bool   // Tree is that of Head
+	Tree   string // the files of Head with the uncommitted changes
+	Clean  bool   // Tree is the tree of Head
 }
 
 // Change looks at what a task has changed so far: in its checkout, whoever holds it,

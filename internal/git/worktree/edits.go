@@ -25,7 +25,7 @@ type Checkout struct {
 	Repo string // such as [Tree.Common]
 }
 
-// Checkout is that of the tree.
+// Checkout is the tree's checkout.
 func (t *Tree) Checkout() Checkout { return Checkout{Top: t.Path, Repo: t.Common} }
 
 // Origin is the checkout that the tree was made from.

@@ -36,7 +36,7 @@ type Store struct {
 	after func(step string)
 }
 
-// Open names the store at an absolute path, such as that of [home.Root.Worktrees].
+// Open names the store at an absolute path, such as [home.Root.Worktrees].
 // It touches nothing; the folder is made with the first checkout.
 func Open(root string) *Store { return &Store{root: filepath.Clean(root)} }
 
@@ -221,7 +221,7 @@ func (s *Store) write(r receipt) error {
 // below opens what is in the store. The folder that holds it is trusted.
 func (s *Store) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(s.root)) }
 
-// folder opens that of a task. The caller closes it.
+// folder opens the folder of a task. The caller closes it.
 func (s *Store) folder(id task.ID) (*os.Root, error) { return s.below().Root(s.dir(id)) }
 
 // Ensure makes the folder of the store, if it is not there.

@@ -52,7 +52,7 @@ type Progress struct {
 	Message string
 }
 
-// CallOptions are those of one call. The zero value is that of [Conn.Call].
+// CallOptions are the options of one call. [Conn.Call] uses the zero value.
 type CallOptions struct {
 	// NoCancel leaves the server at work when the caller goes away.
 	NoCancel bool
@@ -64,7 +64,7 @@ type CallOptions struct {
 	// Token is the progress token, if it is to be known beyond the call; what
 	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
 	Token string
-	// Timeout is for the answer to a request; 0: that of the server; below 0: none.
+	// Timeout is for the answer to a request; 0: the server's; below 0: none.
 	Timeout time.Duration
 	// Tasks lets the server answer with a task; see [MadeTask]. It counts with servers
 	// that have [Conn.ExtendsTasks].
@@ -126,7 +126,7 @@ type Stats struct {
 	Unsaid  int // short answers that were not sent, since too many waited
 }
 
-// limits are those of one connection; none is 0.
+// limits bound one connection; each is above 0.
 type limits struct {
 	initialize, list, call time.Duration
 	frame                  int // bytes of one message
@@ -178,13 +178,13 @@ type server struct {
 	f func(context.Context, json.RawMessage) (any, error)
 }
 
-// Name is that of the server in the configuration of who used it first.
+// Name names the server in the configuration of its first user.
 func (c *Conn) Name() string { return c.name }
 
-// Revision is that of the protocol, such as 2025-11-25.
+// Revision is the agreed revision of the protocol, such as 2025-11-25.
 func (c *Conn) Revision() string { return c.revision }
 
-// Capabilities are those of the server, as it has sent them.
+// Capabilities returns the server's capabilities as it sent them.
 func (c *Conn) Capabilities() json.RawMessage { return c.capabilities }
 
 // About is the name and version that the server gives itself.
@@ -212,7 +212,7 @@ func (c *Conn) Stats() Stats {
 	return c.stats
 }
 
-// Tools are those of the server, as it has told them last. The result is not to
+// Tools returns the server's latest list of tools. The result is not to
 // be changed.
 func (c *Conn) Tools() []Tool {
 	c.mu.Lock()

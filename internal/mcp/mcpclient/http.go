@@ -41,7 +41,7 @@ type web struct {
 	mu       sync.Mutex
 	session  string // guarded by mu, as are the next
 	revision string
-	post     string // address of messages, if it is another than that of streams
+	post     string // address of messages, if it differs from the streams' address
 }
 
 func newWeb(c *Conn, s Server) *web {

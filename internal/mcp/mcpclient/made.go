@@ -143,7 +143,7 @@ func (t *made) show() map[string]any {
 	}
 }
 
-// answer is that of one of the methods about a task.
+// answer is the result of one of the methods about a task.
 func (t *made) answer(ctx context.Context, method string) (any, error) {
 	switch method {
 	case "tasks/get":

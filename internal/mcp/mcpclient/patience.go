@@ -11,7 +11,7 @@ const (
 )
 
 // patience is with one server. It does no I/O: it is told of failures and asked
-// when to try again. The zero value is that of a server that never failed.
+// when to try again. The zero value describes a server that never failed.
 type patience struct {
 	failures int
 	until    time.Time

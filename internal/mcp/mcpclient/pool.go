@@ -180,7 +180,7 @@ func (l *Lease) Name() string { return l.name }
 // Server is what was asked for.
 func (l *Lease) Server() Server { return l.server }
 
-// Key is that of the server; see [Server.Key].
+// Key identifies the server; see [Server.Key].
 func (l *Lease) Key() string { return l.e.key }
 
 // Conn returns the live connection. One that has gone is made again, after a

@@ -27,7 +27,7 @@ type Server struct {
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"` // beside what every command gets
-	Cwd     string            `json:"cwd,omitempty"` // empty: that of the pool
+	Cwd     string            `json:"cwd,omitempty"` // empty: the pool's
 
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -38,11 +38,11 @@ type Server struct {
 	// Bounded says that its command starts within [Config.Bound]: it is a project's.
 	Bounded bool `json:"-"`
 
-	// Timeout is for each call, in milliseconds; 0: that of the pool.
+	// Timeout is for each call, in milliseconds; 0: the pool's.
 	TimeoutMS int64 `json:"timeout,omitempty"`
 }
 
-// Timeout is for each call; 0: that of the pool.
+// Timeout is for each call; 0: the pool's.
 func (s Server) Timeout() time.Duration { return time.Duration(s.TimeoutMS) * time.Millisecond }
 
 // Kind is [Stdio] or [HTTP] of a server that was accepted.

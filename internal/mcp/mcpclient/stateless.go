@@ -20,7 +20,7 @@ import (
 // question of the server is in an answer, and notifications come on a request that
 // stays open.
 
-// stateless is the revision. Its facts are those of the specification.
+// stateless is the revision. The specification gives its facts.
 const stateless = "2026-07-28"
 
 // What a request says of its client; see basic, _meta.

@@ -94,7 +94,7 @@ func (w *TaskWatch) answer(ctx context.Context, params json.RawMessage) (map[str
 	}
 	a := w.Ask(ctx, e)
 	if a.Action == FormLeft {
-		<-ctx.Done() // any answer would count as that of the task's owner
+		<-ctx.Done() // any answer would count as an answer of the task's owner
 		return nil, context.Cause(ctx)
 	}
 	return e.Result(a.Action, a.Values), nil

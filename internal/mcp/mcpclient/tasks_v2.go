@@ -295,8 +295,8 @@ func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	params := map[string]any{"taskId": id, "inputResponses": map[string]any{key: answer}}
 	if _, err := t.request(ctx, "tasks/update", params); err != nil {
 		var refused *TaskRefusedError
-		if errors.As(err, &refused) { // of the answer: it is no outcome of the task
-			return fmt.Errorf("send an answer to the server: %s", refused)
+		if errors.As(err, &refused) { // the answer's error is not the outcome of the task
+			return errors.New("send an answer to the server: " + refused.Error())
 		}
 		return err
 	}

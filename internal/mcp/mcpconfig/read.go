@@ -74,7 +74,7 @@ func PluginFiles(dirs []string) []File {
 	return files
 }
 
-// UserFile is that of the user; empty if there is no place for one.
+// UserFile is the user's file; empty if the user has no configuration folder.
 func UserFile(env func(string) string) string {
 	if dir := home.Config(env); dir != "" {
 		return filepath.Join(dir, "mcp.json")

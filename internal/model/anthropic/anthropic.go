@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
-// version is that of the Messages API, which is sent with every call.
+// version is the version of the Messages API; every call sends it.
 const version = "2023-06-01"
 
 // DefaultBaseURL is where calls go when the configuration does not say.

@@ -40,7 +40,7 @@ type Policy struct {
 type Request struct {
 	Input      string // of the call that starts the agent; empty: not said
 	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
-	Parent     string // of the agent that asks; empty: that of the session
+	Parent     string // of the agent that asks; empty: the session's
 	Session    string // of the main agent; empty: there is none yet, and nothing to guard
 	AgentType  string // normalized, such as rubber-duck
 }
@@ -164,7 +164,7 @@ func (p Policy) available(asked, full string) bool {
 // anyName stands for the names of models that are in no table.
 const anyName = "PROVIDER/NAME"
 
-// Names are names that can be asked for, those of patterns left out.
+// Names returns the names that can be asked for, without patterns.
 func (p Policy) Names() []string {
 	return slices.DeleteFunc(p.list(), func(name string) bool {
 		return strings.ContainsAny(name, "*:") || name == anyName

@@ -45,7 +45,7 @@ func AsOf() string {
 	return day
 }
 
-// Aliases are the short names: that of a family stands for its newest model of the table.
+// Aliases are the short names: a family's name means its newest model of the table.
 func Aliases() []Alias {
 	out := []Alias{{"sonnet", ""}, {"opus", ""}, {"haiku", ""}, {"best", "opus"}, {"default", Default}}
 	models := Models()

@@ -13,7 +13,7 @@ import (
 
 // Account is how a provider is reached. The zero value of a field is its default.
 type Account struct {
-	BaseURL    string             // default: that of the provider
+	BaseURL    string             // default: the provider's
 	APIKey     string             // may be empty for a server that wants none
 	HTTPClient *http.Client       // default: one of its own; redirects are never followed
 	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
@@ -29,7 +29,8 @@ type Account struct {
 // endpoint. token is a second secret, or empty. The errors tell the user what to set.
 func (a Account) Endpoint(provider, usual, token string) (*Endpoint, *url.URL, error) {
 	name := strings.ToUpper(provider)
-	e := &Endpoint{Secret: strings.TrimSpace(a.APIKey + " " + token), KeyVar: name + "_API_KEY", URLVar: name + "_BASE_URL",
+	e := &Endpoint{Secret: strings.TrimSpace(a.APIKey + " " + token),
+		KeyVar: name + "_API_KEY", URLVar: name + "_BASE_URL",
 		HTTP: Client(a.HTTPClient), Limiter: a.Limiter, Calls: a.Calls, Idle: a.Idle, Backoff: a.Backoff}
 	raw := cmp.Or(a.BaseURL, usual)
 	base, err := url.Parse(raw)

@@ -25,7 +25,7 @@ const (
 	mostList  = 4 << 20 // bytes of a list of models
 )
 
-// Access is how a provider is reached. An empty BaseURL is that of the provider itself.
+// Access is how a provider is reached. An empty BaseURL means the provider itself.
 type Access struct {
 	Provider          string // anthropic or openai
 	BaseURL           string

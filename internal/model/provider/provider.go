@@ -157,7 +157,8 @@ func (f *Finder) script(file string) (agent.Model, error) {
 }
 
 func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
-	cfg := anthropic.Config{Account: modelwire.Account{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY")},
+	account := modelwire.Account{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY")}
+	cfg := anthropic.Config{Account: account,
 		AuthToken: env("ANTHROPIC_AUTH_TOKEN"), Headers: env("ANTHROPIC_CUSTOM_HEADERS")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
 		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",

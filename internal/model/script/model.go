@@ -58,7 +58,7 @@ func (m *Model) state(req *agent.Request, turns int) *state {
 	return s
 }
 
-// turns are those of the caller's label, or of any.
+// turns are the turns with the caller's label, or with none.
 func (m *Model) turns(label string) ([]turn, bool) {
 	if label == "" {
 		label = "main"

@@ -28,7 +28,7 @@ const (
 // Budget is what may be spent. Zero fields mean any.
 type Budget struct {
 	USD    float64
-	Tokens int64 // read and written, those of the cache included
+	Tokens int64 // read and written, with tokens of the cache
 	Output int64 // bytes in output files
 }
 

@@ -35,7 +35,7 @@ func ParseBy(s string) (By, error) {
 type Sum struct {
 	Key        string  `json:"key,omitempty"`
 	Calls      int     `json:"calls"`
-	Input      int64   `json:"input_tokens"` // without those of the cache
+	Input      int64   `json:"input_tokens"` // without tokens of the cache
 	Output     int64   `json:"output_tokens"`
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
@@ -83,7 +83,7 @@ func NewLedger(by ...By) *Ledger {
 	return l
 }
 
-// Add counts a call. Days are those of the time's zone.
+// Add counts a call. Days are days in the time's zone.
 func (l *Ledger) Add(c Call) {
 	l.total.add(c)
 	for b, rows := range l.rows {

@@ -17,7 +17,7 @@ type Reserved struct {
 	node     *node  // nil: not given to an agent yet
 }
 
-// Budget is that of the agent: what was wanted, or what is left of it.
+// Budget is the agent's budget: the wanted one, or the rest of it.
 func (r *Reserved) Budget() Budget { return r.limit.budget() }
 
 // Reserve reserves what an agent may use, of all budgets above it or of none. Of

@@ -37,10 +37,10 @@ func (s Session) InfoFile() string { return filepath.Join(s.dir, "session.json")
 // LockFile is locked while a host serves the session.
 func (s Session) LockFile() string { return filepath.Join(s.dir, "lock") }
 
-// Transcript is that of the main agent.
+// Transcript is the file of the main agent's transcript.
 func (s Session) Transcript() string { return filepath.Join(s.dir, "transcript.jsonl") }
 
-// AgentTranscript is that of a subagent.
+// AgentTranscript is the file of a subagent's transcript.
 func (s Session) AgentTranscript(id task.ID) string {
 	return filepath.Join(s.dir, "subagents", "agent-"+element(string(id))+".jsonl")
 }

@@ -36,7 +36,7 @@ func (d Dir) rel(path string) (string, error) {
 	return rel, nil
 }
 
-// Open opens a file or a folder. The flags are those of [os.OpenFile] and further
+// Open opens a file or a folder. The flags are flags of [os.OpenFile] and further
 // ones of the system; perm counts where they make a file.
 func (d Dir) Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	fd, err := d.FD(path, flags, perm)

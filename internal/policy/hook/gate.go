@@ -118,7 +118,7 @@ func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, ruling Ruling)
 	if refused := change(c, said.UpdatedInput); refused != "" {
 		return agent.Decision{Reason: refused}, nil
 	}
-	// Its word is worth no more than that of an earlier hook.
+	// An earlier hook's word counts as much.
 	again := word
 	if said.Decision == Allow && word != Ask {
 		again = Allow

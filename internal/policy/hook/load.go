@@ -83,7 +83,7 @@ type hook struct {
 	name    string // of the event, as it was written
 	says    string // the same in its payload
 	camel   bool   // its payload is spelled in camelCase
-	copilot bool   // its exit codes are those of Copilot
+	copilot bool   // its exit codes mean what they mean for Copilot
 	matcher matcher
 	source  string
 	runs    bool
@@ -134,7 +134,7 @@ func Load(sources []Source) (*Set, []Problem) {
 	return set, problems
 }
 
-// Join is the hooks of both, those of s first.
+// Join returns the hooks of both, the hooks of s first.
 func (s *Set) Join(more *Set) *Set {
 	return &Set{slices.Concat(s.hooks, more.hooks)}
 }

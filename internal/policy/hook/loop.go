@@ -201,7 +201,7 @@ func (l *Loop) Start(ctx context.Context) string {
 }
 
 // End sends the SubagentStop of an agent that ended otherwise than by itself, and
-// hears no veto. ctx should not be that of the run.
+// hears no veto. ctx should outlive the run.
 func (l *Loop) End(ctx context.Context, res agent.TurnResult, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func copilotResult(kind string, out any) map[string]any {
 	return map[string]any{"resultType": kind, "textResultForLlm": text}
 }
 
-// fields are those of every event.
+// fields are part of every event.
 func (b Base) fields() map[string]any {
 	out := map[string]any{"session_id": b.SessionID, "transcript_path": b.TranscriptPath, "cwd": b.Cwd}
 	optional := map[string]string{

@@ -304,7 +304,7 @@ func (r *Runner) dir(h hook) string {
 	return filepath.Join(r.base.Cwd, h.dir)
 }
 
-// toolFields are those of every event about a call.
+// toolFields are the fields of every event about a call.
 func (r *Runner) toolFields(c agent.Call) map[string]any {
 	name := r.canonical(c.Name)
 	out := map[string]any{"tool_name": name, "tool_input": input(c.Input), "tool_use_id": c.ID}

@@ -7,7 +7,7 @@ import (
 
 // Ran is a hook that runs, as those who watch it see it.
 type Ran struct {
-	ID    string // of this run among those of its runner
+	ID    string // of this run, unique in its runner
 	Event Event
 	About string // what the event is about, such as the name of a tool; empty: nothing
 	Done  bool   // it has ended, and what follows is set

@@ -214,7 +214,7 @@ func Program(path, name string) string {
 }
 
 // stamp is what a file or folder looks like from outside: which it is, its size
-// and its times. The zero stamp is that of nothing.
+// and its times. The zero stamp matches no file.
 type stamp struct{ unix.Stat_t }
 
 // stampOf follows links, so that what they lead to counts.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	markName = "consolidation"      // its time of change is that of the last consolidation
+	markName = "consolidation"      // its time of change is the time of the last consolidation
 	markLock = "consolidation.lock" // locked while one is under way; never read or written
 
 	// How long a change of the board waits for others before it gives up.

@@ -252,7 +252,7 @@ func (s *Store) MayWrite(path string, bytes int64) error {
 	return err
 }
 
-// holds reports whether a folder is that of the memory, by whatever name.
+// holds reports whether a folder is the memory's, by whatever name.
 func (s *Store) holds(dir string) bool {
 	if dir == s.dir {
 		return true

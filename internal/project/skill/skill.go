@@ -27,7 +27,7 @@ const (
 
 // Skill is one skill, whole.
 type Skill struct {
-	Name        string   // by which it is called: that of its folder, in lower-case kebab
+	Name        string   // by which it is called: its folder's name, in lower-case kebab
 	Display     string   // as its author writes it
 	Description string   // whole; for whoever chooses a skill
 	Allow       []string // permission rules that it asks for; nil: none

@@ -63,7 +63,7 @@ func open(ctx context.Context, path string, create, power bool) (*folder, error)
 	return f, nil
 }
 
-// makeFolder makes the folder of a list, and that of all lists.
+// makeFolder makes the folder of a list, and the folder of all lists.
 func makeFolder(path string) (*saferoot.Folder, error) {
 	top := saferoot.Near(path)
 	if err := os.MkdirAll(string(top), 0o700); err != nil { // which is trusted

@@ -67,7 +67,7 @@ func (l List) Tree(line func(it Item, again bool) string) string {
 			draw(it)
 		}
 	}
-	for _, it := range l.Items { // those of a circle
+	for _, it := range l.Items { // items of a circle
 		if !drawn[it.ID] {
 			draw(it)
 		}

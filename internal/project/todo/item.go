@@ -104,7 +104,7 @@ type field struct {
 	at   any
 }
 
-// fields are those of the file, in its order.
+// fields are the fields of the file, in its order.
 func (it *Item) fields() []field {
 	return []field{
 		{"v", &it.version},

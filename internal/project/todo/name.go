@@ -17,7 +17,7 @@ func ListName(env func(string) string, otherwise string) (string, error) {
 	return name, nil
 }
 
-// CheckName refuses what cannot be the name of a list: it is that of a folder.
+// CheckName refuses a name that a list cannot have: it names a folder.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= 64
 	for _, c := range []byte(name) {

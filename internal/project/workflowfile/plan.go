@@ -186,7 +186,7 @@ func (p *Plan) stepNames() []string {
 	return names
 }
 
-// fits says why a value cannot be that of the parameter.
+// fits says why the parameter cannot have a value.
 func (a Param) fits(v string) error {
 	switch {
 	case len(v) > MaxValue:

@@ -14,7 +14,7 @@ import (
 // maxParts is how many parts of a result are shown.
 const maxParts = 1000
 
-// result is that of tools/call, in all revisions.
+// result is the result of tools/call, in all revisions.
 type result struct {
 	Content    []json.RawMessage `json:"content"`
 	Structured json.RawMessage   `json:"structuredContent"`

@@ -29,7 +29,7 @@ func Carry(dir string) (*Carried, error) {
 
 // Script is a script that writes the file. It does that only if the file is still there: a command that was moved to
 // the background must not leave one behind when it ends. What is added stays on the first line, so that the line
-// numbers in messages of bash are those of the line.
+// numbers in messages of bash count lines of the user's text.
 func (c *Carried) Script(line string) string {
 	file := quote(c.file.Name())
 	return "trap " + quote("[ -e "+file+" ] && pwd -P >| "+file+" 2>/dev/null") + " EXIT; " + line

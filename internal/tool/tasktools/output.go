@@ -84,13 +84,13 @@ type Shown struct {
 	TimedOut    bool        `json:"timed_out,omitempty"`
 }
 
-// ShownShell is that of a shell.
+// ShownShell is the output of a shell.
 type ShownShell struct {
 	Shown
 	ExitCode *int `json:"exitCode"` // null while unknown
 }
 
-// ShownAgent is that of a local agent.
+// ShownAgent is the output of a local agent.
 type ShownAgent struct {
 	Shown
 	Prompt string  `json:"prompt"`
@@ -98,7 +98,7 @@ type ShownAgent struct {
 	Error  *string `json:"error"`  // null if there is none
 }
 
-// ShownRemote is that of a remote agent.
+// ShownRemote is the output of a remote agent.
 type ShownRemote struct {
 	Shown
 	Prompt string `json:"prompt"` // the command that was sent

@@ -27,7 +27,7 @@ type exitInput struct {
 // MaxPlanBytes is the length of the longest plan: it goes as a message.
 const MaxPlanBytes = task.MaxMessageBytes - 4<<10
 
-// Planner is what submit_plan and ExitPlanMode need. Its errors are as those of [Tasks].
+// Planner is the port of submit_plan and ExitPlanMode. Its errors are as for [Tasks].
 type Planner interface {
 	// Propose hands the plan of a call to who leads the agent. It returns when that is
 	// durable, or where a person leads when that person has answered.

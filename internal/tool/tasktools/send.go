@@ -24,7 +24,7 @@ type sendInput struct {
 	Plan    *PlanAnswer `json:"plan_approval,omitempty" jsonschema:"Answer to the plan of a teammate that you lead"`
 }
 
-// Sender is what SendMessage needs. Its errors are as those of [Tasks].
+// Sender is the port of SendMessage. Its errors are as for [Tasks].
 type Sender interface {
 	// Send gives a message to an agent. It returns when the message is durable,
 	// or, where an agent that has ended went on with it, as [Tasks.Agent] does.

@@ -35,7 +35,7 @@ type Tasks interface {
 	Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error)
 }
 
-// AgentRequest starts an agent. Its tags are those of the input of the tool Agent.
+// AgentRequest starts an agent. Its tags name the fields of the input of the tool Agent.
 type AgentRequest struct {
 	Description string `json:"description" jsonschema:"The work in three to five words, for the user" input:"filled"`
 	Prompt      string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
@@ -53,7 +53,7 @@ type AgentRequest struct {
 	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
 	// On is a worker or a label; empty: as the definition says.
 	On string `json:"on,omitempty" input:"unlisted"`
-	// Team is that of a teammate called Name; empty: it is none.
+	// Team is the team of a teammate called Name; empty: the agent is not a teammate.
 	Team string `json:"team_name,omitempty"`
 
 	Background bool   `json:"-"`
