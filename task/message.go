@@ -29,7 +29,7 @@ const (
 	AgentIdle      MessageKind = "agent_idle"    // an agent has answered and waits for a message
 	AgentHalted    MessageKind = "agent_halted"  // the user interrupted the turn of an agent, which waits for a message
 	MonitorEvent   MessageKind = "monitor_event" // an event of a running task; From is its ID
-	Stalled        MessageKind = "stalled"       // a running task seems to wait for an answer, or is silent; From is its ID
+	Stalled        MessageKind = "stalled"       // a running task is silent or waits for an answer; From is its ID
 
 	TeammateEnd     MessageKind = "teammate_end"          // a run of a teammate has ended
 	ShutdownRequest MessageKind = "shutdown_request"      // a teammate ends after the turn that reads this

@@ -122,8 +122,10 @@ func (q Question) Title(dir string) string {
 	case q.Tool == "WebFetch" && in.URL != "":
 		return "Allow fetch of " + subject(in.URL) + "?"
 	}
-	if server, tool, ok := strings.Cut(strings.TrimPrefix(q.Tool, "mcp__"), "__"); ok && strings.HasPrefix(q.Tool, "mcp__") {
-		return "Allow " + tool + " of " + server + "?"
+	if name, ok := strings.CutPrefix(q.Tool, "mcp__"); ok {
+		if server, tool, ok := strings.Cut(name, "__"); ok {
+			return "Allow " + tool + " of " + server + "?"
+		}
 	}
 	return "Allow " + cmp.Or(q.Tool, "this call") + "?"
 }

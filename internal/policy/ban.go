@@ -242,56 +242,35 @@ func (g *Gate) doubt(rules []rule, l line) (rule, why string) {
 	return "", ""
 }
 
-// launched reports whether a program that runs others gets words that the line does not show: those of xargs and of
-// find begin where its own end.
+// launched reports whether xargs or find runs a command that may be one of a rule, with words that the line does not
+// show.
 func launched(c command, r rule) bool {
-	if len(c.words) < 2 {
+	ws := slices.Clone(c.words)
+	for i, w := range ws {
+		if strings.Contains(w.text, "{}") {
+			ws[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
+		}
+	}
+	if at := slices.IndexFunc(ws, runsFound); at > 0 && !talks(c) && searches(c.name()) {
+		return command{words: ws[at+1:]}.begins(r, true)
+	}
+	if name := c.name(); name != "xargs" && name != "parallel" {
 		return false
 	}
-	inner := slices.Clone(c.words[1:])
-	more := word{pattern: anyText, open: true, split: true}
-	switch c.name() {
-	case "xargs", "parallel":
-		replaced := false
-		for i, w := range inner {
-			if w.text == "-i" || strings.HasPrefix(w.text, "-I") {
-				replaced = true
-			}
-			if strings.Contains(w.text, "{}") {
-				inner[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
-			}
-		}
-		for len(inner) > 0 && (strings.HasPrefix(inner[0].text, "-") || strings.Trim(inner[0].text, "0123456789") == "" &&
-			!inner[0].open) {
-			inner = inner[1:]
-		}
-		if !replaced {
-			inner = append(inner, more)
-		}
-		if len(inner) > 1 && inner[0].open && inner[0].pattern == anyText && replaced {
-			inner = inner[1:] // the value of -I
-		}
-	case "find", "fd", "fdfind":
-		at := slices.IndexFunc(inner, func(w word) bool {
-			return slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, w.text)
-		})
-		if at < 0 {
-			return false
-		}
-		inner = inner[at+1:]
-		for i, w := range inner {
-			if strings.Contains(w.text, "{}") {
-				inner[i] = word{pattern: strings.ReplaceAll(w.text, "{}", anyText), open: true}
-			}
-		}
-	default:
-		return false
+	ws = append(ws[1:], word{pattern: anyText, open: true, split: true})
+	for strings.HasPrefix(ws[0].text, "-") || !ws[0].open && strings.Trim(ws[0].text, "0123456789") == "" {
+		ws = ws[1:]
 	}
-	if len(inner) == 0 {
-		return false
+	if len(ws) > 2 && ws[0].open { // the value of -I
+		ws = ws[1:]
 	}
-	one := command{words: inner, nested: true}
-	return one.begins(r, true) || launches(one.name()) && len(inner) > 1 && inner[len(inner)-1].open && c.name() == "xargs"
+	one := command{words: ws}
+	return one.begins(r, true) || launches(one.name())
+}
+
+// runsFound reports options of find and fd after which a command follows.
+func runsFound(w word) bool {
+	return slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, w.text)
 }
 
 // mayUse reports whether a command may use a file that a ban names, though its words do not say so.
@@ -317,15 +296,21 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 	if !reachesDeep(c) || kindOf(r.tool) == editTool {
 		return false
 	}
-	some := false
+	some, operands := false, 0
+	if searches(c.name()) && c.name() != "find" {
+		operands = -1 // its first one is a pattern, and not a folder
+	}
 	for _, w := range c.words[1:] {
+		if strings.HasPrefix(w.text, "-") {
+			continue
+		}
+		operands++
 		for _, dir := range l.dirs {
-			real, err := resolve(g.expand(w.text, dir))
-			if strings.HasPrefix(w.text, "-") || err != nil || !isFolder(real) {
-				continue
-			}
-			if some = true; holds(r, real) {
-				return true
+			if real, err := resolve(g.expand(w.text, dir)); err == nil && isFolder(real) {
+				some = some || operands > 0
+				if holds(r, real) {
+					return true
+				}
 			}
 		}
 	}
@@ -336,12 +321,11 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 // changes reports commands that may change the files in their words.
 func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
 
-// silent reports commands that open none of the files that their words may name, beside those of [talks] that do.
+// silent reports commands that open no file in their words.
 func silent(c command) bool {
 	switch c.name() {
 	case "echo", "printf", "true", "false", ":", "test", "[", "cd", "sleep", "seq", "kill", "pwd", "make", "mkdir",
-		"export", "exit",
-		"pushd", "popd", "set", "wait", "date", "basename", "dirname", "ls", "which", "type", "ps":
+		"export", "exit", "pushd", "popd", "set", "wait", "date", "basename", "dirname", "ls", "which", "type", "ps":
 		return true
 	case "git":
 		return !slices.ContainsFunc(c.words, func(w word) bool { return w.text == "--no-index" })

@@ -162,10 +162,7 @@ func New(r Rules) (*Gate, []error) {
 		g.rules.Mode = Default
 	case Default, AcceptEdits, Plan, DontAsk, Bypass:
 	default:
-		errs = append(
-			errs,
-			fmt.Errorf("permission mode %q is not known (use default, acceptEdits, plan, dontAsk or bypassPermissions)", r.Mode),
-		)
+		errs = append(errs, fmt.Errorf("permission mode %q is not known (use one of %v)", r.Mode, Modes()))
 		g.rules.Mode = Default
 	}
 	if !filepath.IsAbs(r.Cwd) {
@@ -201,10 +198,8 @@ func New(r Rules) (*Gate, []error) {
 		allow bool
 	}{{r.Allow, &g.allow, true}, {r.Ask, &g.ask, false}, {r.Deny, &g.deny, false}} {
 		if len(list.texts) > maxRules {
-			errs = append(
-				errs,
-				fmt.Errorf("a list of permission rules has %d: at most %d are looked at (remove some)", len(list.texts), maxRules),
-			)
+			errs = append(errs, fmt.Errorf("a list of permission rules has %d: at most %d are looked at (remove some)",
+				len(list.texts), maxRules))
 			if list.texts = list.texts[:maxRules]; !list.allow {
 				*list.to = append(*list.to, rule{text: "more rules than are looked at", all: true})
 			}
@@ -222,8 +217,8 @@ func New(r Rules) (*Gate, []error) {
 	}
 	for _, list := range [][]rule{g.deny, g.ask} {
 		g.paths = g.paths || slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 })
-		g.bans = g.bans ||
-			slices.ContainsFunc(list, func(r rule) bool { return len(r.globs) > 0 && kindOf(r.tool) != editTool })
+		reads := func(r rule) bool { return len(r.globs) > 0 && kindOf(r.tool) != editTool }
+		g.bans = g.bans || slices.ContainsFunc(list, reads)
 	}
 	return g, errs
 }
@@ -255,15 +250,8 @@ func (g *Gate) Ask(ctx context.Context, c agent.Call, v Verdict) (agent.Decision
 		return refuse("mode dontAsk denies what is not allowed: " + reason)
 	}
 	sum := sha256.Sum256([]byte(string(task.Permission) + "\x00" + c.Name + "\x00" + string(c.Input)))
-	reply, err := g.rules.Answer(ctx, task.Question{
-		Kind:      task.Permission,
-		Tool:      c.Name,
-		ToolUseID: c.ID,
-		Input:     c.Input,
-		Reason:    reason,
-		Suggest:   v.Suggest,
-		Digest:    hex.EncodeToString(sum[:]),
-	})
+	reply, err := g.rules.Answer(ctx, task.Question{Kind: task.Permission, Tool: c.Name, ToolUseID: c.ID, Input: c.Input,
+		Reason: reason, Suggest: v.Suggest, Digest: hex.EncodeToString(sum[:])})
 	switch {
 	case err != nil:
 		return agent.Decision{}, fmt.Errorf("ask for permission to use %s: %w", c.Name, err)
@@ -367,7 +355,7 @@ func (g *Gate) request(c agent.Call) request {
 		if strings.Contains(r.text, "\x00") {
 			r.bad = "the command holds a NUL byte"
 		}
-		r.line, r.tty = g.readLine(r.text), typed(in)
+		r.line, r.tty = g.readLine(r.text), flagged(in, "tty")
 		r.outside = flagged(in, "outside")
 	case readTool, editTool:
 		if r.path = text("file_path", "notebook_path", "path"); r.path == "" {
@@ -468,9 +456,9 @@ func (g *Gate) Decide(c agent.Call) Verdict {
 // not known here: that alone is a question, except in plan mode.
 func (g *Gate) DecideForeign(c agent.Call) Verdict {
 	v := g.Decide(c)
-	unknown := v.Decision == Deny && v.Rule == "" && g.request(c).bad != ""
-	if unknown && g.rules.Mode != Plan && g.with().only == nil {
-		return Verdict{Decision: Ask, Reason: g.request(c).bad + " (only an answer allows it)", UserOnly: true}
+	bad := g.request(c).bad
+	if v.Decision == Deny && v.Rule == "" && bad != "" && g.rules.Mode != Plan && g.with().only == nil {
+		return Verdict{Decision: Ask, Reason: bad + " (only an answer allows it)", UserOnly: true}
 	}
 	return v
 }
@@ -573,13 +561,7 @@ func (g *Gate) decide(c agent.Call) (Verdict, request) {
 func (g *Gate) rule(r request) Verdict {
 	deny := func(why string) Verdict { return Verdict{Decision: Deny, Reason: why, UserOnly: true} }
 	if hit, ok := g.match(g.deny, r); ok {
-		return Verdict{
-			Decision: Deny,
-			Reason:   deniedBy(hit),
-			Rule:     hit,
-			UserOnly: true,
-			told:     true,
-		}
+		return Verdict{Decision: Deny, Reason: deniedBy(hit), Rule: hit, UserOnly: true, told: true}
 	}
 	kind := kindOf(r.tool)
 	if r.bad != "" && kind != otherTool {
@@ -626,12 +608,8 @@ func (g *Gate) rule(r request) Verdict {
 // is plainly banned: what may be banned, and writing of protected files.
 func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 	protected := func(path, candidate string) (Verdict, bool) {
-		return Verdict{
-			Decision:  Ask,
-			Reason:    "it writes the protected file " + path + ", which other programs run or obey",
-			UserOnly:  true,
-			candidate: candidate,
-		}, true
+		why := "it writes the protected file " + path + ", which other programs run or obey"
+		return Verdict{Decision: Ask, Reason: why, UserOnly: true, candidate: candidate}, true
 	}
 	switch kind {
 	case editTool:
@@ -645,12 +623,8 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 			verb  string
 		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
 			if hit, why := g.doubt(list.rules, r.line); hit != "" {
-				return Verdict{
-					Decision: Ask,
-					Reason:   "it may be what the rule " + hit + " " + list.verb + ": " + why,
-					Rule:     hit,
-					UserOnly: true,
-				}, true
+				why = "it may be what the rule " + hit + " " + list.verb + ": " + why
+				return Verdict{Decision: Ask, Reason: why, Rule: hit, UserOnly: true}, true
 			}
 		}
 		if path, rule := g.protected(r.line); path != "" && g.rules.Mode != Plan && !g.literally(r.line.text) {
@@ -682,11 +656,8 @@ func (g *Gate) approve(kind toolKind, r request) Verdict {
 	case shellTool:
 		boxed := g.boxed(r)
 		if r.tty && !boxed && !(g.bare() && !plan) {
-			return Verdict{
-				Decision: Ask,
-				Reason:   "the command gets a terminal, and what is typed there is not looked at by the rules that allow",
-				UserOnly: true,
-			}
+			const why = "the command gets a terminal, and what is typed there is not looked at by the rules that allow"
+			return Verdict{Decision: Ask, Reason: why, UserOnly: true}
 		}
 		return g.approveShell(r.line, boxed)
 	case readTool, listTool:
@@ -716,4 +687,14 @@ func (g *Gate) boxed(r request) bool {
 // bare reports whether a rule allows every command.
 func (g *Gate) bare() bool {
 	return slices.ContainsFunc(g.allow, func(r rule) bool { return r.all && r.covers("Bash") })
+}
+
+// flagged reports whether a field is set, in any spelling of its name and to anything but false.
+func flagged(in map[string]json.RawMessage, name string) bool {
+	for key, raw := range in {
+		if strings.EqualFold(key, name) && !bytes.Equal(bytes.TrimSpace(raw), []byte("false")) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -84,7 +85,8 @@ func (g *Gate) gitPlace(ws []word, dirs []string) string {
 }
 
 // scan looks for the repository that git would use in a folder, going up as git does. What the configuration of the
-// user says is his own; that of the repository is read. It returns the work tree, and why git could run a program
+// user is his own; the configuration of the repository is read. It returns the work tree, and why git could run a
+// program
 // that the repository has chosen.
 func (g *Gate) scan(dir string) (top, why string) {
 	dir, err := resolve(dir)
@@ -223,8 +225,7 @@ func gitHarmless(section, key, value string) bool {
 	}
 	switch section {
 	case "user", "author", "committer", "color", "color.*", "advice", "init", "push", "pull", "rerere", "gc", "branch",
-		"pager",
-		"column", "commit", "fetch", "rebase", "gui", "submodule", "i18n", "tag":
+		"pager", "column", "commit", "fetch", "rebase", "gui", "submodule", "i18n", "tag":
 		return key != "templatedir" && key != "editor" && key != "template"
 	case "branch.*":
 		return key != "mergeoptions"
@@ -238,22 +239,24 @@ func gitHarmless(section, key, value string) bool {
 		case "bare", "fsmonitor":
 			return value == "false" || value == ""
 		case "repositoryformatversion", "filemode", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks",
-			"autocrlf", "eol",
-			"safecrlf", "quotepath", "abbrev", "pager", "whitespace", "longpaths", "untrackedcache", "commitgraph",
-			"preloadindex", "protectntfs",
-			"protecthfs", "compression", "trustctime":
+			"autocrlf", "eol", "safecrlf", "quotepath", "abbrev", "pager", "whitespace", "longpaths", "untrackedcache",
+			"commitgraph", "preloadindex", "protectntfs", "protecthfs", "compression", "trustctime":
 			return true
 		}
 	case "diff", "log", "merge", "status":
 		return slices.Contains([]string{"renames", "renamelimit", "algorithm", "colormoved", "mnemonicprefix", "noprefix",
-			"date", "decorate",
-			"follow", "abbrevcommit", "conflictstyle", "ff", "showuntrackedfiles", "short", "branch", "interhunkcontext",
-			"context"}, key)
+			"date", "decorate", "follow", "abbrevcommit", "conflictstyle", "ff", "showuntrackedfiles", "short", "branch",
+			"interhunkcontext", "context"}, key)
 	case "extensions":
 		return key == "worktreeconfig" || key == "objectformat"
 	}
 	return false
 }
+
+// gitOptions are long options of any command of git by which it runs another program or writes where they say.
+const gitOptions = "output ext-diff textconv show-signature open-files-in-pager upload-pack receive-pack exec config " +
+	"config-env template reference no-index output-directory separate-git-dir extcmd strategy edit-description " +
+	"remerge-diff parseopt lost-found paginate"
 
 // gitUnsafe says what speaks against the words of a command of git: options by which it runs another program or writes
 // where they say.
@@ -268,8 +271,7 @@ func gitUnsafe(ws []word) string {
 	}
 	switch sub {
 	case "filter-branch", "difftool", "mergetool", "instaweb", "daemon", "shell", "remote-ext", "upload-pack",
-		"receive-pack", "credential",
-		"send-email", "imap-send", "web--browse", "help":
+		"receive-pack", "credential", "send-email", "imap-send", "web--browse", "help":
 		return "git " + sub + " runs other programs"
 	case "submodule":
 		if first == "foreach" {
@@ -298,11 +300,7 @@ func gitUnsafe(ws []word) string {
 		}
 		long, is := strings.CutPrefix(a, "--")
 		long, value, _ := strings.Cut(long, "=")
-		for _, bad := range []string{"output", "ext-diff", "textconv", "show-signature", "open-files-in-pager",
-			"upload-pack", "receive-pack",
-			"exec", "config", "config-env", "template", "reference", "no-index", "output-directory", "separate-git-dir",
-			"extcmd", "strategy",
-			"edit-description", "remerge-diff", "parseopt", "lost-found", "paginate"} {
+		for bad := range strings.FieldsSeq(gitOptions) {
 			// git takes any beginning of a long option that is unique.
 			if is && len(long) > 1 && strings.HasPrefix(bad, long) {
 				return unsafe(a)
@@ -312,8 +310,7 @@ func gitUnsafe(ws []word) string {
 			return unsafe(a)
 		}
 		letters := map[string]string{"grep": "O", "clone": "uc", "fetch": "uc", "pull": "uc", "ls-remote": "u",
-			"rebase": "xs", "format-patch": "o",
-			"archive": "o", "config": "f"}[sub]
+			"rebase": "xs", "format-patch": "o", "archive": "o", "config": "f"}[sub]
 		if !is && strings.HasPrefix(a, "-") && strings.ContainsAny(a, letters) {
 			return unsafe(a)
 		}
@@ -337,79 +334,38 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 		return why, true
 	}
 	sub, rest := ws[at].text, ws[at+1:]
-	first := ""
-	if len(rest) > 0 {
-		first = rest[0].text
-	}
-	options := func(list ...string) bool { // of these kinds alone
-		return !slices.ContainsFunc(rest, func(w word) bool {
-			a, _, _ := strings.Cut(w.text, "=")
-			return !slices.Contains(list, a)
-		})
-	}
-	lists := func(with ...string) bool { // operands are names to list
-		return slices.ContainsFunc(rest, func(w word) bool {
-			a, _, _ := strings.Cut(w.text,
-				"=")
-			return slices.Contains(with, a)
-		})
-	}
-	shows := false // content of files that are not named
+	words := text(rest)
+	is := func(pattern string) bool { return regexp.MustCompile(pattern).MatchString(words) }
+	changes, shows := false, false // something; the content of files that are not named
 	switch sub {
-	case "status":
-		shows = slices.ContainsFunc(rest, func(w word) bool {
-			return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.Contains(w.text, "v") ||
-				w.text == "--verbose"
-		})
 	case "ls-files", "ls-tree", "describe", "rev-parse", "rev-list", "shortlog", "merge-base", "for-each-ref",
-		"name-rev", "count-objects",
-		"check-ignore", "show-ref", "whatchanged", "cat-file", "blame", "annotate":
-	case "log":
-		shows = slices.ContainsFunc(rest, func(w word) bool {
-			return slices.Contains([]string{"-p", "-u", "-c", "--patch", "--cc", "-W", "-m"}, w.text) ||
-				strings.HasPrefix(w.text, "-L") ||
-				strings.HasPrefix(w.text, "-U") || strings.HasPrefix(w.text, "--unified") || strings.HasPrefix(w.text,
-				"--word-diff") ||
-				strings.HasPrefix(w.text, "--patch") || strings.HasPrefix(w.text, "--color-words")
-		})
+		"name-rev", "count-objects", "check-ignore", "show-ref", "blame", "annotate":
+	case "cat-file":
+		shows = true
+	case "status":
+		shows = is(`(^| )(-[a-z]*v|--verbose)`)
+	case "log", "whatchanged":
+		shows = sub != "log" || is(`(^| )(-[pucWm]( |$)|-[LU]|--(patch|cc|unified|word-diff|color-words))`)
 	case "diff", "show", "grep":
-		shows = !lists("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary",
-			"--files-with-matches")
+		shows = !is(`(^| )--(stat|name-only|name-status|numstat|shortstat|summary|files-with-matches)`)
 	case "branch":
-		if !options("-a", "-r", "-v", "-vv", "--all", "--remotes", "--show-current", "--list", "-l", "--sort", "--format",
-			"--color", "--verbose") &&
-			!(lists("--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at") && len(rest) < 3) {
-			return "git branch with words that may change something", true
-		}
+		changes = !is(`^((-a|-r|-vv?|--all|--remotes|--show-current|--list|-l|--(sort|format|color)=[^ ]+)( |$))*` +
+			`((--list|-l|--(no-)?(contains|merged)|--points-at)( [^- ][^ ]*)?)?$`)
 	case "tag":
-		if !options("-l", "--list", "-n", "--sort", "--format") && !(lists("-l", "--list", "--contains", "--merged") &&
-			len(rest) < 3) {
-			return "git tag with words that may change something", true
-		}
+		changes = !is(`^((-l|--list|-n[0-9]*|--(sort|format)=[^ ]+)( |$))*((-l|--list|--contains|--merged)( [^- ][^ ]*)?)?$`)
 	case "remote":
-		if !options("-v", "--verbose") && first != "get-url" {
-			return "git remote with words that may change or fetch something", true
-		}
-	case "stash", "worktree", "reflog":
-		if first != "list" && !(sub == "reflog" && (first == "" || first == "show" || strings.HasPrefix(first, "-") ||
-			first == "HEAD")) {
-			return "git " + sub + " with words that may change something", true
-		}
+		changes = !is(`^(-v|--verbose|get-url [^- ][^ ]*|)$`)
+	case "stash", "worktree":
+		changes = !is(`^list( |$)`)
+	case "reflog":
+		changes = !is(`^(list|show|HEAD|-[^ ]*|)( |$)`)
 	case "config":
-		if !slices.Contains([]string{"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"}, first) &&
-			(len(rest) != 1 || strings.HasPrefix(first, "-") || !strings.Contains(first, ".")) {
-			return "git config with words that may change something", true
-		}
-	case "symbolic-ref":
-		if !(len(rest) == 1 || len(rest) == 2 && first == "--short") || strings.HasPrefix(rest[len(rest)-1].text, "-") {
-			return "git symbolic-ref with words that may change something", true
-		}
-	case "submodule":
-		if first != "status" {
-			return "no rule allows git submodule " + first, false
-		}
+		changes = !is(`^(--get|--get-all|--get-regexp|--list|-l|get|list)( |$)|^[^- ]+\.[^ ]+$`)
 	default:
 		return "no rule allows git " + sub, false
+	}
+	if changes {
+		return "git " + sub + " with words that may change or fetch something", true
 	}
 	if shows && j.g.bans {
 		paths := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" })

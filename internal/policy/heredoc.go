@@ -57,7 +57,8 @@ func hereDocs(text string, file *syntax.File) (doubt string) {
 			return "a here-document without an end"
 		}
 		switch {
-		case r.Hdoc == nil && (strings.ContainsAny(rest, "'\"`\\#") || strings.TrimLeft(text[start:ended], "\t") != text[ended-len(delimiter):ended]):
+		case r.Hdoc == nil && (strings.ContainsAny(rest, "'\"`\\#") || strings.TrimLeft(text[start:ended],
+			"\t") != text[ended-len(delimiter):ended]):
 			doubt = "a here-document that may not be empty"
 		case r.Hdoc != nil && (int(r.Hdoc.Pos().Offset()) != start || int(r.Hdoc.End().Offset()) != ended):
 			doubt = "a here-document that may end elsewhere"
@@ -94,7 +95,7 @@ func plainDelimiter(w *syntax.Word) (text string, quoted, ok bool) {
 }
 
 // bodyEnd is where the line with the delimiter ends. A body that is not quoted has
-// lines that go on in the next one: where that makes a difference there is no end.
+// lines that continue in the next one: where that makes a difference it has no end.
 func bodyEnd(text string, start int, delimiter string, quoted, tabs bool) (int, bool) {
 	joined := ""
 	for at := start; at <= len(text); {

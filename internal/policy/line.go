@@ -37,7 +37,7 @@ type command struct {
 	words   []word
 	assigns []*syntax.Assign
 	nested  bool // it is in text that another command of the line may run
-	crude   bool // its words are those of a text that is not understood
+	crude   bool // it has the words of a text that is not understood
 	data    bool // it is the cat of [quotedText]
 }
 
@@ -79,7 +79,8 @@ type lineReader struct {
 
 // readLine reads a shell line.
 func (g *Gate) readLine(text string) line {
-	r := lineReader{g: g, texts: map[string]bool{}, line: line{text: text, dirs: []string{g.shellDir()}}, data: map[*syntax.CallExpr]bool{}}
+	r := lineReader{g: g, texts: map[string]bool{}, line: line{text: text, dirs: []string{g.shellDir()}},
+		data: map[*syntax.CallExpr]bool{}}
 	r.text(text, 0)
 	if strings.Contains(text, "\\\n") {
 		// bash joins lines in places where the parser does not, and the other way round in comments.
@@ -265,7 +266,7 @@ func unfollowed(n syntax.Node) string {
 	return ""
 }
 
-// nested reads the texts in the words of a command that may be lines: those of a program that may run others, and
+// nested reads the texts in the words of a command that may be lines: in a program that may run others, and
 // what is substituted in a text that bash evaluates once more.
 func (r *lineReader) nested(c command, shell bool, depth int) {
 	if len(c.words) == 0 {
@@ -444,15 +445,15 @@ func takesLines(name string) bool {
 func launches(name string) bool {
 	switch name {
 	case "env", "sudo", "doas", "runuser", "nohup", "setsid", "command", "builtin", "busybox", "toybox", "fakeroot",
-		"unbuffer", "unshare", "exec", "time", "nice", "ionice", "timeout", "stdbuf", "chroot", "taskset", "chrt", "setarch",
-		"flock", "strace", "ltrace", "nsenter", "prlimit", "systemd-run", "xargs", "parallel", "hyperfine", "entr", "coproc",
-		"gdb", "expect", "caffeinate", "xvfb-run":
+		"unbuffer", "unshare", "exec", "time", "nice", "ionice", "timeout", "stdbuf", "chroot", "taskset", "chrt",
+		"setarch", "flock", "strace", "ltrace", "nsenter", "prlimit", "systemd-run", "xargs", "parallel", "hyperfine",
+		"entr", "coproc", "gdb", "expect", "caffeinate", "xvfb-run":
 		return true
 	}
 	return takesText(name) || isShell(name)
 }
 
-// talks reports commands whose words are their own: those of git rm are not the program rm.
+// talks reports commands whose words are their own: git rm does not run the program rm.
 func talks(c command) bool {
 	if len(c.words) == 0 || c.crude {
 		return false
@@ -467,18 +468,16 @@ func talks(c command) bool {
 	switch name {
 	case "git":
 		return !has("bisect", "submodule", "rebase", "filter-branch", "difftool", "mergetool", "-c", "--exec-path",
-			"--config-env",
-			"-x", "--exec", "--upload-pack", "--receive-pack")
+			"--config-env", "-x", "--exec", "--upload-pack", "--receive-pack")
 	case "npm", "pnpm", "yarn", "bun":
 		return !has("exec", "x", "dlx", "-c", "--call")
 	case "go":
 		return !has("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool")
 	case "docker", "podman", "kubectl", "gh", "pip", "pip3", "cargo", "brew", "apt", "apt-get", "systemctl", "helm",
-		"terraform",
-		"cd":
+		"terraform", "cd":
 		return true
 	case "find", "fd", "fdfind":
-		return !has("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+		return !slices.ContainsFunc(c.words, runsFound)
 	case "rg", "ag", "less", "awk", "gawk", "mawk", "nawk":
 		return false
 	}

@@ -325,30 +325,28 @@ func persistent(path string) bool {
 // guardedNames are names of files, and of folders with all that is in them.
 func guardedNames() []string {
 	return []string{
-		".git", ".gitattributes", ".gitmodules", ".gitconfig", ".husky", ".hg", ".drover", ".claude",
-		".cursor", ".codex", ".gemini", ".agents", ".mcp.json", ".vscode", ".idea", ".zed",
-		".devcontainer", ".github", ".gitlab-ci.yml", ".circleci", "venv", ".venv", ".envrc", ".direnv",
-		".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", ".profile", ".bashrc", ".bash_profile",
-		".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
-		".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc", ".xsessionrc",
-		".inputrc", ".ssh", ".config", ".local", ".pre-commit-config.yaml", "lefthook.yml",
-		".lefthook.yml", ".githooks", ".gitlab", ".buildkite", ".woodpecker", ".nvim.lua", ".nvimrc",
-		".exrc", ".vimrc", ".vim", ".emacs", ".emacs.d", ".dir-locals.el", ".fleet", ".windsurf",
-		".windsurfrules", ".cursorrules", ".clinerules", ".roo", ".continue", ".aider.conf.yml",
-		".kiro", ".opencode", ".amazonq", ".crush", "claude.md", "agents.md", "gemini.md", ".gdbinit",
-		".lldbinit", ".curlrc", ".wgetrc", ".netrc", ".pypirc", ".condarc", ".cargo", ".mise.toml",
-		"mise.toml", ".tool-versions", ".rtx.toml", ".asdfrc", ".bunfig.toml", "bunfig.toml", ".mvn",
-		".bundle", ".irbrc", ".pryrc", ".pdbrc", ".pythonrc", ".pam_environment", ".selected_editor",
-		".gnupg", ".docker", ".kube", ".aws", ".ripgreprc", ".editorconfig",
+		".git", ".gitattributes", ".gitmodules", ".gitconfig", ".husky", ".hg", ".drover", ".claude", ".cursor", ".codex",
+		".gemini", ".agents", ".mcp.json", ".vscode", ".idea", ".zed", ".devcontainer", ".github", ".gitlab-ci.yml",
+		".circleci", "venv", ".venv", ".envrc", ".direnv", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", ".profile",
+		".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile",
+		".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc", ".xsessionrc", ".inputrc",
+		".ssh", ".config", ".local", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".githooks", ".gitlab",
+		".buildkite", ".woodpecker", ".nvim.lua", ".nvimrc", ".exrc", ".vimrc", ".vim", ".emacs", ".emacs.d",
+		".dir-locals.el", ".fleet", ".windsurf", ".windsurfrules", ".cursorrules", ".clinerules", ".roo", ".continue",
+		".aider.conf.yml", ".kiro", ".opencode", ".amazonq", ".crush", "claude.md", "agents.md", "gemini.md", ".gdbinit",
+		".lldbinit", ".curlrc", ".wgetrc", ".netrc", ".pypirc", ".condarc", ".cargo", ".mise.toml", "mise.toml",
+		".tool-versions", ".rtx.toml", ".asdfrc", ".bunfig.toml", "bunfig.toml", ".mvn", ".bundle", ".irbrc", ".pryrc",
+		".pdbrc", ".pythonrc", ".pam_environment", ".selected_editor", ".gnupg", ".docker", ".kube", ".aws", ".ripgreprc",
+		".editorconfig",
 	}
 }
 
 // guardedFile reports names of files that are guarded where they end a path.
 func guardedFile(name string) bool {
 	switch name {
-	case "head", "config.worktree", "activate", "jenkinsfile", "pyvenv.cfg", "sitecustomize.py",
-		"usercustomize.py", "gemfile.local", ".travis.yml", "appveyor.yml", "azure-pipelines.yml",
-		"bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml", "gitconfig":
+	case "head", "config.worktree", "activate", "jenkinsfile", "pyvenv.cfg", "sitecustomize.py", "usercustomize.py",
+		"gemfile.local", ".travis.yml", "appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".drone.yml",
+		".woodpecker.yml", "gitconfig":
 		return true
 	}
 	return false
@@ -358,9 +356,8 @@ func guardedFile(name string) bool {
 // keeps a secret. Only root has written them.
 func systemFile(real string) bool {
 	switch real {
-	case "/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/hosts", "/etc/timezone",
-		"/etc/shells", "/etc/services", "/etc/protocols", "/proc/cpuinfo", "/proc/meminfo",
-		"/proc/version", "/proc/loadavg", "/proc/uptime":
+	case "/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/hosts", "/etc/timezone", "/etc/shells",
+		"/etc/services", "/etc/protocols", "/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/loadavg", "/proc/uptime":
 	default:
 		if real != "/usr" && !strings.HasPrefix(real, "/usr/") {
 			return false
@@ -371,11 +368,8 @@ func systemFile(real string) bool {
 			}
 		}
 	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Uid == 0 && info.Mode().Perm()&0o004 != 0 && (info.Mode().IsRegular() || info.IsDir()) &&
-		filepath.IsAbs(real)
+	var st syscall.Stat_t
+	kind := func() uint32 { return uint32(st.Mode) & syscall.S_IFMT } //nolint:unconvert // not on every system
+	return syscall.Stat(real, &st) == nil && st.Uid == 0 && st.Mode&0o004 != 0 && (kind() == syscall.S_IFREG ||
+		kind() == syscall.S_IFDIR)
 }

@@ -10,7 +10,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// protected looks for a write to a protected file by the words of a line: a file that other programs run or obey. Only a
+// protected looks for a write to a protected file by the words of a line: a file that other programs run or obey.
+// Only a
 // rule that names the file allows it. What a program does that the line starts, such as make, is not looked at.
 func (g *Gate) protected(l line) (path, candidate string) {
 	g.written(l, func(w word, removes bool) bool {
@@ -99,14 +100,13 @@ func writer(name string, args []word) bool {
 	has := func(letter string, long ...string) bool {
 		return slices.ContainsFunc(args, func(w word) bool {
 			a, _, _ := strings.Cut(w.text, "=")
-			return slices.Contains(long, a) || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a,
-				letter)
+			joined := strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--")
+			return slices.Contains(long, a) || joined && strings.Contains(a, letter)
 		})
 	}
 	switch name {
 	case "tee", "touch", "truncate", "rm", "rmdir", "unlink", "shred", "ed", "ex", "sponge", "patch", "mkfifo", "mknod",
-		"chmod", "chown",
-		"chgrp", "chattr", "setfacl", "cp", "install", "rsync", "scp", "ln", "mv", "dd", "git":
+		"chmod", "chown", "chgrp", "chattr", "setfacl", "cp", "install", "rsync", "scp", "ln", "mv", "dd", "git":
 		return true
 	case "sed", "perl", "ruby", "yq":
 		return has("i", "--in-place", "--inplace")
@@ -138,7 +138,7 @@ func environment(path string) bool {
 		})
 }
 
-// guards returns the path of a word that is that of a protected file, in one of the folders of the line, and the rule
+// guards returns the path of a word that names a protected file, in one of the folders of the line, and the rule
 // that would allow to write it. A word that is known only when the line runs is one if it has text of a protected name,
 // or if the line has.
 func (g *Gate) guards(w word, l line) (path, rule string) {
@@ -196,40 +196,34 @@ func gitWrites(ws []word) []word {
 	if at == 0 || ws[at].text != "config" {
 		return nil
 	}
-	file, reading, writing, operands := literal(".git/config"), false, false, 0
-	args := ws[at+1:]
-	for i := 0; i < len(args); i++ {
+	file, reads, writes, operands := literal(".git/config"), false, false, 0
+	for i, args := 0, ws[at+1:]; i < len(args); i++ {
 		a, value, joined := strings.Cut(args[i].text, "=")
-		switch {
-		case a == "-f" || a == "--file":
-			if !joined && i+1 < len(args) {
-				i++
-				value = args[i].text
+		switch a {
+		case "-f", "--file":
+			if i++; joined {
+				i--
+				file = literal(value)
+			} else if i < len(args) {
+				file = args[i]
 			}
-			file = literal(value)
-		case a == "--global":
+		case "--global":
 			file = literal("~/.gitconfig")
-		case a == "--system":
-			file = literal("/etc/gitconfig")
-		case a == "--worktree":
-			file = literal(".git/config.worktree")
-		case a == "--type" || a == "--default" || a == "--blob" || a == "--comment":
+		case "--type", "--default", "--blob", "--comment":
 			i++
-		case strings.HasPrefix(a, "--get"), a == "--list", a == "-l":
-			reading = true
-		case slices.Contains([]string{"--add", "--unset", "--unset-all", "--replace-all", "--rename-section",
-			"--remove-section", "--edit", "-e"}, a):
-			writing = true
-		case strings.HasPrefix(a, "-"):
+		case "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list":
+			reads = true
+		case "--add", "--unset", "--unset-all", "--replace-all", "--rename-section", "--remove-section", "--edit", "-e",
+			"set", "unset", "edit", "rename-section", "remove-section":
+			writes = true
 		default:
-			if operands++; operands == 1 {
-				reading = reading || a == "get" || a == "list"
-				writing = writing || slices.Contains([]string{"set", "unset", "edit", "rename-section", "remove-section"}, a)
+			if !strings.HasPrefix(a, "-") {
+				operands++
 			}
-			operands += map[bool]int{true: 1}[args[i].split]
 		}
+		writes = writes || i < len(args) && args[i].split
 	}
-	if writing || !reading && operands > 1 {
+	if writes || !reads && operands > 1 {
 		return []word{file}
 	}
 	return nil

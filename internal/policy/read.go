@@ -13,7 +13,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// reader is a program that reads and prints, as far as its options are other than those of not.
+// reader is a program that reads and prints, unless it has an option of not.
 type reader struct {
 	not   string // options, also joined and abbreviated, that write a file, run a program or name files in a file
 	most  int    // operands; 0: any number
@@ -32,12 +32,10 @@ func readerOf(name string) (reader, bool) {
 	case "echo":
 		return reader{globs: true, words: true}, true
 	case "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "cmp", "comm", "join", "fold", "fmt", "expand",
-		"unexpand",
-		"basename", "dirname", "realpath", "readlink", "md5", "base64", "base32", "od", "column", "sum":
+		"unexpand", "basename", "dirname", "realpath", "readlink", "md5", "base64", "base32", "od", "column", "sum":
 		return reader{}, true
 	case "true", "false", ":", "pwd", "whoami", "id", "groups", "uname", "nproc", "uptime", "arch", "sleep", "seq", "tr",
-		"expr",
-		"factor", "free", "lscpu", "which", "type", "yes", "test", "[", "printf", "tty", "locale":
+		"expr", "factor", "free", "lscpu", "which", "type", "yes", "test", "[", "printf", "tty", "locale":
 		return reader{words: true}, true
 	case "hostname":
 		return reader{most: -1, not: "-F -b --file --boot"}, true
@@ -270,41 +268,14 @@ func (j *judge) command(c command) {
 
 // unwrap takes off a program that does nothing but run another, in its simplest form.
 func unwrap(ws []word) ([]word, bool) {
-	rest := ws[1:]
-	next := func(pattern string) bool {
-		return len(rest) > 0 && rest[0].plain() && regexp.MustCompile(`^(?:`+pattern+`)$`).MatchString(rest[0].text)
-	}
-	switch ws[0].text {
-	case "command", "nohup":
-		return rest, len(rest) > 0 && !next(`-.*`)
-	case "nice":
-		if next(`-n`) && len(rest) > 1 {
-			rest = rest[1:]
-		}
-		if next(`-?[0-9]+|-n[0-9]+`) {
-			rest = rest[1:]
-		}
-	case "stdbuf":
-		if !next(`-[ioe][0L]`) {
-			return nil, false
-		}
-		rest = rest[1:]
-	case "timeout":
-		if next(`-k`) && len(rest) > 1 {
-			rest = rest[1:]
-			if !next(`[0-9.]+[smhd]?`) {
-				return nil, false
-			}
-			rest = rest[1:]
-		}
-		if !next(`[0-9.]+[smhd]?`) {
-			return nil, false
-		}
-		rest = rest[1:]
-	default:
+	const span = `[0-9.]+[smhd]? `
+	own := regexp.MustCompile(`^(command |nohup |nice (-n )?(-?[0-9]+ |-n[0-9]+ )?|stdbuf -[ioe][0L] |timeout (-k ` + span + `)?` + span + `)`).
+		FindString(text(ws) + " ")
+	n := len(strings.Fields(own))
+	if n == 0 || n >= len(ws) || !plain(ws[:n]) || text(ws[:n])+" " != own || strings.HasPrefix(ws[n].text, "-") {
 		return nil, false
 	}
-	return rest, len(rest) > 0 && !next(`-.*`)
+	return ws[n:], true
 }
 
 func plain(ws []word) bool { return !slices.ContainsFunc(ws, func(w word) bool { return !w.plain() }) }
@@ -313,13 +284,8 @@ func plain(ws []word) bool { return !slices.ContainsFunc(ws, func(w word) bool {
 func (j *judge) builtin(ws []word, set bool) {
 	args := ws[1:]
 	if ws[0].text == "set" {
-		for _, w := range args {
-			if set || !w.plain() || strings.Trim(w.text, "+-euxo") != "" &&
-				!slices.Contains([]string{"pipefail", "errexit", "nounset", "xtrace"}, w.text) {
-				j.unknown("no rule allows set")
-			}
-		}
-		if len(args) == 0 {
+		if set || !plain(args) ||
+			!regexp.MustCompile(`^([-+][eux]*o? ?|pipefail ?|errexit ?|nounset ?|xtrace ?)+$`).MatchString(text(args)) {
 			j.doubt("it sets or shows variables")
 		}
 		return
@@ -487,29 +453,24 @@ func (j *judge) assign(assigns []*syntax.Assign, command bool) {
 	}
 }
 
-// ordinary reports variables that programs take neither for a place to load or write nor for a program or options.
+// ordinary reports variables, and values of them, that programs take neither for a place to load or write nor for a
+// program or options.
 func ordinary(a *syntax.Assign) bool {
-	const harmlessText = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+-"
 	value := literal("")
 	if a.Value != nil {
 		value = evaluate(a.Value)[0]
 	}
-	if !value.plain() || strings.HasPrefix(value.text, "-") || strings.HasPrefix(value.text, ":") ||
-		strings.Contains(value.text, "..") {
-		return false
+	pattern := `^([A-Za-z0-9_.,@%+][A-Za-z0-9_.:,@%+-]*)?$`
+	if a.Name.Value == "TZ" {
+		pattern = `^([A-Za-z0-9][A-Za-z0-9_+/-]*)?$`
 	}
-	if name := a.Name.Value; name == "TZ" {
-		return strings.Trim(value.text, harmlessText+"/") == "" && !strings.HasPrefix(value.text, "/")
-	}
-	if strings.Trim(value.text, harmlessText) != "" {
+	if !value.plain() || strings.Contains(value.text, "..") || !regexp.MustCompile(pattern).MatchString(value.text) {
 		return false
 	}
 	switch a.Name.Value {
 	case "NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "CGO_ENABLED", "GOOS",
-		"GOARCH",
-		"GOMAXPROCS", "RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "CARGO_TERM_COLOR", "DOCKER_BUILDKIT", "DEBUG",
-		"VERBOSE", "PORT",
-		"HOST", "ENV_NAME", "FOO", "BAR":
+		"GOARCH", "GOMAXPROCS", "RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "CARGO_TERM_COLOR", "DEBUG", "VERBOSE",
+		"PORT", "FOO":
 		return true
 	}
 	return harmless([]*syntax.Assign{a})
@@ -517,14 +478,8 @@ func ordinary(a *syntax.Assign) bool {
 
 // harmless reports variables that change no more than how the output of programs looks.
 func harmless(assigns []*syntax.Assign) bool {
-	return !slices.ContainsFunc(assigns, func(a *syntax.Assign) bool {
-		switch name := a.Name.Value; name {
-		case "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "COLUMNS", "LINES", "CI", "COLORTERM":
-			return false
-		default:
-			return !strings.HasPrefix(name, "LC_")
-		}
-	})
+	looks := regexp.MustCompile(`^(LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|TERM|COLUMNS|LINES|CI|COLORTERM)$`)
+	return !slices.ContainsFunc(assigns, func(a *syntax.Assign) bool { return !looks.MatchString(a.Name.Value) })
 }
 
 // reading approves a command that surely only reads, inside the roots.
@@ -669,9 +624,8 @@ func odd(name string, args []word) string {
 			return "a test that evaluates its words"
 		}
 	case "printf":
-		if len(args) == 0 || strings.HasPrefix(args[0].text, "-") ||
-			regexp.MustCompile(`%[^%]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) &&
-				regexp.MustCompile(`%[-+ #0-9.*lhjztL]*n`).MatchString(strings.ReplaceAll(args[0].text, "%%", "")) {
+		if len(args) == 0 || strings.HasPrefix(args[0].text, "-") || regexp.MustCompile(`%[-+ #0-9.*lhjztL]*n`).
+			MatchString(strings.ReplaceAll(args[0].text, "%%", "")) {
 			return "a format that sets a variable"
 		}
 	case "date":
@@ -778,11 +732,9 @@ func versionOnly(ws []word) bool {
 	}
 	name, a := ws[0].text, ws[1].text
 	switch name {
-	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "gcc", "g++", "cc",
-		"c++", "clang",
+	case "node", "npm", "python", "python3", "pip", "pip3", "ruby", "perl", "php", "gcc", "g++", "cc", "c++", "clang",
 		"clang++", "make", "cmake", "docker", "curl", "wget", "bash", "env", "xargs", "tar", "find", "git", "deno", "bun",
-		"gh", "jq",
-		"rsync", "sudo":
+		"gh", "jq", "rsync", "sudo":
 		return a == "--version" || a == "-v" && slices.Contains([]string{"node", "npm", "perl", "php", "ruby"}, name)
 	}
 	return false

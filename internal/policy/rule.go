@@ -30,7 +30,7 @@ type rule struct {
 	exact string    // a domain or an agent type
 }
 
-// bounds of a rule: those of a repository that nobody trusts may deny.
+// bounds of a rule: an untrusted repository may have rules that deny.
 const (
 	maxRules     = 2000 // of one list
 	maxRule      = 4096 // bytes

@@ -166,10 +166,10 @@ func runner(name string) bool {
 	case "npm", "pnpm", "yarn", "bun", "deno", "composer", "poetry", "uv", "pdm", "hatch", "pipenv", "mise", "asdf",
 		"npx", "bunx", "uvx", "docker", "podman", "git", "go", "cargo", "rustup", "pip", "pip3", "pipx", "conda", "kubectl",
 		"helm", "terraform", "tofu", "dotnet", "swift", "mix", "bundle", "gem", "rails", "rake", "flutter", "dart", "brew",
-		"apt", "apt-get", "dnf", "systemctl", "journalctl", "nix", "bazel", "buck2", "stack", "cabal", "opam", "dune", "zig",
-		"just", "task", "turbo", "nx", "ng", "firebase", "vercel", "heroku", "fly", "snap", "vagrant", "pre-commit", "jj",
-		"hg", "svn", "pulumi", "minikube", "kind", "skaffold", "buf", "mvn", "mvnw", "gradle", "gradlew", "make", "gmake",
-		"ninja":
+		"apt", "apt-get", "dnf", "systemctl", "journalctl", "nix", "bazel", "buck2", "stack", "cabal", "opam", "dune",
+		"zig", "just", "task", "turbo", "nx", "ng", "firebase", "vercel", "heroku", "fly", "snap", "vagrant", "pre-commit",
+		"jj", "hg", "svn", "pulumi", "minikube", "kind", "skaffold", "buf", "mvn", "mvnw", "gradle", "gradlew", "make",
+		"gmake", "ninja":
 		return true
 	}
 	return false
@@ -207,21 +207,15 @@ func (g *Gate) pathRule(tool, real string) string {
 	return kind + "(" + real + ")"
 }
 
-// hostRule is the rule for the host of a URL.
-func hostRule(tool, raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	return tool + "(domain:" + strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) + ")"
-}
-
 // toolRule is the rule for other tools, as narrow as their rules can be.
 func toolRule(kind toolKind, r request) string {
 	switch kind {
 	case webTool:
-		if r.tool == "WebFetch" {
-			return hostRule(r.tool, r.text)
+		if u, err := url.Parse(r.text); r.tool == "WebFetch" {
+			if err != nil || u.Hostname() == "" {
+				return ""
+			}
+			return r.tool + "(domain:" + strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) + ")"
 		}
 	case agentTool, skillTool:
 		if r.text != "" {

@@ -1,9 +1,8 @@
 package policy
 
 import (
-	"strconv"
+	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/expand"
@@ -82,11 +81,11 @@ func join(parts []syntax.WordPart) word {
 			w.glob = w.glob || pattern != text
 			w.text, w.pattern = w.text+text, w.pattern+pattern
 		case *syntax.SglQuoted:
-			text, plain, known := p.Value, true, true
+			text, known := p.Value, true
 			if p.Dollar {
-				text, plain, known = ansi(p.Value)
+				text, known = ansi(p)
 			}
-			w.odd, w.open = w.odd || !plain, w.open || !known
+			w.odd, w.open = w.odd || text != p.Value, w.open || !known
 			w.text, w.pattern = w.text+text, w.pattern+text
 		case *syntax.DblQuoted:
 			w.open = w.open || p.Dollar
@@ -253,63 +252,11 @@ func unescapeQuoted(s string) string {
 	return b.String()
 }
 
-// ansi is the text of $'…'. It is plain if it has only codes that leave no
-// doubt.
-func ansi(s string) (text string, plain, known bool) {
-	var b strings.Builder
-	unusual := false
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		at := -1
-		if i < len(s) {
-			at = strings.IndexByte(`abefnrtv\'"?`, s[i])
-		}
-		if at < 0 {
-			text, used := code(s[min(i, len(s)):])
-			if used == 0 {
-				return s, false, false
-			}
-			i += used - 1
-			b.WriteString(text)
-			unusual = true
-			continue
-		}
-		b.WriteByte("\a\b\x1b\f\n\r\t\v\\'\"?"[at])
-	}
-	return b.String(), !unusual && utf8.ValidString(b.String()), utf8.ValidString(b.String())
-}
-
-// code is the text of a number in $'…', and its length. 0: it is not a number, or
-// shells disagree on it.
-func code(s string) (text string, used int) {
-	digits, base, from := "0123456789abcdefABCDEF", 16, 1
-	var most int
-	switch {
-	case strings.HasPrefix(s, "x"):
-		most = 2
-	case strings.HasPrefix(s, "u"):
-		most = 4
-	case strings.HasPrefix(s, "U"):
-		most = 8
-	default:
-		digits, base, from, most = "01234567", 8, 0, 3
-	}
-	end := from
-	for end < len(s) && end-from < most && strings.IndexByte(digits, s[end]) >= 0 {
-		end++
-	}
-	value, err := strconv.ParseUint(s[from:end], base, 32)
-	switch {
-	case err != nil || value == 0 || value > unicode.MaxRune:
-		return "", 0
-	case most > 3:
-		return string(rune(value)), end
-	}
-	return string([]byte{byte(value)}), end
+// ansi is the text of $'…'. It is known unless it has codes on which shells disagree.
+func ansi(p *syntax.SglQuoted) (text string, known bool) {
+	text, err := expand.Literal(nil, &syntax.Word{Parts: []syntax.WordPart{p}})
+	return text, err == nil && utf8.ValidString(text) &&
+		!regexp.MustCompile(`\\(c|0|[89]|x[^0-9a-fA-F])`).MatchString(p.Value)
 }
 
 // crude is what can be said of a line that does not parse: the words between

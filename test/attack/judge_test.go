@@ -21,7 +21,7 @@ var canaries = map[string]string{
 
 // oracle says which effects of a line a set of rules has allowed.
 type oracle struct {
-	readers map[string]bool // programs that the tables of permit know to read
+	readers map[string]bool // programs that testdata knows to read
 	git     map[string]bool // commands of git, likewise
 }
 

@@ -91,7 +91,7 @@ type corpus struct {
 	Seeds  []seed    `json:"seeds"`
 	More   int       `json:"more"` // so many sets at the beginning are for all lines
 	Heads  []string  `json:"programs"`
-	// What the tables of permit say of them, and of commands of git.
+	// What testdata says of them, and of commands of git.
 	Options []optioned `json:"options"`
 }
 

@@ -379,7 +379,8 @@ func (s *Supervisor) admit(start Prepared, spec task.Spec) (e *entry, found bool
 	if err != nil {
 		return nil, false, err
 	}
-	e = &entry{id: cmp.Or(start.ID, task.NewID(d.Kind())), spec: spec, live: make(chan struct{}), promoted: make(chan struct{})}
+	e = &entry{id: cmp.Or(start.ID, task.NewID(d.Kind())), spec: spec,
+		live: make(chan struct{}), promoted: make(chan struct{})}
 	for s.tasks[e.id] != nil || s.names[string(e.id)] != nil || s.was(string(e.id)) {
 		e.id = task.NewID(d.Kind())
 	}

@@ -317,7 +317,8 @@ func ReportedVerbs() []task.Verb {
 // visible reports whether viewers see an event: a command for which the agent waits is seen as a call.
 func visible(e task.Event) bool {
 	r := e.Task
-	return slices.Contains(ReportedVerbs(), e.Verb) && !r.IsConversation() && (r.Backgrounded || r.Traits().Work != task.ByCommand)
+	return slices.Contains(ReportedVerbs(), e.Verb) && !r.IsConversation() &&
+		(r.Backgrounded || r.Traits().Work != task.ByCommand)
 }
 
 // Past is what viewers see of earlier hosts: the end of the transcript, and what happened to tasks meanwhile. Both
