@@ -49,7 +49,7 @@ func (rt *Runtime) answerOne(
 	q task.Question,
 	f func(context.Context, task.Question) (task.Reply, error),
 ) {
-	if q.Hidden > 0 { // who answers sees the whole request
+	if q.Hidden > 0 { // the answer needs the whole request
 		whole, err := rt.s.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
 		if err != nil || len(whole.Questions) == 0 {
 			return
@@ -67,6 +67,6 @@ func (rt *Runtime) answerOne(
 		rt.log.Warn("question "+q.ID+" was not answered: "+err.Error(), "task", string(q.Task))
 		return
 	}
-	// An answer that somebody else has given meanwhile stands.
+	// An answer that was given meanwhile wins: the error is of no use.
 	_ = rt.s.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByClient})
 }

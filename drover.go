@@ -22,24 +22,25 @@
 //
 // # Watch and steer
 //
-// [Runtime.List], [Runtime.Get] and [Runtime.Stats] show what there is, [Runtime.Events]
+// [Runtime.List], [Runtime.Get] and [Runtime.Stats] show the tasks, [Runtime.Events]
 // yields every change in order. [Runtime.Wait] waits for an end, [Runtime.Result] reads the
 // answer. [Runtime.Send] writes to an agent, [Runtime.Interrupt] ends its turn,
 // [Runtime.Pause] and [Runtime.Resume] pause and continue a task with all below it,
-// [Runtime.Stop] ends a tree and says what became of each task.
+// [Runtime.Stop] ends a tree and reports the end of each task.
 //
 // # Bring your own
 //
 // [Config.Model] is any [agent.Model], [Config.Tools] are tools for all agents,
-// [Config.Answer] answers the questions of agents, [Config.Logger] takes what a person should
-// read. [Config.Isolated] reads no settings of the user and opens no socket, as tests want it.
+// [Config.Answer] answers the questions of agents, [Config.Logger] gets the messages for a
+// person. [Config.Isolated] reads no settings of the user and opens no socket, for tests.
 //
 // # Promises
 //
-// What a start returned for is recorded durably. Every task reaches exactly one end. After
-// [Runtime.Close] nothing that the runtime started is left running. A program that dies
-// without closing leaves its commands behind, unless [Config.Keeper] ends them; see
-// [RunKeeper].
+// When a start returns, its task is recorded durably. Every task reaches exactly one end.
+// [Runtime.Close] leaves nothing running that the runtime has started. The commands of a
+// program that dies without closing continue to run, unless [Config.Keeper] ends them; see
+// [RunKeeper]. The package does not judge the work of agents, and asks people only by
+// [Config.Answer].
 package drover
 
 import (
@@ -62,9 +63,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Config says where a runtime works and what it works with. The zero Config is the
-// folder that the program is in, with the state folder and the settings of the user of
-// the drover command.
+// Config configures a runtime. The zero Config works in the working folder of the
+// program, with the state folder and the settings of the user of the drover command.
 type Config struct {
 	Dir   string // the project's folder; default: the working folder
 	Home  string // state folder; default: $DROVER_HOME, or as the drover command
@@ -75,9 +75,9 @@ type Config struct {
 	Model agent.Model
 
 	// ModelName is an alias, a full name, or script:FILE; default: the model of the user's
-	// settings. With Model it is what Model is called in records and definitions; default:
-	// "program". The program decides about its own model: the name means Model even if it is
-	// also that of a model or an alias, and models.available in the settings need not list
+	// settings. With Model it is the name of Model in records and definitions; default:
+	// "program". The program decides about its own model: the name means Model even if
+	// another model or an alias has it too, and models.available in the settings need not list
 	// it. That setting still holds for every other model that an agent names.
 	ModelName string
 
@@ -99,30 +99,30 @@ type Config struct {
 	// "Bash(go test:*)".
 	Allow []string
 
-	// Answer is called for each question: an agent's call that no rule decides, or what a
-	// driver asks by [task.Host.Ask]. Several questions may be open at once; Answer is then
-	// called by several goroutines. ctx ends when the question is closed, by somebody else
+	// Answer is called for each question: an agent's call that no rule decides, or a
+	// driver's [task.Host.Ask]. Several questions may be open at once; Answer is then
+	// called by several goroutines. ctx ends when the question is closed, by another answer
 	// or by permissions.askTimeout of the settings (10 minutes by default), which denies it,
 	// and when the runtime closes; Close waits for Answer to return. After an error, or a
-	// reply that [task.Question.Check] refuses, Logger has a warning and the question stays
-	// open for the drover command in a terminal. Default: what no rule allows is denied.
+	// reply that [task.Question.Check] refuses, Logger gets a warning and the question stays
+	// open for the drover command in a terminal. Default: calls that no rule allows are denied.
 	Answer func(ctx context.Context, q task.Question) (task.Reply, error)
 
-	// Limits take the place of those of the user's settings where they are not 0.
+	// Limits replace the limits of the user's settings where they are not 0.
 	Limits Limits
 
-	// Tools are the program's own, for all agents beside the usual ones. One value
-	// serves all agents, by several goroutines at once. A tool that is no
-	// [agent.ReadOnly] needs a rule in Allow, such as its name.
+	// Tools are further tools for all agents. One value serves all agents, by several
+	// goroutines at once. A tool that is not [agent.ReadOnly] needs a rule in Allow,
+	// such as its name.
 	Tools []agent.Tool
 
-	// Logger takes what a person should read of settings and agents, with the attribute
-	// "task". Default: it is discarded.
+	// Logger gets messages about settings and agents for a person, with the attribute
+	// "task". Default: they are discarded.
 	Logger *slog.Logger
 }
 
-// Limits bound what agents may start. A program may go beyond what settings can
-// ask for.
+// Limits bound the starts of agents. They may exceed the limits that settings can
+// have.
 type Limits struct {
 	Live       int // agents at work at the same time; more wait
 	Depth      int // agents below agents
@@ -131,7 +131,7 @@ type Limits struct {
 	SpawnRate  int // agents that one root may start within a minute
 }
 
-// over lays limits over those of settings.
+// over puts limits that are not 0 into settings.
 func (l Limits) over(s *options.Limits) {
 	s.Live, s.Depth, s.PerRoot = cmp.Or(l.Live, s.Live), cmp.Or(l.Depth, s.Depth), cmp.Or(l.PerRoot, s.PerRoot)
 	s.PerSession, s.SpawnRate = cmp.Or(l.PerSession, s.PerSession), cmp.Or(l.SpawnRate, s.SpawnRate)
@@ -214,7 +214,7 @@ func (rt *Runtime) open(ctx context.Context, c Config) (err error) {
 	}
 	if c.Answer != nil {
 		cfg.AskWait = set.Permissions.AskTimeout
-		cfg.Settings.Sandbox.AutoAllow = false // who answers questions expects them
+		cfg.Settings.Sandbox.AutoAllow = false // Answer expects the questions
 	}
 	if isKeeper(c.Keeper) {
 		cfg.Starter = append(slices.Clone(c.Keeper), roomArg)
@@ -242,7 +242,7 @@ func (rt *Runtime) home(c Config) (home.Root, error) {
 	return home.At(dir), err
 }
 
-// Close stops what is running, in order, and returns when nothing is left.
+// Close stops all running work, in order, and returns when nothing is left.
 func (rt *Runtime) Close() error {
 	rt.unanswer(task.ErrClosing)
 	err := rt.s.Close()

@@ -29,8 +29,8 @@ func Keeper() ([]string, error) {
 
 // RunKeeper does the work of a keeper, or starts commands in the sandbox of a session, if this
 // process was started for that by a runtime with [Keeper], and then exits. In any other process it
-// returns at once. A keeper outlives the program that started it for as long as it takes to end
-// what that program left running. Call it at the beginning of main, before flags are parsed.
+// returns at once. A keeper outlives the program that started it until it has ended the
+// commands of that program. Call RunKeeper at the beginning of main, before flags are parsed.
 func RunKeeper() {
 	if !isKeeper(os.Args) {
 		return

@@ -14,19 +14,18 @@ import (
 type Monitor struct {
 	Line   string   // for bash; each line on its stdout is an event
 	Args   []string // a program with its arguments, as Line
-	File   string   // what is added to it are events, a line each
-	Server string   // of MCP; lines that are new in the resource URI are events
+	File   string   // a file; each line added to it is an event
+	Server string   // of MCP; new lines of the resource URI are events
 	URI    string
 
 	Match   string        // a regular expression (RE2) for the lines that are events; default: all
 	Name    string        // a name that works wherever an ID does
-	Dir     string        // of a command or a relative file; default: that of the runtime
-	Timeout time.Duration // after which it has ended well; default: none
+	Dir     string        // of a command or a relative file; default: the folder of the runtime
+	Timeout time.Duration // after it the monitor ends with success; default: none
 }
 
-// Monitor starts to watch and returns when that is durably recorded. How many
-// events there were stands in the progress of the task, and all lines in its
-// output file.
+// Monitor starts to watch and returns when that is durably recorded. The progress of
+// the task counts the events, and its output file has all lines.
 func (rt *Runtime) Monitor(ctx context.Context, m Monitor) (task.Record, error) {
 	dir, err := rt.folder(m.Dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Get returns a task as it is now; ref is an ID, the beginning of one, or a name.
+// Get returns the current record of a task; ref is an ID, the beginning of one, or a name.
 func (rt *Runtime) Get(ctx context.Context, ref string) (task.Record, error) {
 	return rt.s.Get(ctx, ref)
 }
@@ -43,18 +43,18 @@ func (rt *Runtime) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Ev
 	}
 }
 
-// Stats is what a runtime has done so far.
+// Stats counts the work of a runtime so far.
 type Stats struct {
 	Live   int // tasks that have not ended
 	Total  int // tasks
 	Tokens int64
 	Output int64 // bytes of output files
 
-	CostUSD float64 // of the calls of models whose price is known
+	CostUSD float64 // of the calls of models with a known price
 	Priced  bool    // the price of all calls is known
 }
 
-// Stats counts the tasks of the runtime and what they have used.
+// Stats counts the tasks of the runtime and sums their use.
 func (rt *Runtime) Stats(ctx context.Context) (Stats, error) {
 	all, err := rt.List(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ type Shell struct {
 	Line    string   // for bash
 	Args    []string // a program with its arguments
 	Name    string   // a name that works wherever an ID does
-	Dir     string   // default: that of the runtime
+	Dir     string   // default: the folder of the runtime
 	Timeout time.Duration
 }
 
@@ -44,25 +44,25 @@ type Agent struct {
 	Type     string // such as explore; default: general-purpose
 	Prompt   string
 	Name     string
-	Model    string // default: that of the runtime
-	MaxTurns int    // model replies; default: that of the type, or 50
+	Model    string // default: the model of the runtime
+	MaxTurns int    // model replies; default: the limit of the type, or 50
 
-	// Team makes it a teammate, Name@Team: it rests after each answer, is woken by
-	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: it is none.
+	// Team makes it a teammate, Name@Team: it is idle after each answer, is woken by
+	// [Runtime.Send] and by its team, and ends by [Runtime.Stop]. Empty: not a teammate.
 	Team string
 }
 
 // Agent starts an agent in the background and returns when it is durably
-// recorded. Its answer is what [Runtime.Result] returns in the end.
+// recorded. [Runtime.Result] returns its answer in the end.
 func (rt *Runtime) Agent(ctx context.Context, a Agent) (task.Record, error) {
 	return rt.start(ctx, control.StartRequest{Name: a.Name, Cwd: rt.dir, Env: rt.env,
 		Agent: &control.AgentRequest{Type: a.Type, Prompt: a.Prompt, Model: a.Model, MaxTurns: a.MaxTurns, Team: a.Team}})
 }
 
-// Agents makes a manager for agents of the runtime. The types are those of files
-// and built in, as they are now, and defs, which go before; only agents that the
-// manager starts, and those under them, know defs and are told to hooks, which
-// may be nil. What a manager has started is the runtime's: Close ends it.
+// Agents returns a manager for agents of the runtime. Their types are defs, then the
+// definitions in files as they are now, then the built-in ones. Only agents that the
+// manager starts, and agents under them, know defs and are reported to hooks, which
+// may be nil. [Runtime.Close] ends the work of the manager.
 func (rt *Runtime) Agents(hooks subagent.Hooks, defs ...subagent.Definition) (*subagent.Manager, error) {
 	known, err := rt.s.Catalog().With(defs...)
 	if err != nil {

@@ -18,7 +18,7 @@ func (rt *Runtime) Wait(ctx context.Context, id task.ID) (task.Record, error) {
 	return reply.Tasks[0], nil
 }
 
-// Stop ends a task with all that it started, and tells what became of each.
+// Stop ends a task and all tasks that it started, and reports the end of each.
 func (rt *Runtime) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
 	return rt.s.Stop(ctx, control.StopRequest{Refs: []string{string(id)}, Actor: task.ByClient})
 }
@@ -42,25 +42,24 @@ func (rt *Runtime) Interrupt(ctx context.Context, id task.ID) (task.Record, erro
 	return rt.s.Interrupt(ctx, string(id))
 }
 
-// Promote moves a task that an agent waits for to the background: the agent goes on, and
+// Promote moves a task that an agent waits for to the background: the agent continues, and
 // is notified of the end.
 func (rt *Runtime) Promote(ctx context.Context, id task.ID) (task.Record, error) {
 	return rt.s.Promote(ctx, string(id))
 }
 
-// Send gives a message to an agent: one at work reads it before its next step, one
-// that rests is woken, one that has ended goes on in a further run. The record is
-// that of the agent then.
+// Send gives a message to an agent: a working agent reads it before its next step, an
+// idle one is woken, and an ended one continues in a further run. Send returns the
+// record of the agent after that.
 func (rt *Runtime) Send(ctx context.Context, ref, text string) (task.Record, error) {
 	return rt.s.Send(ctx, control.SendRequest{Ref: ref, Text: text, Env: rt.env})
 }
 
-// OnIdle calls f once for each time that the present run of an agent comes to rest
-// after the event with the number after, in order, and returns nil when the run has
-// ended. It asks nobody and polls nothing: what happened before the call is in the
-// log, 0 is its beginning, and the number of the event that f was given is where a
-// later call goes on. f is called on the caller's goroutine. When ctx ends, its
-// cause is returned.
+// OnIdle calls f once for each time that the present run of an agent becomes idle after
+// the event with the number after, in order, and returns nil when the run has ended. It
+// follows the log and does not poll: 0 is the beginning of the log, and a later call
+// continues after the number of the last event that f got. f runs on the caller's
+// goroutine. When ctx ends, OnIdle returns its cause.
 func (rt *Runtime) OnIdle(ctx context.Context, ref string, after task.Seq, f func(task.Event)) error {
 	r, err := rt.s.Get(ctx, ref)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 type Workflow struct {
 	File   string            // relative to the folder of the runtime, or absolute
 	Params map[string]string // its parameters
-	Name   string            // default: that of the file
-	Dir    string            // where its steps work; default: that of the runtime
+	Name   string            // default: the name of the file
+	Dir    string            // where its steps work; default: the folder of the runtime
 }
 
 // Workflow starts a workflow in the background and returns when it is durably
-// recorded. Its outputs are what [Runtime.Result] returns in the end; how far each
-// step is stands in [task.Progress].
+// recorded. [Runtime.Result] returns its outputs in the end; [task.Progress] has the
+// state of each step.
 func (rt *Runtime) Workflow(ctx context.Context, w Workflow) (task.Record, error) {
 	dir, err := rt.folder(w.Dir)
 	if err != nil {
@@ -39,8 +39,8 @@ func (rt *Runtime) Workflow(ctx context.Context, w Workflow) (task.Record, error
 	)
 }
 
-// ResumeWorkflow goes on with a workflow that has failed or was stopped, behind the
-// steps that are done.
+// ResumeWorkflow continues a workflow that has failed or was stopped, after the steps
+// that are done.
 func (rt *Runtime) ResumeWorkflow(ctx context.Context, id task.ID) (task.Record, error) {
 	r, err := rt.s.Get(ctx, string(id))
 	if err == nil && r.Traits().Work != task.BySteps {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,10 +150,20 @@ func TestLooks(t *testing.T) {
 		look := func(n int, texts ...string) Entry { return Entry{N: n, Kind: MailEntry, Agent: "a1", Texts: texts} }
 		p := playerOf(look(1), look(2, "two", "one"), look(3, "three"))
 		port, into := portOf(p, "a1", agent.Config{}), p.Log(&memory{})
-		var have []agent.MailMessage
+		var mu sync.Mutex
+		var have []agent.MailMessage // guarded by mu
+		hold := func(list ...agent.MailMessage) {
+			mu.Lock()
+			defer mu.Unlock()
+			have = list
+		}
 		take := func(want ...string) {
 			t.Helper()
-			got, err := port.Take(t.Context(), func() ([]agent.MailMessage, error) { return have, nil })
+			got, err := port.Take(t.Context(), func() ([]agent.MailMessage, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return have, nil
+			})
 			var texts []string
 			for _, m := range got {
 				texts = append(texts, m.Text)
@@ -161,14 +172,15 @@ func TestLooks(t *testing.T) {
 				t.Errorf("found %q, want %q, %v", texts, want, err)
 			}
 		}
-		have = []agent.MailMessage{{Seq: 1, Text: "one"}}
+		one, three, two := agent.MailMessage{Seq: 1, Text: "one"}, agent.MailMessage{Seq: 2, Text: "three"}, agent.MailMessage{Seq: 3, Text: "two"}
+		hold(one)
 		take() // it comes too early
 		time.AfterFunc(time.Second, func() {
-			have = []agent.MailMessage{{Seq: 1, Text: "one"}, {Seq: 2, Text: "three"}, {Seq: 3, Text: "two"}}
+			hold(one, three, two)
 			_, _ = into.Append(context.Background(), lifecycle.Entry{Verb: task.Report})
 		})
 		take("two", "one")
-		have = have[1:2]
+		hold(three)
 		take("three")
 	})
 }

@@ -83,7 +83,7 @@ type Agent struct {
 	mu      sync.Mutex // guards the fields below
 	conn    *conn      // nil: no process
 	ended   bool
-	result  task.Result // signals, and what is left
+	result  task.Result // signals, and processes that are left
 	session string
 	cost    *float64 // of the session in US dollars, as the agent last reported
 	before  float64  // of it, the cost of earlier runs

@@ -22,7 +22,7 @@ type translated struct {
 	out     *io.PipeWriter
 	lost    func(error) // ends the connection
 
-	mu sync.Mutex // guards t, and the order of what is written to the program
+	mu sync.Mutex // guards t, and the order of writes to the program
 	t  headless.Translator
 }
 

@@ -61,7 +61,7 @@ func served[T any](params json.RawMessage, do func(context.Context, T) (any, err
 	return func(ctx context.Context) (any, error) { return do(ctx, r) }, nil
 }
 
-// update takes an update of a turn. Updates outside of a turn, such as those of a loaded session, are ignored.
+// update takes an update of a turn. It ignores updates outside of a turn, such as the history of a loaded session.
 func (c *conn) update(params json.RawMessage) {
 	var n notification
 	if json.Unmarshal(params, &n) != nil {

@@ -44,7 +44,7 @@ func New(c shell.Config, fleet *placement.Fleet, calls mcptask.Config, elsewhere
 	return k
 }
 
-// Work is a driver and what it is started with.
+// Work is a driver with its input.
 type Work struct {
 	Driver task.Driver
 	Input  json.RawMessage
@@ -73,7 +73,7 @@ func (k *Kinds) Teammate(assemble subagent.Assemble, in subagent.Input) Work {
 }
 
 // AgentOfOthers is an agent of another vendor. assemble puts its conversation together, with the
-// agent as its model, which it opens. version is that of this program.
+// agent as its model, which it opens. version is the version of this program.
 func (k *Kinds) AgentOfOthers(
 	version string, teammate bool, assemble func(*acpclient.Agent) subagent.Assemble, in subagent.Input,
 ) Work {
@@ -88,8 +88,8 @@ func (k *Kinds) AgentOfOthers(
 	return Work{Driver: d, Input: encode(in)}
 }
 
-// Dream is a consolidation of memory. What a host has left of one that died is not
-// adopted: the lock on disk is put back by the next who looks.
+// Dream is a consolidation of memory. A later host does not adopt one whose host died:
+// the next process that looks at the lock on disk restores it.
 func (k *Kinds) Dream(c dream.Config, in dream.Input) Work {
 	return Work{Driver: dream.New(c), Input: encode(in)}
 }
@@ -99,8 +99,8 @@ func (k *Kinds) Monitor(client monitor.Client, w monitor.Watch) Work {
 	return Work{Driver: k.monitors.For(client, w), Input: encode(w)}
 }
 
-// MCPTask is a call of a tool that runs as a task at its server. made is told when
-// the server has made it, with what it wants a model to know at once.
+// MCPTask is a call of a tool that runs as a task at its server. made is called when the
+// server has made the task, with the server's immediate text for a model.
 func (k *Kinds) MCPTask(made func(immediate string), c mcptask.Call) Work {
 	return Work{Driver: k.mcp.For(made), Input: encode(c)}
 }
@@ -115,8 +115,8 @@ func (k *Kinds) Remote(r control.RemoteRequest, env []string) (Work, error) {
 	return Work{Driver: d, Input: encode(job)}, err
 }
 
-// Workflow is a workflow whose steps are done by steps. What a host has left of one
-// that died is not adopted: somebody gives it a further run.
+// Workflow is a workflow; steps performs its steps. A later host does not adopt a workflow
+// whose host died: somebody gives it a further run.
 func (k *Kinds) Workflow(steps workflow.Steps, in workflow.Input) Work {
 	return Work{Driver: workflow.New(steps), Input: encode(in)}
 }

@@ -49,7 +49,7 @@ var system string
 // System is the system prompt of the agent.
 func System() string { return strings.TrimSpace(system) }
 
-// Input is what a dream is started with.
+// Input is the input of a dream.
 type Input struct {
 	Trigger string `json:"trigger"` // Manual or Idle
 }
@@ -68,15 +68,15 @@ type Assembly struct {
 	Prompt string
 	Close  func() error // lets go of what the agent holds; nil: nothing
 
-	// Updated is told once when the end of a dream is durable that came to its
+	// Updated is called once when the end of a dream is durable that came to its
 	// end: the files and the board that it has changed, without the folder, none
-	// if there was nothing to do. nil: nobody is told.
+	// if there was nothing to do. It may be nil.
 	Updated func(changed []string)
 }
 
-// Config is what a [Driver] needs. All of it is required.
+// Config configures a [Driver]. All of it is required.
 type Config struct {
-	// Acquire takes the lock without waiting. An error is told as it is.
+	// Acquire takes the lock without waiting. Its error is reported unchanged.
 	Acquire func() (Lock, error)
 	// Held reports whether an error of Acquire says that somebody else has it.
 	Held     func(error) bool
@@ -109,8 +109,8 @@ func decode(raw json.RawMessage) (Input, error) {
 	return in, nil
 }
 
-// checkpoint is what the record keeps of the lock, for people: what undoes the
-// claim of a host that died stands in the lock itself.
+// checkpoint is the part of the lock in the record, for people: the lock itself has the
+// data that undoes the claim of a dead host.
 type checkpoint struct {
 	Version int       `json:"v"`
 	Prior   time.Time `json:"prior_consolidation,omitzero"`
@@ -249,7 +249,7 @@ func writes(tool string) bool {
 	return slices.Contains([]string{"edit", "write", "fileedit", "filewrite", "create"}, strings.ToLower(tool))
 }
 
-// changes is what a call has changed, or empty.
+// changes returns the changes of a call, or "".
 func changes(e agent.Event) string {
 	if e.Output.IsError {
 		return ""

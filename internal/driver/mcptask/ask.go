@@ -14,11 +14,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// toldSchema bounds the schema that the owner of a task is told of.
+// toldSchema bounds the schema in the message to the owner of a task.
 const toldSchema = 4 << 10
 
 // agentWait is how long the agent that a task belongs to may take for an answer,
-// where nobody else can give one.
+// where it alone can give one.
 const agentWait = 10 * time.Minute
 
 // QuestionTold is the kind of the message by which the owner of a task hears of a
@@ -36,7 +36,7 @@ type forms struct {
 	mu   sync.Mutex
 	open []*form // guarded by mu, like the next
 	over bool    // no further question is asked
-	keep bool    // what is open stays open, for the next host
+	keep bool    // open questions stay open, for the next host
 }
 
 // form is an open question. It is filled once.
@@ -81,14 +81,14 @@ func (f *forms) done(one *form) *mcpclient.TaskAnswer {
 	return one.answer
 }
 
-// detach leaves what is open to the next host.
+// detach leaves open questions to the next host.
 func (f *forms) detach() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keep = true
 }
 
-// unanswered is what the server hears of a question that nobody has answered.
+// unanswered returns the reply to the server about an unanswered question.
 func (f *forms) unanswered() mcpclient.TaskAction {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// version is the version of the checkpoint's format.
+// version is the version of the checkpoint.
 const version = 1
 
-// point is where a task is: what a later host needs.
+// point is the position of a task, from which a later host can continue.
 type point struct {
 	V       int       `json:"v"`
 	Server  string    `json:"server"`
@@ -32,7 +32,7 @@ func (p point) encode() []byte {
 	return data
 }
 
-// decodePoint reads a checkpoint. One that is not understood is lost work.
+// decodePoint reads a checkpoint. An invalid one means lost work.
 func decodePoint(data []byte) (point, error) {
 	var p point
 	if err := json.Unmarshal(data, &p); err != nil {

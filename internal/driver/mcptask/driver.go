@@ -13,10 +13,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// AgentType is the agent type in every record of the kind.
+// AgentType is the agent type of every record of the kind.
 const AgentType = "mcp-task"
 
-// Reasons of failures that package task does not have.
+// Reasons of failures in addition to the reasons in package task.
 const (
 	ReasonTool     task.Reason = "tool_error" // the tool says that it has failed
 	ReasonServer   task.Reason = "server_error"
@@ -29,8 +29,8 @@ const (
 type Dialect interface {
 	// Get looks at a task.
 	Get(ctx context.Context, id string) (mcpclient.TaskState, error)
-	// Result waits until a task is over, and returns what it gave. A refusal may
-	// be that of the tool, or of the server to tell. [mcpclient.ErrTaskGoesOn] says
+	// Result waits until a task is over, and returns its outcome. A refusal may come
+	// from the tool, or from the server for this request. [mcpclient.ErrTaskGoesOn] says
 	// that a look is needed first.
 	Result(ctx context.Context, id string) (mcpclient.TaskOutcome, error)
 	// Cancel asks the server to end a task; the state is empty if the server does
@@ -59,8 +59,8 @@ var (
 
 // Kinds of tasks of servers. A task keeps the kind that it was made with.
 const (
-	Core      = ""          // tasks of revision 2025-11-25
-	Extension = "extension" // tasks of the extension of 2026-07-28
+	Core      = ""          // of revision 2025-11-25
+	Extension = "extension" // of the extension of 2026-07-28
 )
 
 // ErrNoServer is returned by [Config.Open] for a server that is not configured,
@@ -69,12 +69,12 @@ var ErrNoServer = errors.New("no such MCP server is configured")
 
 // Config is what all tasks of a session share.
 type Config struct {
-	// Open reaches a server by its name, for a task of a kind. digest is that of its
+	// Open reaches a server by its name, for a task of a kind. digest is the digest of its
 	// configuration when the task was made. release is called once.
 	Open func(ctx context.Context, server, digest, kind string) (d Dialect, release func(), err error)
-	// AskWait is how long a question waits for an answer before the server is told
-	// that there is none. 0: nobody outside can answer; the agent that the task
-	// belongs to has 10 min.
+	// AskWait is how long a question waits for an answer before the server gets a reply
+	// without one. 0: only the agent that the task belongs to can answer, within
+	// 10 min.
 	AskWait time.Duration
 	// Patience is how long a server may be out of reach; 0: 10 min.
 	Patience time.Duration
@@ -160,7 +160,7 @@ func (d *Driver) Check(input json.RawMessage) error {
 	return err
 }
 
-// Adopts reports whether a task goes on at its server without a host.
+// Adopts reports whether a task continues at its server without a host.
 func (d *Driver) Adopts(r task.Record) bool { return r.Keep && len(r.Checkpoint) > 0 }
 
 var (

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of what a server can make us write and keep.
+// Bounds of the data that a server can make us write and keep.
 const (
 	maxLineBytes   = 4 << 10 // of one message of a server
 	maxStatusBytes = 1 << 20 // of all lines about the way of a task
@@ -62,7 +62,7 @@ func lastLine(path string) string {
 		return ""
 	}
 	tail := make([]byte, min(size, maxLineBytes+2))
-	n, _ := f.ReadAt(tail, size-int64(len(tail))) // what was read counts
+	n, _ := f.ReadAt(tail, size-int64(len(tail))) // a partial read suffices
 	text := strings.TrimSuffix(string(tail[:n]), "\n")
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
@@ -98,8 +98,8 @@ func shownState(s mcpclient.TaskState) string {
 	return strings.TrimSpace(text)
 }
 
-// note takes a state into what is shown of the task, and into the output what is
-// new of it.
+// note updates the shown progress of the task from a state, and adds the news to the
+// output.
 func (r *run) note(s mcpclient.TaskState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +157,8 @@ func (r *run) unwritten() error {
 	return r.out.err
 }
 
-// publish makes the progress known. The record is a value: what it points to is
-// not changed later. The caller holds mu.
+// publish makes the progress known. The record gets a copy of it, which later changes
+// do not reach. The caller holds mu.
 func (r *run) publish() {
 	m := r.shown
 	s := mcpclient.TaskState{Word: m.Status, Message: m.Message, Progress: m.Progress, Total: m.Total}

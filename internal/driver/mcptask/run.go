@@ -53,7 +53,7 @@ type run struct {
 	away    time.Time           // since when the server is out of reach; zero: it is not
 	pause   time.Duration       // before the next look; 0: as the server wants it
 	results chan reading        // capacity 1; of the one reading there may be
-	unread  context.CancelFunc  // breaks the reading off; nil: there is none
+	unread  context.CancelFunc  // breaks the reading off; nil: none is under way
 	tries   int                 // readings that have failed since the task is over
 }
 
@@ -156,7 +156,7 @@ func (r *run) fresh(ctx context.Context) (task.Result, error) {
 	return r.follow(ctx, r.poll())
 }
 
-// notMade is why there is no task.
+// notMade returns the reason why the task was not made.
 func notMade(ctx context.Context, call Call, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -173,7 +173,7 @@ func notMade(ctx context.Context, call Call, err error) error {
 }
 
 // create asks for the task. A request that is broken off may leave a task that
-// nobody knows of, so a run that is to end waits for the answer a moment longer.
+// only the server knows of, so a run that is to end waits for the answer a moment longer.
 func (r *run) create(ctx context.Context, call Call) (mcpclient.TaskState, string, error) {
 	if m := call.Made; m != nil {
 		return mcpclient.TaskState{ID: m.Task, Phase: mcpclient.TaskWorking, Word: m.Status,
@@ -275,7 +275,7 @@ func (r *run) poll() time.Duration {
 	return min(max(time.Duration(r.at.PollMS)*time.Millisecond, leastPoll), mostPoll)
 }
 
-// look asks the server where the task stands.
+// look asks the server for the state of the task.
 func (r *run) look(ctx context.Context) *ending {
 	s, err := r.to.Get(ctx, r.at.Task)
 	switch {
@@ -300,7 +300,7 @@ func (r *run) look(ctx context.Context) *ending {
 	return nil
 }
 
-// unknown is what it means that the server does not know the task.
+// unknown returns the error for a task that the server does not know.
 func (r *run) unknown() error {
 	if r.at.expired(time.Now()) {
 		return &task.FailError{
@@ -313,8 +313,8 @@ func (r *run) unknown() error {
 		r.at.Server, r.at.Task)
 }
 
-// take takes in where the task stands. What is over stays over, and older news
-// than the newest are passed over.
+// take takes in a state of the task. An ended task stays ended, and states older than
+// the newest are ignored.
 func (r *run) take(ctx context.Context, s mcpclient.TaskState) {
 	if r.last.Phase.Over() || s.Updated.Before(r.last.Updated) && !s.Updated.IsZero() && !s.Phase.Over() {
 		return
@@ -367,7 +367,7 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 		return nil
 	}
 	switch {
-	case errors.Is(got.err, mcpclient.ErrTaskGoesOn): // the next look says where it stands
+	case errors.Is(got.err, mcpclient.ErrTaskGoesOn): // the next look gets the state
 		return r.again(got.err)
 	case errors.Is(got.err, mcpclient.ErrTaskStuck):
 		return r.stuck(ctx, got.err)
@@ -377,8 +377,8 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 		r.warn("the stream of the result broke off, and the task is looked at instead: %v", got.err)
 		return r.again(got.err)
 	}
-	// The refusal may be the outcome of the task, or not be about it at all: where
-	// the task stands is said by a look only.
+	// The refusal may be the outcome of the task, or unrelated to it: only a look
+	// gets the state of the task.
 	if end := r.look(ctx); end != nil {
 		return end
 	}
@@ -397,7 +397,7 @@ func (r *run) got(ctx context.Context, got reading) *ending {
 	return r.again(got.err)
 }
 
-// stuck ends a task that waits for what nobody can give.
+// stuck ends a task that waits for an impossible answer.
 func (r *run) stuck(ctx context.Context, why error) *ending {
 	err := fmt.Errorf("MCP server %s, task %s: %w", r.at.Server, r.at.Task, why)
 	if left := r.cancel(ctx); left != "" {
@@ -407,8 +407,8 @@ func (r *run) stuck(ctx context.Context, why error) *ending {
 }
 
 // again counts readings of a task that is over: looks begin the next, and the
-// last one counts. The result of a task that goes on is read when it asks again, or
-// is over.
+// last one counts. The result of a continuing task is read when it asks again, or is
+// over.
 func (r *run) again(err error) *ending {
 	if !r.last.Phase.Over() {
 		return nil
@@ -472,7 +472,7 @@ func (r *run) cancelled() *ending {
 	}
 }
 
-// left ends a run whose context has ended: the task goes on if it was to be kept
+// left ends a run whose context has ended: the task continues if it was to be kept
 // and the host closes, and is cancelled otherwise.
 func (r *run) left(ctx context.Context) (task.Result, error) {
 	if errors.Is(context.Cause(ctx), task.ErrClosing) && r.h.Record().Keep {
@@ -529,7 +529,7 @@ func grace(ctx context.Context) time.Duration {
 	return usualGrace
 }
 
-// maxNews bounds the states of a task that nobody has taken yet.
+// maxNews bounds the states of a task that have not been taken yet.
 const maxNews = 64
 
 // news are states that the server has told of by itself.
@@ -541,7 +541,7 @@ type news struct {
 }
 
 // put adds a state. Progress alone is merged with progress before it, and of too
-// many states the oldest goes: the server tells where it stands with each.
+// many states the oldest goes: each state is complete.
 func (n *news) put(s mcpclient.TaskState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

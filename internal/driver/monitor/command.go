@@ -27,7 +27,7 @@ type running struct {
 	result task.Result
 }
 
-// command starts a command and takes in what it prints.
+// command starts a command and takes in its output.
 func (d *Driver) command(ctx context.Context, h task.Host, w Watch, r *report) (task.Result, error) {
 	p, err := openPipes()
 	if err != nil {
@@ -124,13 +124,13 @@ func (c *running) end(ctx context.Context, grace time.Duration) {
 // release lets go of the leader and of its number.
 func (c *running) release() {
 	if c.d.keeper != nil {
-		_ = c.d.keeper.Forget(c.g.Identity()) // one that is gone has forgotten already
+		_ = c.d.keeper.Forget(c.g.Identity()) // a keeper that is gone has forgotten it already
 	}
 	c.g.Reap()
 	c.g.Close()
 }
 
-// pipes are what a command prints into.
+// pipes are the pipes for the output of a command.
 type pipes struct {
 	out, err pipe
 	readers  sync.WaitGroup // one per pipe; drain waits
@@ -201,7 +201,7 @@ func (p *pipes) wait() bool {
 	}
 }
 
-// close closes what is open. It may be called at any time.
+// close closes the open ends. It may be called at any time.
 func (p *pipes) close() {
 	for _, f := range []*os.File{p.out.theirs, p.err.theirs, p.out.ours, p.err.ours} {
 		if f != nil {
@@ -215,7 +215,7 @@ var (
 	_ task.Adopter = (*Driver)(nil)
 )
 
-// Adopts takes up what has a process, to end it: it was not to outlive its host.
+// Adopts takes up monitors with a process, to end it: it was not to outlive its host.
 func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
 
 func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error) {

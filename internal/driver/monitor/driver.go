@@ -33,7 +33,7 @@ type Client struct {
 	// MayOpen is asked about a file when it is open and cannot be exchanged any
 	// more; nil: every file. It may be called from several goroutines.
 	MayOpen func(*os.File) bool
-	// Subscribe begins to watch a resource; nil: there are no servers.
+	// Subscribe begins to watch a resource; nil: no server can be reached.
 	Subscribe func(ctx context.Context, server, uri string) (Subscription, error)
 }
 
@@ -59,8 +59,7 @@ func New(keeper child.Keeper) *Driver {
 	return &Driver{shared: &shared{keeper: keeper, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}}
 }
 
-// For returns a driver for what a client wants to watch, which shares everything
-// else.
+// For returns a driver for the watch of a client, which shares everything else with d.
 func (d *Driver) For(c Client, w Watch) task.Driver {
 	own := &Driver{shared: d.shared, client: c}
 	if w.argv() != nil {
@@ -110,7 +109,7 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	default:
 		res, err = d.command(ctx, h, w, r)
 	}
-	// What has not begun cannot have ended well.
+	// A monitor that has not begun cannot have ended well.
 	if err != nil && errors.Is(context.Cause(ctx), task.ErrTimeout) && h.Record().Status == task.Running {
 		why, err = "Its time is up.", nil
 		res.ExitCode, res.Signal = nil, ""

@@ -18,9 +18,9 @@ import (
 // goneWait is how long a file that was deleted may take to be made anew.
 const goneWait = 2 * time.Second
 
-// follow takes in what is added to a file. It begins at the end of a file that is
-// there, and at the beginning of one that comes later: for the first time, under
-// the same name when the old one was moved away, or when it was made shorter.
+// follow takes in additions to a file. It begins at the end of an existing file, and
+// at the beginning of a later one: a new file, a file under the same name when the
+// old one was moved away, or a file that was made shorter.
 func (d *Driver) follow(ctx context.Context, h task.Host, w Watch, r *report) (string, error) {
 	refuse := func(err error) error {
 		return &task.FailError{Reason: task.ReasonStart, Err: fmt.Errorf("watch %s: %w", w.File, err)}
@@ -56,7 +56,7 @@ func (d *Driver) follow(ctx context.Context, h task.Host, w Watch, r *report) (s
 	}()
 	hear := &ear{dir: dir, name: f.name, wake: wake}
 	if f.linked() {
-		hear.name = "" // what it leads to has another name
+		hear.name = "" // its target has another name
 	}
 	leave, err := d.folders.join(hear)
 	if err != nil {
@@ -122,8 +122,8 @@ func (f *follower) run(ctx context.Context, wake <-chan struct{}, path string) (
 	}
 }
 
-// look reads what is new, in a file that has taken the place of the old one too,
-// and reports whether the file is deleted, or its folder is elsewhere.
+// look reads the additions, also in a file that has replaced the old one, and reports
+// whether the file is deleted, or its folder was moved.
 func (f *follower) look(ctx context.Context) (deleted bool, err error) {
 	if err := f.read(ctx); err != nil {
 		return false, err
@@ -146,7 +146,7 @@ func (f *follower) look(ctx context.Context) (deleted bool, err error) {
 		if os.SameFile(old, info) {
 			return false, nil
 		}
-		if err := f.read(ctx); err != nil { // what was added before it was replaced
+		if err := f.read(ctx); err != nil { // additions before it was replaced
 			return false, err
 		}
 		f.close()

@@ -9,11 +9,11 @@ import (
 )
 
 // folders hears from the system of changes in folders and wakes those whom they
-// concern. Nothing is open and nothing runs while nobody listens. Its zero value
+// concern. Without listeners it has nothing open and no goroutine. Its zero value
 // works.
 type folders struct {
 	change  sync.Mutex        // held by who joins or leaves; the goroutine of watcher never needs it
-	watcher *fsnotify.Watcher // nil: nobody listens; guarded by change
+	watcher *fsnotify.Watcher // nil without listeners; guarded by change
 	ended   chan struct{}     // closed when the goroutine of watcher is; guarded by change
 
 	mu   sync.Mutex
@@ -64,7 +64,7 @@ func (f *folders) join(e *ear) (leave func(), err error) {
 	}), nil
 }
 
-// open starts to listen. The caller holds change, as for drop.
+// open begins to listen. The caller holds change, as for drop.
 func (f *folders) open() error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *folders) open() error {
 	return nil
 }
 
-// drop forgets e, and ends all if nobody listens any more.
+// drop forgets e, and ends all after the last listener.
 func (f *folders) drop(e *ear) {
 	f.mu.Lock()
 	delete(f.ears[e.dir], e)
@@ -117,8 +117,8 @@ func (f *folders) listen(w *fsnotify.Watcher) {
 	}
 }
 
-// wake wakes those of a folder whom a name concerns: without a name all of them,
-// without a folder everybody.
+// wake wakes the listeners of a folder whom a name concerns: without a name all of
+// them, without a folder the listeners of every folder.
 func (f *folders) wake(dir, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// How events are told.
+// Bounds of notifications about events.
 const (
 	window            = 200 * time.Millisecond // after an event, in which others join it
 	notificationLines = 50
 	notificationBytes = 4 << 10
-	eventBytes        = 1 << 10 // of one event that are told
+	eventBytes        = 1 << 10 // of one event in a notification
 
 	notificationEvery = time.Second // in the long run
 	notificationBurst = 5           // that may go before
@@ -30,7 +30,7 @@ type notification struct {
 	lines []string
 	bytes int
 	more  int64     // events that did not fit
-	since time.Time // of its first event; zero: there is none
+	since time.Time // of its first event; zero without events
 }
 
 func (n *notification) empty() bool { return n.since.IsZero() }
@@ -46,7 +46,7 @@ func (n *notification) add(line string, now time.Time) {
 	n.lines, n.bytes = append(n.lines, line), n.bytes+len(line)+1
 }
 
-// join puts what came after this notification behind it.
+// join appends a later notification to this one.
 func (n *notification) join(later notification) {
 	for _, line := range later.lines {
 		n.add(line, later.since)
@@ -62,8 +62,8 @@ func (n *notification) text() string {
 	return text
 }
 
-// ledger counts what a monitor sees, and says what is to be told and when. It
-// keeps no time of its own.
+// ledger counts the events of a monitor, and decides which notifications are sent and
+// when. It keeps no time of its own.
 type ledger struct {
 	count task.MonitorCount
 	next  notification
@@ -155,7 +155,7 @@ func (l *ledger) sent(n notification, now time.Time) {
 }
 
 // unsent takes a notification back that could not be sent. It is tried again later,
-// with what has come meanwhile.
+// together with newer events.
 func (l *ledger) unsent(n notification, now time.Time) {
 	n.join(l.next)
 	l.next = n
@@ -163,7 +163,7 @@ func (l *ledger) unsent(n notification, now time.Time) {
 	l.retry = now.Add(l.wait)
 }
 
-// lose counts what was never told.
+// lose counts events that were never sent.
 func (l *ledger) lose() {
 	l.count.Dropped += int64(len(l.next.lines)) + l.next.more
 	l.next = notification{}

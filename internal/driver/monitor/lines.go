@@ -5,8 +5,7 @@ import "bytes"
 // lineBytes is how much of one line is looked at.
 const lineBytes = 64 << 10
 
-// lines cuts what is read into lines. Of a line that is too long the beginning
-// counts.
+// lines cuts the input into lines. Of a line that is too long it keeps the beginning.
 type lines struct {
 	each func(line []byte) // without its end; good during the call only
 
@@ -38,7 +37,7 @@ func (l *lines) hold(p []byte) {
 	l.held = append(l.held, p[:min(len(p), room)]...)
 }
 
-// flush takes what is held for a whole line.
+// flush takes the held bytes for a whole line.
 func (l *lines) flush() {
 	if len(l.held) > 0 {
 		l.each(l.held)

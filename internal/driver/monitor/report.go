@@ -21,7 +21,7 @@ type report struct {
 	ctx   context.Context // of the run
 	h     task.Host
 	match *regexp.Regexp // nil: every line counts
-	owned bool           // somebody is told of events
+	owned bool           // events have a receiver
 
 	over chan struct{}  // closed when no line will come any more
 	wake chan struct{}  // capacity 1: there is something to tell earlier than was thought
@@ -63,7 +63,7 @@ func (r *report) line(raw []byte) {
 	}
 }
 
-// tell sends what is due, until nothing is.
+// tell sends notifications until none is due.
 func (r *report) tell() {
 	for {
 		r.mu.Lock()
@@ -128,7 +128,7 @@ func (r *report) progress(c task.MonitorCount) {
 }
 
 // close ends the telling and says what there was. No line may come any more. With
-// last, what has not been told is told now, as far as that goes.
+// last, the remaining notification is sent now, as far as possible.
 func (r *report) close(last bool) string {
 	close(r.over)
 	r.work.Wait()

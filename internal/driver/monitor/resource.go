@@ -12,9 +12,8 @@ import (
 // resourceBytes is how much of the text of a resource is looked at.
 const resourceBytes = 1 << 20
 
-// subscribe takes in what is new in the text of a resource, each time that it
-// changes: lines that its text before did not have. What it holds at the beginning
-// is not new.
+// subscribe takes in new lines of a resource, each time that it changes: lines that
+// its previous text did not have. Its first text does not count as new.
 func (d *Driver) subscribe(ctx context.Context, h task.Host, w Watch, r *report) (string, error) {
 	refuse := func(err error) error {
 		if ctx.Err() != nil {
@@ -49,7 +48,7 @@ func (d *Driver) subscribe(ctx context.Context, h task.Host, w Watch, r *report)
 				r.line([]byte(line[:min(len(line), lineBytes)]))
 			}
 		}
-		if before == nil { // there is no other sign that the server watches now
+		if before == nil { // progress is the only sign that the server watches now
 			h.Progress(task.Progress{Message: plural(0, "event"), Monitor: &task.MonitorCount{}})
 		}
 		before = now

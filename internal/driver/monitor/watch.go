@@ -25,7 +25,7 @@ type Watch struct {
 // maxMatch bounds the regular expression, in bytes.
 const maxMatch = 4096
 
-// argv is what is started; nil: the source is no command.
+// argv returns the program to start with its arguments; nil: the source is not a command.
 func (w Watch) argv() []string {
 	if w.Line != "" {
 		return []string{"bash", "-c", w.Line}
@@ -33,7 +33,7 @@ func (w Watch) argv() []string {
 	return w.Args
 }
 
-// Subject is what is watched, in a line for people.
+// Subject describes the source of the watch in a line for people.
 func (w Watch) Subject() string {
 	switch {
 	case w.File != "":

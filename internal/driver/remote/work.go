@@ -406,7 +406,7 @@ func (w *work) cancel(ctx context.Context, cause error) *task.Survivor {
 	return &task.Survivor{Task: w.rec.ID, Command: name + " at " + w.client.Host(), Why: brief(err.Error())}
 }
 
-// settle removes the sidecar once the end is durable. One that cannot be removed revives nothing, since the log takes
+// settle removes the sidecar once the end is durable. If that fails, the sidecar revives nothing, since the log takes
 // precedence over it.
 func (w *work) settle() {
 	if w.d.Sidecar != nil {

@@ -41,7 +41,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	defer term.close()
 	_ = failpoint.Hit("adopt/held")
 	// A keeper that is not told leaves alone what another host has started, and
-	// nobody may say that a command is lost which goes on.
+	// a running command must not be reported as lost.
 	_ = r.watch()
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,7 +73,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	return r.result, cause
 }
 
-// clear ends what is left of a command that was not to outlive its host.
+// clear ends the processes left by a command that was not to outlive its host.
 func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error) {
 	report := child.Clear(ctx, rec, &d.table)
 	d.unlay(rec.ID)
@@ -86,8 +86,8 @@ func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error
 	return res, lost(task.ByKeeper, task.ReasonHostLost, detail)
 }
 
-// departed tells how a kept command ended while nobody, or not its parent, was
-// looking.
+// departed returns how a kept command ended without a host, or with a host other than
+// its parent.
 func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	wait time.Duration) (task.Result, error) {
 	dep, err := d.await(id, leader, wait)
@@ -100,7 +100,7 @@ func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	return *res, child.Verdict(dep.ExitCode, dep.Signal)
 }
 
-// await reads the exit file, which may be a moment behind the exit.
+// await reads the exit file, which may appear a moment after the exit.
 func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) (process.Departure, error) {
 	path := d.exitFile(id, true)
 	if path == "" {

@@ -16,7 +16,7 @@ import (
 const capsEvery = time.Second
 
 // A command whose output grows by quickGrowth from look to look is looked at
-// more closely; one that is then seen reading it loopLooks times in a row feeds
+// more closely; a command that then reads it at loopLooks looks in a row feeds
 // on itself.
 const (
 	quickGrowth = 64 << 10
@@ -40,7 +40,7 @@ type caps struct {
 }
 
 type capped struct {
-	out    task.Output      // nil: what it prints is not looked at
+	out    task.Output      // nil: its output is not watched
 	leader process.Identity // of its group
 	mark   string           // of those that left it
 	cancel context.CancelCauseFunc
@@ -100,7 +100,7 @@ func (c *caps) look() {
 	}
 }
 
-// measure returns who is watched, what has grown by how much, and why nothing may.
+// measure returns the watched commands, the growth of the growing ones, and the reason why none may grow.
 func (c *caps) measure() (watched []*capped, growing map[*capped]int64, over error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,7 +51,7 @@ func (c *caps) starved(x *capped, e process.Exit) process.Evidence {
 	return c.memory.read().Since(before, c.memory.inside(x.leader.PID))
 }
 
-// blame adds to the verdict on a command what is known of the kernel.
+// blame adds to the verdict on a command the evidence from the kernel.
 func blame(err error, found process.Evidence) error {
 	var fail *task.FailError
 	if found == process.NoEvidence || !errors.As(err, &fail) {

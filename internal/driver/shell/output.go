@@ -19,7 +19,7 @@ import (
 const drainWait = time.Second
 
 // lineWait is how long a command may go on to print at a terminal that cannot be shown
-// any more: what it printed last comes in pieces.
+// any more: its last output comes in pieces.
 const lineWait = time.Second
 
 // abandonWait is how long a copy may take to see that its pipe was closed.
@@ -33,7 +33,7 @@ type output struct {
 	tee            *Tee      // nil: it is not shown
 	pipes          []*os.File
 	dropped        atomic.Int64   // bytes of the pipes that could not be written to the file
-	file           *os.File       // where the copies of the pipes go; nil: there are none
+	file           *os.File       // receives the copies of the pipes; nil without pipes
 	copies         sync.WaitGroup // one per pipe; drain and abandon wait for them
 	done           chan struct{}  // closed when all pipes have ended; nil before the start
 }
@@ -49,8 +49,8 @@ type Tee struct {
 	lost error // the first thing that could not be shown; guarded by mu
 }
 
-// Lost is why something could not be shown, or nil. A reader that went away is told
-// from the rest as EPIPE.
+// Lost returns the reason why some output could not be shown, or nil. EPIPE means that
+// the reader went away.
 func (t *Tee) Lost() error {
 	if t == nil {
 		return nil
@@ -97,7 +97,7 @@ func (d *Driver) open(h task.Host, rec task.Record, c Command) (*output, error) 
 	return o, nil
 }
 
-// pipe opens what stands between a command and those that it is shown to. The copies
+// pipe opens the pipe between a command and the readers of its output. The copies
 // go through a descriptor as a command itself has it, and are bounded as it would be.
 func (o *output) pipe(to task.Output) (err error) {
 	if o.file, err = to.File(); err != nil {
@@ -114,8 +114,8 @@ func (o *output) pipe(to task.Output) (err error) {
 }
 
 // copy copies what comes until its end, or until it cannot be shown any more: then
-// the command must not be left to print for nobody, and one that prints no more must
-// not be harmed.
+// the command must not be left to print in vain, and a command that prints no more
+// must not be harmed.
 func (o *output) copy(from *os.File, show io.Writer) {
 	defer from.Close()
 	buf := make([]byte, 32<<10)
@@ -146,7 +146,7 @@ func (o *output) copy(from *os.File, show io.Writer) {
 	}
 }
 
-// explain adds to the verdict on a command that what it printed was not shown.
+// explain adds to the verdict on a command that its output was not shown.
 func (o *output) explain(err error) error {
 	var fail *task.FailError
 	lost := o.tee.Lost()
@@ -204,9 +204,9 @@ func (o *output) wait(d time.Duration) bool {
 	}
 }
 
-// abandon closes what is left. It may be called again. A copy that is stuck in
-// a write to somebody who does not read cannot be freed: it is left behind, or
-// the host could never end.
+// abandon closes the remaining files. It may be called again. A copy that is stuck in
+// a write to a reader that does not read cannot be freed: abandon leaves it, or the
+// host could never end.
 func (o *output) abandon() {
 	o.term.close()
 	_ = o.stdout.Close() // of nil too

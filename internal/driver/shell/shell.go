@@ -32,7 +32,7 @@ type Command struct {
 	TTY  bool     `json:"tty,omitempty"`  // it gets a terminal, see [Driver.Steer]
 }
 
-// argv is what is started.
+// argv returns the program to start with its arguments.
 func (c Command) argv() []string {
 	if c.Line != "" {
 		return []string{"bash", "-c", c.Line}
@@ -75,7 +75,7 @@ func (c Command) check() error {
 	return nil
 }
 
-// maxArgument is how long one argument may be: Linux takes 128 KiB with the NUL behind it.
+// maxArgument is how long one argument may be: Linux takes 128 KiB with the NUL after it.
 const maxArgument = 128<<10 - 1
 
 func longest(args []string) (n int) {
@@ -92,7 +92,7 @@ func (c Command) plain() bool {
 	return !odd(c.Line) && !odd(c.Cwd) && !slices.ContainsFunc(c.Args, odd)
 }
 
-// Keeper ends groups, or keeps them, when this host dies.
+// Keeper keeps track of groups, so that they end, or are kept, when this host dies.
 type Keeper interface {
 	child.Keeper
 	// Expect names a kept task before it is started; Watch or Unexpect follows.
@@ -106,11 +106,11 @@ type Keeper interface {
 type Config struct {
 	Keeper   Keeper
 	ExitFile func(task.ID) string // where a kept task's exit is written; absolute
-	Copier   []string             // a program whose life is [tty.Run]; nil: this process stands at the end of terminals
+	Copier   []string             // a program whose life is [tty.Run]; nil: this process serves terminals itself
 	Keys     func(task.ID) string // where the pipe is through which is typed into a terminal; absolute
 
-	// Grown is told about once a second, while commands run, how many bytes they
-	// have printed since; an error ends those that grow. It must return at once.
+	// Grown is called about once a second, while commands run, with the bytes that they
+	// have printed since; an error ends the growing ones. It must return at once.
 	// Nil: all may grow.
 	Grown func(bytes int64) error
 
@@ -123,7 +123,7 @@ type Config struct {
 type Client struct {
 	Env   []string // as the client has it; see [ChildEnv]
 	Own   []string // variables that Drover sets for them, of whatever names
-	Stdin *os.File // nil: the null device; of a command with a terminal, what is typed there
+	Stdin *os.File // nil: the null device; for a command with a terminal, the source of keys
 	Tee   *Tee     // nil: output goes to the output file only
 
 	// Hurry ends the patience of a stop when it ends. nil: every stop has all of it.
@@ -133,8 +133,8 @@ type Client struct {
 	// plain fork.
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 
-	// Sizes are those of the terminal at which somebody looks at a command with a
-	// terminal, the first one when it starts. nil: nobody does.
+	// Sizes are the sizes of the terminal that shows a command with a terminal, the
+	// first one when it starts. nil: it is not shown.
 	Sizes <-chan tty.Size
 }
 
@@ -146,7 +146,7 @@ type Driver struct {
 	checked atomic.Pointer[checked] // the input that was checked last: it is run next
 }
 
-// checked is a good input and what it means.
+// checked is a valid input with its meaning.
 type checked struct {
 	input   json.RawMessage
 	command Command
@@ -179,8 +179,8 @@ func New(c Config) *Driver {
 // else.
 func (d *Driver) For(c Client) *Driver { return &Driver{shared: d.shared, client: c} }
 
-// Command is [Driver.For] for one command, with its input. What is good is not read
-// out of it again.
+// Command is [Driver.For] for one command, with its input, which is not decoded
+// again.
 func (d *Driver) Command(client Client, c Command) (*Driver, json.RawMessage) {
 	own := d.For(client)
 	input, err := json.Marshal(c)
@@ -221,7 +221,7 @@ func (d *Driver) known(input json.RawMessage) *checked {
 	return nil
 }
 
-// parse is [parse] of what has mostly been checked before.
+// parse is [parse] for input that has mostly been checked before.
 func (d *Driver) parse(input json.RawMessage) (Command, error) {
 	if c := d.known(input); c != nil {
 		return c.command, nil
@@ -229,8 +229,8 @@ func (d *Driver) parse(input json.RawMessage) (Command, error) {
 	return parse(input)
 }
 
-// Run runs the command, or takes up one that an earlier host started: then the
-// record names its process.
+// Run runs the command, or takes up a command of an earlier host: then the record
+// names its process.
 func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	rec := h.Record()
 	if rec.Process != nil {
@@ -256,8 +256,8 @@ func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	}
 }
 
-// failed reports whether a command ended by itself, and not well. What a limit has ended, or could
-// not be started, is not tried again.
+// failed reports whether a command ended by itself, and not well. A command that a limit has ended,
+// or that could not be started, is not tried again.
 func failed(err error) bool {
 	var fail *task.FailError
 	return errors.As(err, &fail) && (fail.Reason == task.ReasonExit || fail.Reason == task.ReasonSignal)
@@ -295,7 +295,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	}
 	keep := rec.Keep && d.client.Tee == nil
 	if keep && d.Keeper != nil {
-		// Should this host die behind the fork, nobody else knows that it was to live.
+		// Should this host die after the fork, only the keeper knows that it was to live.
 		if err := d.Keeper.Expect(string(rec.ID), d.exitFile(rec.ID, true)); err != nil {
 			return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 		}
@@ -308,7 +308,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	marks := child.Marks(rec, self)
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
-		// A group beside the terminal's foreground group would be stopped when
+		// A group other than the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
 		Session: out.stdin != nil, Terminal: c.TTY,
 		Env: slices.Concat(marks, d.client.environ(c.TTY), d.client.Own), Fork: d.client.Fork,
@@ -427,7 +427,7 @@ func (r *run) stop(ctx context.Context, cause error) {
 	r.ending(patient, process.Ending{Grace: graceOf(cause), First: firstOf(cause)})
 }
 
-// end ends what is left of a command.
+// end ends the processes left of a command.
 func (r *run) end(ctx context.Context) {
 	r.ending(ctx, process.Ending{Grace: child.Grace})
 }
@@ -452,7 +452,7 @@ func (r *run) settle() {
 // release lets go of the leader and of its number.
 func (r *run) release() {
 	if r.d.Keeper != nil {
-		_ = r.d.Keeper.Forget(r.g.Identity()) // one that is gone has forgotten already
+		_ = r.d.Keeper.Forget(r.g.Identity()) // a keeper that is gone has forgotten it already
 	}
 	r.g.Release()
 	r.g.Close()
@@ -467,7 +467,7 @@ func graceOf(cause error) time.Duration {
 	return child.GraceOf(cause)
 }
 
-// firstOf is what a command is asked by before TERM.
+// firstOf returns the signal that asks a command to end before TERM.
 func firstOf(cause error) syscall.Signal {
 	var stop *task.StopError
 	if errors.As(cause, &stop) && stop.Cause.Reason == task.ReasonInterrupt {

@@ -23,7 +23,7 @@ var _ task.Steerer = (*Driver)(nil)
 const settleWait = 3 * time.Second
 
 // Steer types into the terminal of a running command, exactly what it is given.
-// Nobody keeps what was typed. It returns when the keys are on their way.
+// The keys are not recorded. It returns when they are on their way.
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	t := d.terminals.of(id)
 	if t == nil {
@@ -63,11 +63,11 @@ func (t *terminals) set(id task.ID, w typist) {
 	}
 }
 
-// terminal is what a command with one has beside others. The methods of nil do
+// terminal is the additional state of a command with a terminal. The methods of nil do
 // nothing.
 //
-// Where the output goes to a file only, a process of its own stands at its end and
-// outlives this one with a kept command. Where it is shown, or there is no such
+// Where the output goes to a file only, a process of its own serves the master and
+// outlives this one with a kept command. Where it is shown, or without such a
 // program, this process does.
 type terminal struct {
 	d      *shared
@@ -75,12 +75,12 @@ type terminal struct {
 	client Client
 
 	master, slave *os.File         // the slave is held until the command has ended
-	out, pipe     *os.File         // given to the process at the end; nil where there is none
-	input         *tty.InputWriter // nil where there is none
-	near          *tty.Master      // the master, where this process stands at the end
+	out, pipe     *os.File         // given to the process that serves the master; nil without one
+	input         *tty.InputWriter // nil without that process
+	near          *tty.Master      // the master, where this process serves it
 	hand          typist           // the input, or the master
 	copier        *process.Group
-	stays         bool // the command goes on without this host
+	stays         bool // the command continues without this host
 
 	gone  context.Context // ended when that process is gone
 	lost  context.CancelFunc
@@ -128,7 +128,7 @@ func (d *Driver) openTerminal(h task.Host, rec task.Record) (_ *output, err erro
 	o.pipes = []*os.File{t.master}
 	t.near = &tty.Master{F: t.master}
 	t.hand = t.near
-	d.terminals.set(rec.ID, t.hand) // what is typed before the command is there waits for it
+	d.terminals.set(rec.ID, t.hand) // keys typed before the command starts wait for it
 	o.copies.Go(func() { o.copy(t.master, o.tee.stdout()) })
 	return o, nil
 }
@@ -221,8 +221,8 @@ func lostTerminal() error {
 	}
 }
 
-// verdict is that of [verdict], but for a command that its terminal took along: it
-// was hung up, and the process at the other end has not ended by itself.
+// verdict is [verdict], except for a command that ended with its terminal: it was hung
+// up, and the process that serves the master has not ended by itself.
 func (t *terminal) verdict(code int, signal string) error {
 	if t == nil || t.copier == nil || signal != "SIGHUP" {
 		return child.Verdict(code, signal)
@@ -298,7 +298,7 @@ func (t *terminal) close() {
 func (s *shared) unlay(id task.ID) {
 	if s.Keys != nil {
 		path := s.Keys(id)
-		_ = saferoot.Near(path).Remove(path) // of most commands there is none
+		_ = saferoot.Near(path).Remove(path) // most commands have none
 	}
 }
 
@@ -315,7 +315,7 @@ func (t *terminal) resize(ctx context.Context) {
 }
 
 // environ is the environment of a command, whose terminal draws nothing where
-// nobody looks at it.
+// it is not shown.
 func (c Client) environ(terminal bool) []string {
 	env := process.ChildEnv(c.Env)
 	if !terminal || c.Sizes != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// run is one run of a workflow. All of it belongs to the goroutine of Run; those of
-// the steps tell it what happens by events.
+// run is one run of a workflow. All of it belongs to the goroutine of Run; the
+// goroutines of the steps report to it by events.
 type run struct {
 	steps Steps
 	h     task.Host
@@ -46,13 +46,13 @@ type state struct {
 	output *string                 // once it was read
 }
 
-// event is told by the goroutine of a step.
+// event is a report from the goroutine of a step.
 type event struct {
 	st    *state
 	ended bool
 	done  done // as far as it is known
 	usage *task.Usage
-	waits string // what it waits for, for people
+	waits string // the reason for its wait, for people
 }
 
 func ended(s task.StepStatus) bool {
@@ -169,13 +169,13 @@ func (r *run) begin(ctx context.Context, calls *sync.WaitGroup, st *state) {
 	st.done = done{ID: st.ID, Status: task.StepRunning, Start: time.Now().UTC()}
 	r.at++
 	p := &performance{r: r, st: st, a: a, tried: st.tried, done: st.done}
-	calls.Go(func() { // joined by run, which takes what it tells
+	calls.Go(func() { // joined by run, which takes its events
 		defer halt(nil)
 		p.perform(ctx, work)
 	})
 }
 
-// take notes what a step tells.
+// take notes the event of a step.
 func (r *run) take(ctx context.Context, e event) {
 	if e.ended {
 		r.at--
@@ -194,7 +194,7 @@ func (r *run) take(ctx context.Context, e event) {
 }
 
 // end notes that a step has ended, and makes it durable. The first failure stops
-// what is at work.
+// the running steps.
 func (r *run) end(ctx context.Context, st *state, d done, usage *task.Usage) {
 	r.usage = r.usage.And(usage)
 	if d.End = time.Now().UTC(); d.Start.IsZero() {
@@ -261,11 +261,11 @@ func (r *run) report(format string, args ...any) {
 	}
 	r.h.Progress(p)
 	if format != "" {
-		_, _ = fmt.Fprintln(r.h.Output(), oneLine(fmt.Sprintf(format, args...))) // the steps go on if nobody can read of them
+		_, _ = fmt.Fprintln(r.h.Output(), oneLine(fmt.Sprintf(format, args...))) // the steps continue without their log
 	}
 }
 
-// output is what a step has printed, read when it is first asked for.
+// output returns the output of a step, read when it is first asked for.
 func (r *run) output(ctx context.Context, st *state) (string, error) {
 	if st.output != nil {
 		return *st.output, nil

@@ -24,8 +24,8 @@ type performance struct {
 	usage *task.Usage
 }
 
-// perform does the step and tells of its end, whatever happens. ctx is that of the
-// run; work ends earlier when another step fails.
+// perform does the step and reports its end, whatever happens. ctx is the context of
+// the run; work ends earlier when another step fails.
 func (p *performance) perform(ctx, work context.Context) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -55,7 +55,7 @@ func (p *performance) fail(ctx context.Context, err error) {
 	}
 }
 
-// tell shows where the step stands.
+// tell reports the state of the step.
 func (p *performance) tell(waits string) {
 	p.r.events <- event{st: p.st, done: p.done, waits: waits}
 }
@@ -99,7 +99,7 @@ func (p *performance) try(ctx, work context.Context) error {
 	failures, lost := 0, 0
 	for n := max(1, p.tried); ; n++ {
 		rec, old, err := p.child(ctx, work, n)
-		if !old || rec.Status == task.Completed { // what was lost has told nothing, and what has failed was counted
+		if !old || rec.Status == task.Completed { // a lost try reports no usage, and a failed one was counted
 			p.usage = p.usage.And(rec.Usage)
 		}
 		if err != nil {
@@ -172,8 +172,8 @@ func (p *performance) pause(ctx, work context.Context, rec task.Record, n int) e
 	return cause(ctx, work, p.r.h.WaitWhilePaused(work))
 }
 
-// child starts the n-th try, or finds the one that an earlier run has started, and
-// waits for its end.
+// child starts the n-th try, or finds it from an earlier run, and waits for its
+// end.
 func (p *performance) child(ctx, work context.Context, n int) (rec task.Record, old bool, err error) {
 	a := p.a
 	a.N, a.Key = n, a.Step.ID+"/"+strconv.Itoa(n)
@@ -201,7 +201,7 @@ func (p *performance) child(ctx, work context.Context, n int) (rec task.Record, 
 	case err == nil:
 		err = errors.New("it was moved to the background")
 	}
-	if ctx.Err() != nil { // the runtime stops what is below the task
+	if ctx.Err() != nil { // the runtime stops the tasks below this one
 		return got, old, context.Cause(ctx)
 	}
 	why := cause(ctx, work, err)
@@ -215,7 +215,7 @@ func (p *performance) child(ctx, work context.Context, n int) (rec task.Record, 
 }
 
 // resumable reports whether a step that is a workflow has gone some way in an earlier
-// run: it goes on, where another step would begin anew.
+// run: it continues, where another step would begin anew.
 func resumable(r task.Record) bool {
 	return r.Kind == task.LocalWorkflow && (r.Status == task.Killed || r.Status == task.Failed) && len(r.Checkpoint) > 0
 }

@@ -28,8 +28,8 @@ import (
 // ReasonStep is why a workflow has failed of which a step has.
 const ReasonStep task.Reason = "step"
 
-// Input is what a run is started with: a plan, or the wish to go on from the
-// checkpoint of an earlier run.
+// Input is the input of a run: a plan, or the wish to continue from the checkpoint of
+// an earlier run.
 type Input struct {
 	Plan   *flow.Plan        `json:"plan,omitempty"`
 	Params map[string]string `json:"params,omitempty"` // all of them; see [flow.Plan.Values]
@@ -50,16 +50,16 @@ type Attempt struct {
 	Resumed  bool              // an earlier run may have started it
 }
 
-// Input is what a nested workflow is started with.
+// Input returns the input of a nested workflow.
 func (a Attempt) Input() Input { return Input{Plan: a.Step.Workflow.Plan, Params: a.With, Cwd: a.Cwd} }
 
-// Steps does what a workflow needs of the runtime beside [task.Host]. Its methods may
-// be called from several goroutines.
+// Steps is the runtime of a workflow's steps, in addition to [task.Host]. Its methods
+// may be called from several goroutines.
 type Steps interface {
 	// Start starts a try as a child of the task, in the foreground. If the task has a
 	// child with the key already, that is returned as it is: only a new one is pending.
 	Start(ctx context.Context, h task.Host, a Attempt) (task.Record, error)
-	// Again gives a nested workflow that has ended a further run, which goes on with it.
+	// Again gives an ended nested workflow a further run, which continues it.
 	Again(ctx context.Context, h task.Host, id task.ID, a Attempt) (task.Record, error)
 	// Stop ends a child and returns when it is gone.
 	Stop(ctx context.Context, id task.ID, why string) error
@@ -68,8 +68,8 @@ type Steps interface {
 	// Barred reports whether a start was refused because the task, or the host, is
 	// about to end.
 	Barred(err error) bool
-	// Patience is how long an approval without a time limit waits; 0: nobody can
-	// answer, and it is denied.
+	// Patience is how long an approval without a time limit waits; 0: it cannot be
+	// answered, and is denied.
 	Patience() time.Duration
 }
 
@@ -82,7 +82,7 @@ func New(s Steps) *Driver { return &Driver{s} }
 // Kind is [task.LocalWorkflow].
 func (d *Driver) Kind() task.Kind { return task.LocalWorkflow }
 
-// Check refuses input that is no [Input], or has a plan that cannot be run.
+// Check refuses input that is not an [Input], or has a plan that cannot be run.
 func (d *Driver) Check(input json.RawMessage) error {
 	in, err := decode(input)
 	switch {
@@ -113,7 +113,7 @@ func decode(raw json.RawMessage) (in Input, err error) {
 	return in, nil
 }
 
-// version is the version of the checkpoint's format.
+// version is the version of the checkpoint.
 const version = 1
 
 // saved is the checkpoint.
@@ -126,7 +126,7 @@ type saved struct {
 	Done   []done            `json:"done,omitempty"`
 }
 
-// done is a step that has ended. What it has printed is where its task left it.
+// done is a step that has ended. Its output stays with its task.
 type done struct {
 	ID      string          `json:"id"`
 	Status  task.StepStatus `json:"status"`
@@ -168,7 +168,7 @@ func read(checkpoint []byte) (s saved, err error) {
 // maxPlan is the largest plan in bytes, as JSON with all its names, that is unpacked.
 const maxPlan = 16 << 20
 
-// pack makes a plan small: it stands in every event of its workflow.
+// pack makes a plan small: every event of its workflow contains it.
 func pack(p *flow.Plan) ([]byte, error) {
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
@@ -191,7 +191,7 @@ func unpack(packed []byte) (*flow.Plan, error) {
 	return &p, nil
 }
 
-// Run runs a workflow to its end, or goes on with one.
+// Run runs a workflow to its end, or continues it.
 func (d *Driver) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	if ctx.Err() != nil {
 		return task.Result{}, context.Cause(ctx)
@@ -257,7 +257,7 @@ func (r *run) scope(ctx context.Context) flow.Scope {
 	}}
 }
 
-// checkpoint makes durable what has ended.
+// checkpoint makes the ended steps durable.
 func (r *run) checkpoint(ctx context.Context) error {
 	raw, err := json.Marshal(r.saved)
 	if err != nil {

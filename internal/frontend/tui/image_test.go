@@ -16,8 +16,10 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// withImages are files of images.
+// withImages are files of images. Reading one takes no time, since the harness gives up on
+// commands that wait.
 func withImages(o *Options) {
+	big := make([]byte, 5<<20)
 	o.Image = func(_ context.Context, path string) (control.Image, error) {
 		name := path[strings.LastIndexByte(path, '/')+1:]
 		switch {
@@ -26,7 +28,7 @@ func withImages(o *Options) {
 		case strings.HasPrefix(name, "bad"):
 			return control.Image{}, fmt.Errorf("read image %s: its content is neither PNG, JPEG, GIF nor WebP", path)
 		case strings.HasPrefix(name, "big"):
-			return control.Image{Name: name, Data: make([]byte, 5<<20)}, nil
+			return control.Image{Name: name, Data: big}, nil
 		}
 		return control.Image{Name: name, Data: make([]byte, 64_000)}, nil
 	}

@@ -1,9 +1,9 @@
 // Package gitrun calls git on repositories that an agent may have changed. Git runs
-// programs that a repository's configuration names: what can be turned off is turned
-// off for every call, and [Git.Harmless] finds the filters, which cannot be. A call
-// has bounds of time and output, and nothing of it is left when it returns.
+// programs that a repository's configuration names: every call turns them off, except
+// filters, which cannot be turned off and which [Git.Harmless] finds. A call is bounded
+// in time and output, and no process of it is left when it returns.
 //
-// It does not know what a repository is used for.
+// It does not know the purpose of a repository.
 package gitrun
 
 import (
@@ -39,9 +39,9 @@ type Git struct {
 	Admin string   // GIT_DIR; empty: discovered from Dir
 	Tree  string   // GIT_WORK_TREE
 	Index string   // GIT_INDEX_FILE; empty: the index of Admin
-	Held  *os.File // lock that a git which outlives us goes on holding; nil: none
+	Held  *os.File // lock that a git which outlives this process keeps; nil: none
 
-	// Vars are further variables of git, and win over ours. They come from the caller,
+	// Vars are set for git in addition, and win over ours. They come from the caller,
 	// never from a client or a repository.
 	Vars []string
 }
@@ -50,8 +50,8 @@ type Git struct {
 type Error struct {
 	Command string // such as worktree add
 	Code    int
-	Text    string // what it said, one line
-	All     string // what it said, at most 8 KiB
+	Text    string // one line of its output
+	All     string // its output, at most 8 KiB
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.Text) }
@@ -64,8 +64,8 @@ func settings() []string {
 		"advice.detachedHead=false", "protocol.allow=never", "core.untrackedCache=keep"}
 }
 
-// Environ is an environment without the variables that would take git from the
-// folder that it is called in to another repository. The argument is not changed.
+// Environ returns env without the variables that would take git from the folder that
+// it is called in to another repository. It does not change env.
 func Environ(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -77,8 +77,8 @@ func Environ(env []string) []string {
 	})
 }
 
-// env is the environment of git: ours without what would point it elsewhere. The
-// user's own configuration stays.
+// env returns the environment of git: ours without variables that point git elsewhere.
+// The user's own configuration stays.
 func (g Git) env() []string {
 	kept := []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
 	env := slices.DeleteFunc(Environ(os.Environ()), func(kv string) bool {
@@ -102,8 +102,8 @@ func (g Git) env() []string {
 	return append(env, g.Vars...)
 }
 
-// Run calls git and returns what it printed. It ends git, with all that git has
-// started, when ctx or the time of a call ends.
+// Run calls git and returns its output. It ends git, with all processes of git,
+// when ctx or the time of a call ends.
 func (g Git) Run(ctx context.Context, args ...string) ([]byte, error) { return g.run(ctx, nil, args) }
 
 // Feed is Run for a call that reads its stdin, and of which the output does not matter.
@@ -130,7 +130,7 @@ func (g Git) run(ctx context.Context, stdin io.Reader, args []string) ([]byte, e
 	return out.kept.Bytes(), nil
 }
 
-// do calls git. Its output goes to the writer that open returns, who may end git.
+// do calls git. Its output goes to the writer that open returns, which may end git.
 func (g Git) do(
 	ctx context.Context, stdin io.Reader, args []string, open func(context.CancelCauseFunc) io.Writer,
 ) error {
@@ -164,7 +164,7 @@ func (g Git) do(
 	return &Error{Command: name, Code: exit.Code, Text: said(errs.kept.String(), exit), All: errs.kept.String()}
 }
 
-// said is the line of git's errors that tells most.
+// said returns the most useful line of git's errors.
 func said(text string, exit process.Exit) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := lines[len(lines)-1]
@@ -183,7 +183,7 @@ func said(text string, exit process.Exit) string {
 	return fmt.Sprintf("exit code %d", exit.Code)
 }
 
-// call starts git in a group of its own and waits until nothing of it is left.
+// call starts git in a process group of its own and waits until no process of the group is left.
 func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (process.Exit, error) {
 	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Session: true}
 	if g.Held != nil {
@@ -209,12 +209,12 @@ func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io
 		group.End(context.Background(), process.Ending{})
 		group.Reap()
 	}
-	p.Expire(lastBytes)
+	p.Expire(lastBytes) // it does not wait for processes that left the group and still have the pipes
 	flows.Wait()
 	return exit, err
 }
 
-// lastBytes is how long what git has printed may take to be read after its end.
+// lastBytes bounds the time to read git's output after its end.
 const lastBytes = 5 * time.Second
 
 func (g Git) place() string {
@@ -224,14 +224,14 @@ func (g Git) place() string {
 	return g.Dir
 }
 
-// Text is the answer of a call whose answer is one line, which may have line
+// Text returns the answer of a call that prints one value. The value may have line
 // ends in it, as paths have.
 func (g Git) Text(ctx context.Context, args ...string) (string, error) {
 	out, err := g.Run(ctx, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// Fields is the answer of a call that ends each entry with a NUL.
+// Fields returns the entries of a call that ends each of them with a NUL.
 func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
 	out, err := g.Run(ctx, args...)
 	if err != nil || len(out) == 0 {
@@ -240,7 +240,7 @@ func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
 }
 
-// Commit is the commit that a name means; empty: none.
+// Commit returns the commit that a name means; empty: none.
 func (g Git) Commit(ctx context.Context, name string) (string, error) {
 	oid, err := g.Text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	var e *Error
@@ -251,7 +251,7 @@ func (g Git) Commit(ctx context.Context, name string) (string, error) {
 }
 
 // Harmless refuses a repository whose own configuration names a program that
-// could not be turned off.
+// cannot be turned off.
 func (g Git) Harmless(ctx context.Context) error {
 	list, err := g.Fields(ctx, "config", "--list", "--show-scope", "--includes", "-z")
 	if err != nil {
@@ -278,7 +278,7 @@ func runs(key string) bool {
 		section == "hook" && last == "command"
 }
 
-// stream keeps what fits, and tells once when something did not.
+// stream keeps the output that fits, and reports once that some did not.
 type stream struct {
 	kept  bytes.Buffer
 	limit int
@@ -295,7 +295,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// sink passes on what is printed up to the first error, and reads the rest for nobody.
+// sink passes output on up to the first error, and discards the rest.
 type sink struct {
 	out io.Writer
 	end context.CancelCauseFunc

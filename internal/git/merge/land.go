@@ -22,12 +22,12 @@ const (
 	version     = 1
 	oldIndex    = "index.old" // copies of the index of the work tree, in the folder of the repository
 	newIndex    = "index.new"
-	lockName    = "index.lock" // git's own: who has it may change the index
+	lockName    = "index.lock" // git's own: its holder may change the index
 	stagedName  = "drover-index"
 )
 
-// journal is what a move is about to do. It is there from before the first step to
-// after the last one.
+// journal describes a move. It is on the disk from before the first step to after the
+// last one.
 type journal struct {
 	V      int    `json:"v"`
 	Common string `json:"common_dir"`
@@ -46,9 +46,9 @@ func (j journal) place() place {
 func (j journal) short() string { return strings.TrimPrefix(j.Ref, "refs/heads/") }
 
 // Land moves the branch from the tip to a commit that Rebase has returned, and the work
-// tree in which it is checked out with it. It returns [ErrMoved] if somebody else has
-// moved the branch. Files names files of the user which changed while it worked and were
-// left as they are.
+// tree in which it is checked out with it. It returns [ErrMoved] if another process has
+// moved the branch. Files names files of the user that changed during the move; Land
+// leaves them as they are.
 func (t *Train) Land(ctx context.Context, oid, note string) (files []string, err error) {
 	j := journal{V: version, Common: t.at.common, Ref: t.at.ref, Old: t.Tip, New: oid, Admin: t.at.admin, Top: t.at.top,
 		Token: "drover merge " + rand.Text() + "\n"}
@@ -62,7 +62,7 @@ func (t *Train) Land(ctx context.Context, oid, note string) (files []string, err
 
 func brief(oid string) string { return oid[:min(len(oid), 12)] }
 
-// Refresh takes the branch as it is now, after [ErrMoved].
+// Refresh reads the branch again, after [ErrMoved].
 func (t *Train) Refresh(ctx context.Context) (err error) {
 	if t.at.admin, t.at.top, err = whereIs(ctx, t.at); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (t *Train) Refresh(ctx context.Context) (err error) {
 	return err
 }
 
-// move does the steps of a move. The one that counts is the change of the ref: a crash
-// before it leaves everything as it was, and after it everything is finished.
+// move does the steps of a move. The change of the ref decides: after a crash before
+// it everything stays as it was, and after a later crash [Store.Recover] finishes.
 func (s *Store) move(ctx context.Context, dir string, lock *os.File, j journal, note string) ([]string, error) {
 	data, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) move(ctx context.Context, dir string, lock *os.File, j journal, 
 		s.step("locked")
 		g := p.repository(lock)
 		if p.admin != "" {
-			g = p.checkout(lock) // its reflog of HEAD tells of it too
+			g = p.checkout(lock) // so that its reflog of HEAD has the move too
 		}
 		_, err = g.Run(ctx, "update-ref", "--create-reflog", "-m", note, j.Ref, j.New, j.Old)
 		if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) ready(ctx context.Context, lock *os.File, j journal) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	// Linked from a whole file, so that it never is ours without saying so.
+	// Linked from a complete file, so that our lock always has our token.
 	if err := put(root, stagedName, []byte(j.Token)); err != nil {
 		return err
 	}
@@ -180,13 +180,13 @@ func (j journal) unlock() error {
 	_ = root.Remove(stagedName)
 	text, err := root.ReadFile(lockName)
 	if err != nil || string(text) != j.Token {
-		return nil // there is none, or it is git's
+		return nil // the lock is gone, or git's
 	}
 	return root.Remove(lockName)
 }
 
-// Recover finishes or takes back the merges that were interrupted, in all repositories,
-// and says what it did.
+// Recover finishes or takes back interrupted merges, in all repositories. It returns a
+// report for the user.
 func (s *Store) Recover(ctx context.Context) (said []string, err error) {
 	list, err := s.below().Names(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,7 +211,7 @@ func (s *Store) Recover(ctx context.Context) (said []string, err error) {
 	return said, err
 }
 
-// recover finishes or takes back one merge. The ref alone says which.
+// recover finishes or takes back one merge. The ref alone decides which.
 func (s *Store) recover(ctx context.Context, dir string, lock *os.File) (string, error) {
 	path := filepath.Join(dir, journalName)
 	data, err := home.ReadBelow(s.below(), path, maxJournal)
@@ -252,9 +252,9 @@ func (s *Store) recover(ctx context.Context, dir string, lock *os.File) (string,
 	return text, s.done(dir, j)
 }
 
-// follow brings the work tree from the old commit to the new one, wherever between the
-// two it is. It overwrites what is as in the old commit, absent, or the beginning of what
-// is to be there: git was writing it. It returns files that are none of that.
+// follow brings the work tree from the old commit to the new one, also from a state between
+// the two. It overwrites a file that is as in the old commit, absent, or the beginning of
+// the new one, which git was writing. It returns the other files, which it leaves.
 func (s *Store) follow(ctx context.Context, dir string, lock *os.File, j journal) (left []string, err error) {
 	p := j.place()
 	if p.admin == "" {
@@ -406,11 +406,11 @@ func (p place) write(ctx context.Context, before, after gitrun.Git, list []entry
 	return left, after.Feed(ctx, &paths, "checkout-index", "-f", "-u", "-z", "--stdin")
 }
 
-// differing are the files of a work tree that are not as its index has them.
+// differing returns the files of a work tree that differ from its index.
 func differing(ctx context.Context, g gitrun.Git) (map[string]bool, error) {
 	_, err := g.Run(ctx, "update-index", "-q", "--refresh")
 	var stale *gitrun.Error
-	if err != nil && !errors.As(err, &stale) { // it fails when a file is not as the index has it
+	if err != nil && !errors.As(err, &stale) { // git fails when a file differs from the index
 		return nil, err
 	}
 	list, err := g.Fields(ctx, "diff-files", "--name-only", "-z")
@@ -437,7 +437,7 @@ func remove(top *os.Root, path string) error {
 	return nil
 }
 
-// begun reports whether a file is the beginning of what is to be there.
+// begun reports whether a file is the beginning of its new content.
 func begun(ctx context.Context, g gitrun.Git, top *os.Root, e entry) (bool, error) {
 	info, err := top.Lstat(e.path)
 	if err != nil || !info.Mode().IsRegular() {

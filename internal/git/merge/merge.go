@@ -29,9 +29,9 @@ const (
 // Store is the folder of the journals and scratch checkouts of all repositories.
 type Store struct {
 	root  string
-	trees *worktree.Store // says whose turn it is to change which checkouts a repository has
+	trees *worktree.Store // its turn guards the list of a repository's checkouts
 
-	// after is called behind each step, for tests that end there. nil: nobody is.
+	// after is called after each step, for tests that end there; may be nil.
 	after func(step string)
 }
 
@@ -60,7 +60,7 @@ func (c *Conflict) Error() string {
 	return "the change conflicts with what was merged before, in " + names(c.Files)
 }
 
-// ErrMoved means that the branch was moved by somebody else since it was read.
+// ErrMoved means that another process has moved the branch since it was read.
 var ErrMoved = errors.New("the branch was moved by somebody else")
 
 // ErrNothing means that the branch has all of a change already.
@@ -70,10 +70,10 @@ var ErrNothing = errors.New("the branch has all of the change already")
 type Train struct {
 	Branch string // its short name
 	Repo   string // the top of the work tree from which the branch was chosen
-	Tip    string // the commit of the branch, with what has landed
+	Tip    string // the commit of the branch, with the landed changes
 	Dir    string // of the scratch checkout, in which checks run
 
-	// Recovered is what became of a merge that was interrupted; empty: there was none.
+	// Recovered reports the recovery of an interrupted merge; empty: none was interrupted.
 	Recovered string
 
 	s     *Store
@@ -103,7 +103,7 @@ func (p place) checkout(held *os.File) gitrun.Git {
 // Request asks for a train.
 type Request struct {
 	Folder string // in a work tree of the repository; absolute
-	Branch string // empty: the one that is checked out there
+	Branch string // empty: the branch that is checked out there
 
 	// Still means that the branch is not going to move: the results go elsewhere, and the
 	// work tree in which it is checked out may have changes.
@@ -224,7 +224,7 @@ func harmless(ctx context.Context, g gitrun.Git) error {
 	return nil
 }
 
-// target is the full name of a branch.
+// target returns the full name of a branch.
 func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	if branch == "" {
 		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
@@ -242,7 +242,8 @@ func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	return ref, err
 }
 
-// identity is the author of commits: the user, if git knows the user's name.
+// identity returns variables for git: the user's name and address for commits, if git knows
+// them, and the settings that a rebase depends on.
 func identity(ctx context.Context, g gitrun.Git) ([]string, error) {
 	vars := []string{"GIT_SEQUENCE_EDITOR=:"}
 	for _, v := range [][2]string{{"NAME", "user.name"}, {"EMAIL", "user.email"}} {
@@ -269,10 +270,10 @@ func (t *Train) scratchAdmin() string {
 	return filepath.Join(t.at.common, "worktrees", scratchBase(t.dir))
 }
 
-// scratchBase is the name by which git knows the scratch checkout.
+// scratchBase returns the name by which git knows the scratch checkout.
 func scratchBase(dir string) string { return "drover-merge-" + filepath.Base(dir) }
 
-// scratch makes the scratch checkout at the tip, without what a crash has left of one.
+// scratch makes the scratch checkout at the tip, and removes the remains of an earlier one.
 func (t *Train) scratch(ctx context.Context) error {
 	top := filepath.Join(t.dir, scratchBase(t.dir))
 	if err := unscratch(t.s.below(), t.at.common, t.dir); err != nil {
@@ -292,7 +293,7 @@ func (t *Train) scratch(ctx context.Context) error {
 	return nil
 }
 
-// unscratch removes a scratch checkout, and what the repository knows of it.
+// unscratch removes a scratch checkout, and its entry in the repository.
 func unscratch(below saferoot.Dir, common, dir string) error {
 	if err := below.RemoveAll(filepath.Join(dir, scratchBase(dir))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -320,9 +321,9 @@ func (t *Train) git() gitrun.Git {
 	return gitrun.Git{Admin: t.scratchAdmin(), Tree: t.Dir, Held: t.lock, Vars: t.vars}
 }
 
-// Rebase rebases a change on the tip and leaves it in the scratch checkout. What is not
-// committed becomes a commit with the message. It returns the commit that the branch is
-// to move to; a [*Conflict]; or [ErrNothing].
+// Rebase rebases a change on the tip and leaves it in the scratch checkout. Uncommitted
+// changes become a commit with the message. It returns the new commit for the branch;
+// a [*Conflict]; or [ErrNothing].
 func (t *Train) Rebase(ctx context.Context, c worktree.Change, message string) (string, error) {
 	oid, err := t.rebase(ctx, c, message)
 	if err != nil {

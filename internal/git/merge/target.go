@@ -39,7 +39,7 @@ func whereIs(ctx context.Context, p place) (admin, top string, err error) {
 	return "", "", nil
 }
 
-// clean refuses a work tree with changes, or in the middle of something.
+// clean refuses a work tree with changes, or in the middle of a rebase or a merge.
 func (p place) clean(ctx context.Context, held *os.File) error {
 	short := strings.TrimPrefix(p.ref, "refs/heads/")
 	if p.admin == "" {
@@ -86,7 +86,7 @@ func differences(ctx context.Context, g gitrun.Git, before, after string) ([]ent
 }
 
 // free refuses a move that would overwrite files of the user which git does not track,
-// or which git was told to disregard.
+// or which it disregards by the user's choice.
 func (p place) free(ctx context.Context, held *os.File, before, after string) error {
 	if p.admin == "" {
 		return nil
@@ -134,7 +134,7 @@ func (p place) free(ctx context.Context, held *os.File, before, after string) er
 	return nil
 }
 
-// inTheWay names what is where a new file is to be, unless it is deleted first.
+// inTheWay names the files at the place of a new file, except files that are deleted first.
 func inTheWay(top *os.Root, path string, deleted map[string]bool) (found []string) {
 	for at := filepath.Dir(path); at != "."; at = filepath.Dir(at) {
 		if info, err := top.Lstat(at); err == nil && !info.IsDir() && !deleted[at] {
@@ -143,7 +143,7 @@ func inTheWay(top *os.Root, path string, deleted map[string]bool) (found []strin
 	}
 	info, err := top.Lstat(path)
 	switch {
-	case err != nil: // nothing is there, or a file that is deleted is on its way
+	case err != nil: // the path is free, or a file that gets deleted is on the way to it
 		return nil
 	case !info.IsDir():
 		return []string{path}

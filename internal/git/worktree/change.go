@@ -21,7 +21,7 @@ const (
 	FromRescue   = "rescue"   // the checkout is gone, and a copy of it was made
 )
 
-// Change is what a task has changed in a checkout of its own. All of it is in the
+// Change describes the changes of a task in a checkout of its own. All of it is in the
 // repository, so it stays readable when the checkout changes or goes.
 type Change struct {
 	Task   task.ID
@@ -36,9 +36,9 @@ type Change struct {
 	Clean  bool   // Tree is the tree of Head
 }
 
-// Change looks at what a task has changed so far: in its checkout, whoever holds it,
-// else what the repository has kept of it. Folder is where the task was started: the
-// repository is looked for there if the receipt is gone. It moves no branch and
+// Change returns the changes of a task so far: of its checkout, whoever holds it,
+// else the changes that the repository has kept. Folder is where the task was started:
+// it leads to the repository if the receipt is gone. Change moves no branch and
 // leaves the index of the checkout alone. It returns [ErrGone] if nothing was kept.
 func (s *Store) Change(ctx context.Context, id task.ID, folder string) (Change, error) {
 	c, err := s.change(ctx, id, folder)
@@ -113,7 +113,7 @@ func (r receipt) tree(ctx context.Context, g gitrun.Git, st state) (string, erro
 	return g.Text(ctx, "write-tree")
 }
 
-// orphaned is the change of a task without a receipt.
+// orphaned returns the change of a task without a receipt.
 func orphaned(ctx context.Context, id task.ID, folder string) (Change, error) {
 	c := Change{Task: id, Branch: branchOf(id)}
 	o, err := find(ctx, folder)
@@ -130,8 +130,8 @@ func orphaned(ctx context.Context, id task.ID, folder string) (Change, error) {
 	return c, c.fork(ctx, o.git)
 }
 
-// kept finds what the repository has of a checkout that is gone: the copy of what was
-// not committed, unless the branch has gone on since.
+// kept finds the changes of a lost checkout in the repository: the copy of its uncommitted
+// changes, unless the branch has moved since.
 func (c *Change) kept(ctx context.Context, g gitrun.Git) error {
 	branch, err := g.Commit(ctx, "refs/heads/"+c.Branch)
 	if err != nil {
@@ -171,8 +171,8 @@ func (c *Change) kept(ctx context.Context, g gitrun.Git) error {
 	return nil
 }
 
-// fork sets the base to where the agent's commits leave it, which is elsewhere if the
-// agent has rebased them.
+// fork sets the base to the commit where the agent's commits branch off. It differs from the
+// first base if the agent has rebased them.
 func (c *Change) fork(ctx context.Context, g gitrun.Git) error {
 	base, err := g.Text(ctx, "merge-base", c.Base, c.Head)
 	var none *gitrun.Error
@@ -206,7 +206,7 @@ type File struct {
 
 func (c Change) git() gitrun.Git { return gitrun.Git{Admin: c.Common, Tree: c.Common} }
 
-// compare calls git to compare the base with the files. Paths are those of files and
+// compare calls git to compare the base with the files. Paths name files and
 // folders, from the top of the repository; none: all.
 func (c Change) compare(ctx context.Context, paths []string, flags ...string) ([]byte, error) {
 	args := append([]string{"diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color"}, flags...)
@@ -226,7 +226,7 @@ func (c Change) Files(ctx context.Context, paths []string) ([]File, error) {
 	return parseFiles(string(out)), nil
 }
 
-// parseFiles reads what diff-tree prints for --raw --numstat -z: first a record of each
+// parseFiles reads the output of diff-tree --raw --numstat -z: first a record of each
 // file that begins with a colon, then the numbers in the same order.
 func parseFiles(text string) []File {
 	names := map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'R': "renamed", 'T': "retyped"}
@@ -263,8 +263,8 @@ func parseFiles(text string) []File {
 	return files
 }
 
-// Content is a file of the change, or with old of its base. It returns [fs.ErrNotExist]
-// for what is no file there.
+// Content returns a file of the change, or with old of its base. It returns
+// [fs.ErrNotExist] unless the path names a file there.
 func (c Change) Content(ctx context.Context, path string, old bool) ([]byte, error) {
 	at := c.Tree
 	if old {
@@ -278,7 +278,7 @@ func (c Change) Content(ctx context.Context, path string, old bool) ([]byte, err
 	return out, err
 }
 
-// Patch is the change as a patch. With binary it has the content of binary files too,
+// Patch returns the change as a patch. With binary it has the content of binary files too,
 // so that git can apply it.
 func (c Change) Patch(ctx context.Context, paths []string, binary bool) ([]byte, error) {
 	flags := []string{"-p"}

@@ -15,22 +15,22 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// undoTime is how long it may take to take back what did not work.
+// undoTime bounds the cleanup after a failed checkout.
 const undoTime = time.Minute
 
 // Request asks for a checkout.
 type Request struct {
 	Folder  string  // in the work tree of a repository; absolute
-	Task    task.ID // who gets it
+	Task    task.ID // gets the checkout
 	Session task.ID
 	Name    string // of the agent, for the receipt
 	Base    string // a commit, branch or tag; empty: HEAD of Folder's work tree
 }
 
-// Create makes a checkout of the repository that a folder is in. What is changed
-// but not committed there is not in it, and is only counted; submodules are empty
-// folders in it. The caller owns the tree. What fails leaves nothing behind, or
-// what [Store.Sweep] removes.
+// Create makes a checkout of the repository that a folder is in. The checkout does not
+// have the uncommitted changes of the folder, which are only counted; its submodules
+// are empty folders. The caller owns the tree. A failed call leaves no files, or
+// files that [Store.Sweep] removes.
 func (s *Store) Create(ctx context.Context, q Request) (*Tree, error) {
 	t, err := s.create(ctx, q)
 	if err != nil {
@@ -88,8 +88,7 @@ func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
 	return t, nil
 }
 
-// make does the steps between an empty folder and a checkout that can be handed
-// out.
+// make does the steps from an empty folder to a usable checkout.
 func (s *Store) make(ctx context.Context, r *receipt, lock *os.File) error {
 	if err := s.write(*r); err != nil {
 		return err
@@ -145,7 +144,7 @@ type origin struct {
 	prefix string // of the folder in top; empty: top itself
 }
 
-// find looks for the repository of a folder and refuses one that cannot have a
+// find looks for the repository of a folder. It refuses a repository that cannot have a
 // checkout, or that would run programs of its own choice.
 func find(ctx context.Context, folder string) (o origin, err error) {
 	if !filepath.IsAbs(folder) {
@@ -192,7 +191,7 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	return o, o.git.Harmless(ctx)
 }
 
-// start is the commit that a checkout begins at.
+// start returns the commit that a checkout begins at.
 func (o origin) start(ctx context.Context, base string) (string, error) {
 	if base == "" {
 		base = "HEAD"
@@ -206,7 +205,7 @@ func (o origin) start(ctx context.Context, base string) (string, error) {
 	return oid, err
 }
 
-// free makes sure that a branch can be made: whatever bears its name later is
+// free refuses a branch name that is taken: so a later branch of that name is
 // ours.
 func (o origin) free(ctx context.Context, branch string) error {
 	for _, name := range []string{branch, filepath.Dir(branch)} {
@@ -220,7 +219,7 @@ func (o origin) free(ctx context.Context, branch string) error {
 	return nil
 }
 
-// changes counts what is not committed; -1: that could not be told.
+// changes counts the uncommitted changes; -1: git has failed.
 func (o origin) changes(ctx context.Context) int {
 	list, err := o.git.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal",
 		"--ignore-submodules=dirty")
@@ -230,6 +229,5 @@ func (o origin) changes(ctx context.Context) int {
 	return len(list)
 }
 
-// Environ is an environment without the variables that would take git from the
-// folder that it is called in to another repository. The argument is not changed.
+// Environ is [gitrun.Environ].
 func Environ(env []string) []string { return gitrun.Environ(env) }

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Bounds of [Edits]. What is beyond them is forgotten, the oldest first.
+// Bounds of [Edits]. It forgets the oldest entries beyond them.
 const (
 	maxFiles   = 10_000
 	maxEditors = 16 // of one file
@@ -25,10 +25,10 @@ type Checkout struct {
 	Repo string // such as [Tree.Common]
 }
 
-// Checkout is the tree's checkout.
+// Checkout returns the checkout of the tree.
 func (t *Tree) Checkout() Checkout { return Checkout{Top: t.Path, Repo: t.Common} }
 
-// Origin is the checkout that the tree was made from.
+// Origin returns the checkout that the tree was made from.
 func (t *Tree) Origin() Checkout { return Checkout{Top: t.Repo, Repo: t.Common} }
 
 // Editor is an agent that changes files.
@@ -37,7 +37,7 @@ type Editor struct {
 	Name string
 }
 
-// Word is something that one agent is to be told of another.
+// Word is a notice to one agent about another.
 type Word struct {
 	To    task.ID
 	About Editor
@@ -60,7 +60,7 @@ func (w Word) Text() string {
 type Edits struct {
 	mu        sync.Mutex
 	checkouts []Checkout         // guarded by mu, like the rest
-	files     map[string]*edited // by what they are, see key
+	files     map[string]*edited // by identity, see key
 	order     []string           // keys of files, oldest first
 }
 
@@ -75,7 +75,7 @@ type editing struct {
 	path string
 }
 
-// Add makes a checkout known, also for edits of before. Files outside of all
+// Add makes a checkout known, also for earlier edits. Files outside of all
 // checkouts are known by their own paths.
 func (e *Edits) Add(c Checkout) {
 	e.mu.Lock()
@@ -97,9 +97,9 @@ func (e *Edits) Add(c Checkout) {
 	}
 }
 
-// Record takes in that an agent has edited a file, at an absolute path without
-// symbolic links, and returns what is to be told: to it of each other agent that
-// has edited the file, and to each of those. A pair is told of a file once.
+// Record records that an agent has edited a file, at an absolute path without
+// symbolic links. It returns the notices for this agent about each other editor of
+// the file, and for each of them about it. A pair gets one notice about a file.
 func (e *Edits) Record(who Editor, path string) []Word {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,7 +149,7 @@ func (e *Edits) Drop(id task.ID, top string) {
 	e.checkouts = checkouts
 }
 
-// key is what a file is: its path in its repository, or its own.
+// key returns the identity of a file: its path in its repository, or its absolute path.
 func (e *Edits) key(path string) string {
 	best := Checkout{}
 	for _, c := range e.checkouts {
@@ -163,7 +163,7 @@ func (e *Edits) key(path string) string {
 	return best.Repo + "\x00" + strings.TrimPrefix(path[len(best.Top):], "/")
 }
 
-// file is what is known of a file, which may be new.
+// file returns the entry of a file, and makes it for a new file.
 func (e *Edits) file(key string) *edited {
 	if f := e.files[key]; f != nil {
 		return f

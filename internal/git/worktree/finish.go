@@ -14,13 +14,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Outcome is what became of a checkout.
+// Outcome is the end of a checkout's use.
 type Outcome struct {
 	Task    task.ID
 	Removed bool
 	Path    string // of a checkout that was kept
 	Branch  string // that has its commits; empty: none is needed
-	Rescue  string // ref of a commit with everything that was not committed; empty: none
+	Rescue  string // ref of a commit with all uncommitted changes; empty: none
 	Commits int    // that no branch, tag or remote of the repository has
 	Files   int    // changed and not committed, or unknown to git and not ignored
 	Text    string // one line for people and models
@@ -28,9 +28,9 @@ type Outcome struct {
 
 // Finish ends the use of a checkout and lets go of it. It is removed, with its
 // branch, if it is clean and everything in it is reachable from elsewhere; ignored
-// files go with it. Otherwise it is kept, and what is not committed is copied to a
-// commit under refs/drover/rescue, which moves no branch. Nothing may be running
-// in it any more. With an error the checkout is kept, and the outcome says so.
+// files go with it. Otherwise it is kept, and its uncommitted changes are copied to a
+// commit under refs/drover/rescue, which moves no branch. No process may run in
+// it any more. After an error the checkout is kept, and the outcome says so.
 func (s *Store) Finish(ctx context.Context, t *Tree) (Outcome, error) {
 	defer t.Release()
 	if t.lock == nil {
@@ -87,8 +87,8 @@ func (s *Store) settle(ctx context.Context, r receipt, lock *os.File) (Outcome, 
 	return o, s.keep(r, o.Rescue)
 }
 
-// keep writes down that the task has let go, and lets the user remove the checkout
-// by himself.
+// keep records that the task has released the checkout, and lets the user's git remove
+// it.
 func (s *Store) keep(r receipt, rescue string) error {
 	if common, err := os.OpenRoot(r.Common); err == nil {
 		_ = common.Remove(filepath.Join("worktrees", r.base(), "locked"))
@@ -101,8 +101,8 @@ func (s *Store) keep(r receipt, rescue string) error {
 	return s.write(r)
 }
 
-// remove takes a checkout away: its files, what git knows of it, its branch if that
-// still is at tip, and the receipt at last.
+// remove removes a checkout: its files, its entry in the repository, its branch if that
+// still is at tip, and at last the receipt.
 func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string) error {
 	dir, err := s.folder(r.Task)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) remove(ctx context.Context, r receipt, lock *os.File, tip string
 		return err
 	}
 	// Under its new name a half removed checkout cannot be taken for one in
-	// which somebody has deleted files.
+	// which the user has deleted files.
 	if err := dir.Rename(r.base(), goneName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Store) drop(id task.ID) error {
 	return s.fold(id, dir)
 }
 
-// forget removes what the repository knows of a checkout.
+// forget removes a checkout's entry and branch from the repository.
 func (s *Store) forget(ctx context.Context, r receipt, lock *os.File, tip string) error {
 	common, err := os.OpenRoot(r.Common)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +169,7 @@ func (s *Store) forget(ctx context.Context, r receipt, lock *os.File, tip string
 	return err
 }
 
-// unlist waits for its turn to remove a checkout from those that git lists.
+// unlist waits for its turn to remove a checkout from the list of its repository.
 func (s *Store) unlist(ctx context.Context, common *os.Root, r receipt) error {
 	if _, err := common.Lstat(filepath.Join("worktrees", r.base())); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -179,21 +179,21 @@ func (s *Store) unlist(ctx context.Context, common *os.Root, r receipt) error {
 		return err
 	}
 	defer func() { _ = turn.Close() }()
-	return Unlist(common, r.base()) // the name holds the ID of the task: it is nobody else's
+	return Unlist(common, r.base()) // the name holds the ID of the task, so it is unique
 }
 
-// Unlist removes what a repository knows of a checkout. Who calls it has the turn.
+// Unlist removes a checkout from the list of its repository. The caller has the turn.
 func Unlist(common *os.Root, name string) error {
 	admin := filepath.Join("worktrees", name)
-	// Without this file no git lists the checkout, and none fails because the rest is half removed.
+	// Without this file no git lists the checkout, so a half removed one makes no git fail.
 	if err := common.Remove(filepath.Join(admin, "gitdir")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return common.RemoveAll(admin)
 }
 
-// fold removes the folder of a task, in which only what a crash left half written
-// may still be.
+// fold removes the folder of a task, which may still have files that a crash left
+// half written, and no others.
 func (s *Store) fold(id task.ID, dir *os.Root) error {
 	list, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -219,7 +219,7 @@ func leftover(name string) bool {
 	return name == indexName || name == indexName+".lock" || name == listName
 }
 
-// wipe deletes a folder, also one that holds folders which must not be written to.
+// wipe deletes a folder, also with read-only folders in it.
 func wipe(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -234,7 +234,7 @@ func wipe(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// text says in one line what became of a checkout.
+// text describes the outcome in one line.
 func (o Outcome) text(st state) string {
 	if o.Removed {
 		text := "The worktree had nothing in it that is not elsewhere, and was removed."

@@ -17,17 +17,17 @@ import (
 // is kept unseen.
 const maxEntries = 5_000_000
 
-// state is what a look at a checkout found.
+// state describes a checkout as it was found.
 type state struct {
 	missing bool     // it is not there, or on its way out
-	moved   string   // where somebody has moved it with git; empty: nowhere
+	moved   string   // its new path, after git worktree move; empty: not moved
 	head    string   // commit; empty: none
 	on      string   // branch that is checked out; empty: none
-	tip     string   // of the checkout's own branch; empty: there is none
+	tip     string   // of the checkout's own branch; empty: the branch is gone
 	commits int      // that only this checkout has
 	adrift  bool     // some of them no branch has at all
 	files   int      // not committed
-	hidden  []string // that git was told not to look at
+	hidden  []string // that git does not look at
 	sparse  bool     // some of them by a sparse checkout
 	nested  []string // folders that are repositories of their own
 }
@@ -36,21 +36,21 @@ func (st state) clean() bool {
 	return st.commits == 0 && st.files == 0 && len(st.hidden) == 0 && len(st.nested) == 0
 }
 
-// unsaved reports whether something would be lost if the checkout went away and
-// its branches stayed.
+// unsaved reports whether work would be lost if the checkout were removed and its
+// branches stayed.
 func (st state) unsaved() bool {
 	return !st.missing && (st.files > 0 || len(st.hidden) > 0) || st.adrift
 }
 
-// look finds out what would be lost with a checkout.
+// look finds the work that would be lost with a checkout.
 func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) {
 	if _, err := os.Lstat(r.Path); errors.Is(err, fs.ErrNotExist) {
 		st.missing = true
 	}
 	if _, err := os.Stat(r.Common); errors.Is(err, fs.ErrNotExist) && st.missing {
-		return st, nil // with the repository all of it has gone
+		return st, nil // the repository is gone, and its work with it
 	}
-	// Refs can be asked for without a work tree.
+	// Refs can be read without a work tree.
 	g := gitrun.Git{Admin: r.admin(), Tree: r.Common, Held: lock}
 	if _, err := os.Stat(g.Admin); st.missing && errors.Is(err, fs.ErrNotExist) {
 		g = r.repository(lock)
@@ -72,8 +72,8 @@ func (r receipt) look(ctx context.Context, lock *os.File) (st state, err error) 
 	return st, r.files(ctx, lock, &st)
 }
 
-// refs looks at the commits. Branches of other checkouts do not count as holding
-// something: they come and go as this one does.
+// refs looks at the commits. Branches of other checkouts do not count as holders of a
+// commit: they come and go too.
 func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) {
 	if st.tip, err = g.Commit(ctx, "refs/heads/"+r.Branch); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) 
 	return err
 }
 
-// only counts the commits of some tips that nobody else has.
+// only counts the commits of some tips that neither the base nor another branch has.
 func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, error) {
 	args := append([]string{"rev-list", "--count"}, tips...)
 	text, err := g.Text(ctx, append(args, "--not", r.Base, "--exclude=drover/*", "--branches", "--tags", "--remotes")...)
@@ -118,8 +118,8 @@ func (r receipt) only(ctx context.Context, g gitrun.Git, tips []string) (int, er
 	return strconv.Atoi(text)
 }
 
-// files looks at the work tree. Git is not let into repositories inside of it:
-// their configuration is whatever was written there.
+// files looks at the work tree. It keeps git out of repositories inside of it:
+// an agent may have written their configuration.
 func (r receipt) files(ctx context.Context, lock *os.File, st *state) error {
 	g := r.checkout(lock)
 	list, err := g.Fields(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",

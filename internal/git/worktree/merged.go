@@ -12,9 +12,9 @@ import (
 )
 
 // Merged tells the store that a commit of the user's branch has all of a change. If the
-// checkout is still as the change says, and nobody is using it, it moves to that commit:
-// a further run goes on from there, and [Store.Sweep] finds nothing left in it. A copy of
-// what is merged now is removed. It reports whether the task has nothing else.
+// checkout is still as the change says, and not in use, it moves to that commit:
+// a further run continues from there, and [Store.Sweep] finds no changes in it. Merged removes
+// the copy of the merged changes. It reports whether the task has no other changes.
 func (s *Store) Merged(ctx context.Context, c Change, oid string) (bool, error) {
 	all, err := s.merged(ctx, c, oid)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) 
 	switch {
 	case errors.Is(err, ErrBusy):
 		return false, nil
-	case errors.Is(err, fs.ErrNotExist): // nothing but refs is left
+	case errors.Is(err, fs.ErrNotExist): // only refs are left
 		g := gitrun.Git{Admin: c.Common, Tree: c.Common}
 		return true, errors.Join(unbranch(ctx, g, c), uncopy(ctx, g, c))
 	case err != nil:
@@ -52,7 +52,7 @@ func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) 
 		if err != nil || st.on != r.Branch || len(st.hidden)+len(st.nested) > 0 {
 			return false, err
 		}
-		// A crash behind the receipt leaves the change as it was: it is counted from where
+		// A crash after the receipt leaves the change as it was: it is counted from where
 		// the base and the agent's commits part.
 		r.Base, r.Rescue = oid, ""
 		if err := s.write(r); err != nil {
@@ -87,8 +87,8 @@ func unbranch(ctx context.Context, g gitrun.Git, c Change) error {
 	return err
 }
 
-// uncopy removes the copy of what was not committed, if it is that of the change, or an
-// older one of a checkout in which the agent has gone on.
+// uncopy removes the copy of uncommitted changes if it belongs to the change, or to an
+// earlier state of the same checkout.
 func uncopy(ctx context.Context, g gitrun.Git, c Change) error {
 	ref := rescueOf(c.Task)
 	oid, err := g.Commit(ctx, ref)

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// rescue copies what is not committed, without what is ignored, to a commit of its
+// rescue copies uncommitted changes, without ignored files, to a commit of their
 // own. The index of the checkout and its branches stay as they are.
 func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) (string, error) {
 	work := s.dir(r.Task)
@@ -57,8 +57,8 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 	return ref, err
 }
 
-// seed begins the index of a rescue with that of the checkout, which saves reading
-// every file, or with the commit where that index hides files.
+// seed begins the index of a rescue with the index of the checkout, which saves reading
+// every file, or with the commit if that index hides files.
 func (r receipt) seed(ctx context.Context, g gitrun.Git, st state) error {
 	index := filepath.Join(r.admin(), "index")
 	data, err := os.ReadFile(index)
@@ -86,8 +86,8 @@ func reindex(to, from string, data []byte) error {
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
-// stage takes all files of the checkout into an index beside it. What it takes is
-// listed in the file paths meanwhile.
+// stage adds all files of the checkout to a separate index. The file paths lists them
+// meanwhile.
 func stage(ctx context.Context, g gitrun.Git, st state, paths string) error {
 	text := "."
 	for _, dir := range st.nested {
@@ -102,7 +102,7 @@ func stage(ctx context.Context, g gitrun.Git, st state, paths string) error {
 	defer func() { _ = below.Remove(paths) }()
 	all := "--all"
 	if st.sparse {
-		all = "--no-all" // what is not checked out is not deleted
+		all = "--no-all" // files outside of the sparse checkout are not deleted
 	}
 	_, err := g.Run(ctx, "add", all, "--sparse", "--pathspec-from-file="+paths, "--pathspec-file-nul")
 	return err

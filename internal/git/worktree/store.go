@@ -24,7 +24,7 @@ import (
 // ErrGone is returned, wrapped, for a checkout that is not there any more.
 var ErrGone = errors.New("the worktree is gone")
 
-// ErrBusy is returned, wrapped, for a checkout that somebody else is using.
+// ErrBusy is returned, wrapped, for a checkout that another process is using.
 var ErrBusy = errors.New("the worktree is in use")
 
 // Store is the folder of all checkouts. Its methods may be called from several
@@ -32,12 +32,12 @@ var ErrBusy = errors.New("the worktree is in use")
 type Store struct {
 	root string
 
-	// after is called behind each step, for tests that crash there. nil: nobody is.
+	// after is called after each step, for tests that crash there; may be nil.
 	after func(step string)
 }
 
-// Open names the store at an absolute path, such as [home.Root.Worktrees].
-// It touches nothing; the folder is made with the first checkout.
+// Open returns the store at an absolute path, such as [home.Root.Worktrees].
+// It touches no files; the first checkout makes the folder.
 func Open(root string) *Store { return &Store{root: filepath.Clean(root)} }
 
 func (s *Store) step(name string) {
@@ -57,8 +57,8 @@ type Tree struct {
 	Repo   string // the top of the work tree that it was made from
 	Common string // the administrative folder of the repository: the same for all its checkouts
 
-	// Uncommitted counts what was changed and not committed in Repo when the
-	// checkout was made, and is therefore not in it. -1: that could not be told.
+	// Uncommitted counts the uncommitted changes of Repo at the time when the
+	// checkout was made; the checkout does not have them. -1: unknown.
 	Uncommitted int
 
 	receipt receipt
@@ -73,8 +73,8 @@ func (t *Tree) Release() {
 	}
 }
 
-// Map is the place in the checkout of a file or folder in Repo, both absolute; false
-// for what is not in Repo.
+// Map returns the path in the checkout of a file or folder in Repo, both absolute; false
+// for a path outside of Repo.
 func (t *Tree) Map(path string) (string, bool) {
 	rel, err := filepath.Rel(t.Repo, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -83,14 +83,15 @@ func (t *Tree) Map(path string) (string, bool) {
 	return filepath.Join(t.Path, rel), true
 }
 
-// What a receipt says of its checkout.
+// The states of a checkout in its receipt.
 const (
-	making = "making" // nobody has been given it
+	making = "making" // no task has it yet
 	ready  = "ready"
 	kept   = "kept" // its task has ended
 )
 
-// receipt is the owner's receipt, made before anything else and removed last.
+// receipt is the record of a checkout. It is made before all other files and removed
+// last.
 type receipt struct {
 	V       int       `json:"v"`
 	State   string    `json:"state"`
@@ -111,9 +112,9 @@ type receipt struct {
 const (
 	receiptName = "receipt.json"
 	tempMark    = ".tmp-" // in the names of files that home.WriteAtomic is writing
-	goneName    = "gone"  // a checkout that was found to be clean, on its way out
+	goneName    = "gone"  // a checkout that is clean and being removed
 	indexName   = "index" // of a rescue that is being made
-	listName    = "paths" // what a rescue takes
+	listName    = "paths" // the files of a rescue
 	maxReceipt  = 64 << 10
 	version     = 1
 )
@@ -123,8 +124,8 @@ func rescueOf(id task.ID) string { return "refs/drover/rescue/" + string(id) }
 
 func (s *Store) dir(id task.ID) string { return filepath.Join(s.root, string(id)) }
 
-// base is the name of a checkout's folder. It tells the repository to people, and
-// the task to us: git names its administrative folder by it.
+// base returns the name of a checkout's folder. It shows the repository to people, and
+// the task to this package: git names its administrative folder by it.
 func base(repo string, id task.ID) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -141,7 +142,7 @@ func base(repo string, id task.ID) string {
 func (r receipt) base() string  { return base(r.Repo, r.Task) }
 func (r receipt) admin() string { return filepath.Join(r.Common, "worktrees", r.base()) }
 
-// repository is git on the repository itself, whatever became of the checkout.
+// repository returns git on the repository itself, for work without the checkout.
 func (r receipt) repository(held *os.File) gitrun.Git {
 	return gitrun.Git{Admin: r.Common, Tree: r.Common, Held: held}
 }
@@ -164,7 +165,7 @@ func (s *Store) tree(r receipt, lock *os.File) *Tree {
 	}
 }
 
-// check refuses a receipt that names anything but what its place says.
+// check refuses a receipt that does not match its place.
 func (s *Store) check(r receipt, id task.ID) error {
 	abs := filepath.IsAbs(r.Repo) && filepath.IsAbs(r.Common) && filepath.Clean(r.Common) == r.Common
 	hex := len(r.Base) >= 40 && len(r.Base) <= 64 && strings.Trim(r.Base, "0123456789abcdef") == ""
@@ -183,7 +184,7 @@ func (s *Store) check(r receipt, id task.ID) error {
 	return nil
 }
 
-// read returns the receipt of a task. There is none: fs.ErrNotExist.
+// read returns the receipt of a task, or fs.ErrNotExist.
 func (s *Store) read(id task.ID) (r receipt, err error) {
 	root, err := s.folder(id)
 	if err != nil {
@@ -218,7 +219,7 @@ func (s *Store) write(r receipt) error {
 	return home.WriteBelow(s.below(), filepath.Join(s.dir(r.Task), receiptName), append(data, '\n'))
 }
 
-// below opens what is in the store. The folder that holds it is trusted.
+// below opens files in the store. The folder that holds the store is trusted.
 func (s *Store) below() saferoot.Dir { return saferoot.Dir(filepath.Dir(s.root)) }
 
 // folder opens the folder of a task. The caller closes it.
@@ -238,7 +239,7 @@ func (s *Store) open() error {
 	return s.own()
 }
 
-// own refuses a store that somebody else could write to.
+// own refuses a store that another user could write to.
 func (s *Store) own() error {
 	info, err := os.Lstat(s.root)
 	if err != nil {
@@ -250,8 +251,8 @@ func (s *Store) own() error {
 	return nil
 }
 
-// hold locks the folder of a task, or says [ErrBusy]. The lock is on the folder
-// itself, so nothing is left of it when its process dies.
+// hold locks the folder of a task, or returns [ErrBusy]. The lock is on the folder
+// itself, so it disappears when its process dies.
 func (s *Store) hold(id task.ID) (*os.File, error) {
 	f, err := s.flock(s.dir(id))
 	if errors.Is(err, home.ErrLocked) {
@@ -263,14 +264,14 @@ func (s *Store) hold(id task.ID) (*os.File, error) {
 // sweepWait is longer than a sweep holds a checkout that it looks at.
 const sweepWait = 5 * time.Second
 
-// holdSoon is hold for who waits until the sweep of another process has looked.
+// holdSoon is hold that waits until the sweep of another process has looked.
 func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
 	ctx, done := context.WithTimeoutCause(ctx, sweepWait, ErrBusy)
 	defer done()
 	return s.await(ctx, s.dir(id))
 }
 
-// flock opens a folder and locks it, or says [home.ErrLocked].
+// flock opens a folder and locks it, or returns [home.ErrLocked].
 func (s *Store) flock(dir string) (*os.File, error) {
 	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -286,7 +287,7 @@ func (s *Store) flock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// await is flock for who waits for the others.
+// await is flock that waits for other holders.
 func (s *Store) await(ctx context.Context, dir string) (*os.File, error) {
 	return home.Await(ctx, func() (*os.File, error) { return s.flock(dir) })
 }
@@ -297,8 +298,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// claim makes the folder of a task and holds it. A sweep that comes between the
-// two takes the empty folder away, which is waited for; then it is made again.
+// claim makes the folder of a task and holds it. A sweep that comes between the two
+// steps removes the empty folder; claim waits for it and makes the folder again.
 func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 	all, err := s.below().Folder(s.root)
 	if err != nil {
@@ -315,7 +316,7 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 			continue
 		}
 		if err == nil {
-			err = all.Sync() // the receipt in it is to survive a power cut
+			err = all.Sync() // so that the receipt in it survives a power cut
 		}
 		if err != nil && f != nil {
 			_ = f.Close()
@@ -326,8 +327,8 @@ func (s *Store) claim(ctx context.Context, id task.ID) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", s.dir(id), ErrBusy)
 }
 
-// Turn waits until nobody else makes or removes a checkout, by the lock of the folder of all:
-// a git that reads what another has half made or half removed fails. Closing the file ends
+// Turn waits until no other caller makes or removes a checkout, by the lock of the common folder:
+// a git that reads a half made or half removed checkout fails. Closing the file ends
 // the turn.
 func (s *Store) Turn(ctx context.Context) (*os.File, error) {
 	err := s.open()
@@ -342,7 +343,7 @@ func (s *Store) Turn(ctx context.Context) (*os.File, error) {
 }
 
 // Resume takes a checkout that was kept, for a further run of its task. It returns
-// [ErrGone] when there is none, and [ErrBusy] when somebody holds it for longer than a sweep.
+// [ErrGone] without one, and [ErrBusy] when another process holds it for longer than a sweep.
 func (s *Store) Resume(ctx context.Context, id task.ID) (*Tree, error) {
 	t, err := s.resume(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -388,7 +389,7 @@ func (s *Store) resume(ctx context.Context, id task.ID) (*Tree, error) {
 	return t, nil
 }
 
-// there checks that the checkout and what git knows of it belong together.
+// there checks that the checkout and its entry in the repository belong together.
 func (r receipt) there() error {
 	info, err := os.Lstat(r.Path)
 	if err != nil {
@@ -407,7 +408,7 @@ func (r receipt) there() error {
 	return nil
 }
 
-// known is where the repository says that the checkout is.
+// known returns the path of the checkout according to the repository.
 func (r receipt) known() (string, error) {
 	text, err := os.ReadFile(filepath.Join(r.admin(), "gitdir"))
 	return strings.TrimSuffix(strings.TrimRight(string(text), "\n"), "/.git"), err

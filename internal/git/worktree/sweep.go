@@ -12,11 +12,11 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Sweep finishes what crashes left, and looks again at what was kept: a checkout
-// whose work has been merged since then is removed. It passes over what a live
-// process holds, also one on another session, and what alive says is still needed;
-// nil: nothing is. What it does not understand it leaves alone and names in the
-// error; the outcomes hold beside one.
+// Sweep finishes the work of crashed processes, and looks again at kept checkouts: it
+// removes a checkout whose work has been merged since then. It skips checkouts that a
+// live process holds, of this session or another, and checkouts that alive reports as
+// needed; nil: none is. It leaves files alone that it does not understand, and names
+// them in the error; the outcomes are valid with an error too.
 func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome, error) {
 	list, err := s.below().Names(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome,
 			info, err = s.below().Lstat(filepath.Join(s.root, name))
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody else has removed it meanwhile
+			continue // another process has removed it meanwhile
 		}
 		if err != nil || !info.IsDir() {
 			problems = append(problems, fmt.Errorf("sweep worktrees: %q in %s is not ours", name, s.root))
@@ -60,7 +60,7 @@ func (s *Store) Sweep(ctx context.Context, alive func(task.ID) bool) ([]Outcome,
 	return out, errors.Join(problems...)
 }
 
-// sweep looks at one checkout. The outcome is empty for what was nobody's.
+// sweep looks at one checkout. The outcome is empty for a checkout without an owner.
 func (s *Store) sweep(ctx context.Context, id task.ID) (Outcome, error) {
 	lock, err := s.hold(id)
 	if errors.Is(err, ErrBusy) || errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func (s *Store) sweep(ctx context.Context, id task.ID) (Outcome, error) {
 		return Outcome{}, s.empty(id)
 	case err != nil:
 		return Outcome{}, fmt.Errorf("worktree of task %s: %w", id, err)
-	case r.State == making: // nobody has been given it
+	case r.State == making: // no task has it yet
 		if err := harmlessIfThere(ctx, r.repository(lock)); err != nil {
 			return Outcome{}, fmt.Errorf("worktree of task %s: %w", id, err)
 		}
@@ -96,8 +96,8 @@ func harmlessIfThere(ctx context.Context, g gitrun.Git) error {
 	return g.Harmless(ctx)
 }
 
-// empty removes the folder of a task that has no receipt. One with something in it
-// is not ours to judge.
+// empty removes the empty folder of a task without a receipt. It leaves a folder with
+// files in it.
 func (s *Store) empty(id task.ID) error {
 	dir, err := s.folder(id)
 	if err == nil {

@@ -23,18 +23,18 @@ var ErrOpen = errors.New("the server does not ask for a sign-in")
 type Login struct {
 	Address string            // of the MCP server
 	Headers map[string]string // of its configuration
-	// ClientID and Secret are those of a client that is registered already, and Metadata is
+	// ClientID and Secret name a client that is registered already, and Metadata is
 	// the address of a client metadata document. All empty: this program registers itself.
 	ClientID, Secret, Metadata string
 	Port                       int // of the loopback address; 0: any
-	// Scopes are asked for beside those that the server wants and that were granted before.
+	// Scopes are requested in addition to the server's and to the scopes granted before.
 	Scopes []string
 	// Show tells the user which address to open.
 	Show func(address string)
 }
 
-// probes are the requests by which a server is asked what it wants, one after the other. Some let
-// everybody begin a session.
+// probes are requests that a server answers with its demands for a sign-in, sent one after the
+// other. Some servers let any client begin a session.
 //
 //rules:constant never changed after this line
 var probes = []string{
@@ -118,7 +118,7 @@ func (s *Store) Login(ctx context.Context, l Login) error {
 	})
 }
 
-// granted are the scopes of the sign-in before, if more are wanted now.
+// granted returns the scopes of the earlier sign-in, if more are wanted now.
 func (s *Store) granted(l Login) (scopes []string, err error) {
 	if len(l.Scopes) == 0 {
 		return nil, nil
@@ -142,7 +142,7 @@ func union(lists ...[]string) []string {
 	return out
 }
 
-// challenge asks the server without a token, to be told where to get one.
+// challenge asks the server without a token: its answer says where to get one.
 func (s *Store) challenge(ctx context.Context, l Login) (*http.Request, *http.Response, error) {
 	session, open, refusal := "", false, 0
 	for _, probe := range probes {
@@ -232,7 +232,7 @@ func listen(ctx context.Context, port int) (*callback, error) {
 	return b, nil
 }
 
-// wait returns what the browser brings back.
+// wait returns the answer that the browser brings.
 func (b *callback) wait(ctx context.Context) (*auth.AuthorizationResult, error) {
 	select {
 	case v := <-b.got:

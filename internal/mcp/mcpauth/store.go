@@ -32,7 +32,7 @@ const (
 // ErrSignIn is wrapped by errors that a new sign-in repairs.
 var ErrSignIn = errors.New("sign in again with `drover mcp login`")
 
-// entry is what is kept of a sign-in.
+// entry is the stored part of a sign-in.
 type entry struct {
 	ClientID  string           `json:"client_id"`
 	Secret    string           `json:"client_secret,omitempty"`
@@ -62,10 +62,10 @@ func At(dir string) *Store {
 	return &Store{dir: dir, known: map[string]entry{}, client: &http.Client{Timeout: answerWait}}
 }
 
-// Close lets go of connections that are kept.
+// Close closes idle connections.
 func (s *Store) Close() { s.client.CloseIdleConnections() }
 
-// key is the server as tokens are kept for it.
+// key returns the key of a server's tokens.
 func key(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -75,8 +75,8 @@ func key(address string) string {
 	return u.String()
 }
 
-// Token is that of the server at an address; empty: nobody has signed in there. refused
-// is the one that the server has just refused, if it has: it is refreshed.
+// Token returns the token of the server at an address; empty: the user has not signed in there.
+// refused is a token that the server has just refused, or empty: Token refreshes it.
 func (s *Store) Token(ctx context.Context, address, refused string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Store) Logout(address string) (bool, error) {
 	return known, err
 }
 
-// change lets f change what is kept; it is written if f says so. Other processes wait.
+// change lets f change the stored sign-ins, and writes them if f returns true. Other processes wait.
 func (s *Store) change(f func(map[string]entry) (bool, error)) error {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {

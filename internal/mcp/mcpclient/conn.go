@@ -13,14 +13,14 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// ErrGone is wrapped by errors of a server that has ended, or was ended. The
-// [Lease] gives another connection.
+// ErrGone is wrapped by errors of a server that has ended, or was ended. [Lease.Conn]
+// makes another connection.
 var ErrGone = errors.New("the server has gone")
 
 // ErrTooLong is wrapped by errors of answers that are longer than a frame may be.
 var ErrTooLong = errors.New("the answer is too long")
 
-// ErrNoAnswer is wrapped by errors of calls whose time is over.
+// ErrNoAnswer is wrapped by errors of calls that have timed out.
 var ErrNoAnswer = errors.New("no answer in time")
 
 // ErrNotMine is returned by a function of [Conn.Serve] that leaves a request to
@@ -36,7 +36,7 @@ const (
 	codeRejected = -1 // of sampling that the user did not want
 )
 
-// RPCError is an error that a server has answered, or that it is answered.
+// RPCError is an error answer, from a server or to it.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -45,88 +45,88 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
-// Progress is what a server has told of a call last.
+// Progress is the latest progress of a call that a server has reported.
 type Progress struct {
 	Done    float64 // so far
 	Total   float64 // 0: not known
 	Message string
 }
 
-// CallOptions are the options of one call. [Conn.Call] uses the zero value.
+// CallOptions configures one call. [Conn.Call] uses the zero value.
 type CallOptions struct {
-	// NoCancel leaves the server at work when the caller goes away.
+	// NoCancel lets the server work on when ctx ends.
 	NoCancel bool
-	// Progress is called by the goroutine of the call, at most once in Every; what
-	// comes in between is merged. nil: none is asked for.
+	// Progress is called by the goroutine of the call, at most once in Every; reports in
+	// between are merged. nil: the call asks for no progress.
 	Progress func(Progress)
 	// Every is the least time between two calls of Progress; 0: a tenth of a second.
 	Every time.Duration
-	// Token is the progress token, if it is to be known beyond the call; what
-	// comes for it later is heard by [Conn.Listen]. Empty: one is made.
+	// Token is the progress token, for callers that need it after the call; [Conn.Listen]
+	// gets later progress. Empty: the call makes one.
 	Token string
-	// Timeout is for the answer to a request; 0: the server's; below 0: none.
+	// Timeout bounds the wait for an answer; 0: the timeout of the server; below 0: none.
 	Timeout time.Duration
-	// Tasks lets the server answer with a task; see [MadeTask]. It counts with servers
-	// that have [Conn.ExtendsTasks].
+	// Tasks lets the server answer with a task; see [MadeTask]. It affects servers with
+	// [Conn.ExtendsTasks] only.
 	Tasks bool
-	// Answer answers questions that come in the answer to this call, before those who
-	// serve them for all calls. nil: there is none. See [Conn.Serve].
+	// Answer answers questions that come in the answer to this call, before the functions
+	// of [Conn.Serve], which serve all calls. nil: only they answer.
 	Answer Answerer
 }
 
 // Answerer answers a request of a server, or returns [ErrNotMine].
 type Answerer func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
-// Conn is one live connection to a server, shared by all who use it. Its methods
+// Conn is one live connection to a server, shared by all its users. Its methods
 // may be called by several goroutines.
 type Conn struct {
 	name string
 	cfg  limits
 	wire wire
 
-	roots   []string // folders that the server is told of
+	roots   []string // folders that the server may list
 	samples bool     // models can be asked
 
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc
 
-	bounds process.Bounds // nil: it has none; set before anybody gets the Conn
+	bounds process.Bounds // nil: it has none; set before the Conn is shared
 
-	revision     string          // as are the next two, set before anybody gets the Conn
+	revision     string          // as are the next two, set before the Conn is shared
 	capabilities json.RawMessage // the server's
 	about        string          // name and version, as the server has it
-	meta         map[string]any  // what each request says of us; nil: nothing
+	meta         map[string]any  // describes this client in each request; nil: requests do not
 	relist       chan struct{}   // wakes the goroutine that reads the tools again
 
 	hearing sync.Mutex // held while listeners are called: notifications stay in order
 
-	mu       sync.Mutex // guards what follows
-	last     int64      // ID of the newest request; none is used twice
+	mu       sync.Mutex // guards the fields below
+	last     int64      // ID of the newest request; IDs are never used twice
 	waiting  map[int64]*call
 	hear     map[string][]*listener
 	serve    map[string][]*server
 	incoming map[string]context.CancelFunc // requests of the server that are at work
 	replies  [][]byte                      // short answers, the first of which is being sent
-	made     []*made                       // tasks that were made of such requests, oldest first
-	watched  map[string]context.CancelFunc // resources that the server tells of; see [Conn.Subscribe]
+	made     []*made                       // tasks made from such requests, oldest first
+	watched  map[string]context.CancelFunc // resources with a subscription; see [Conn.Subscribe]
 	tools    []Tool
 	stats    Stats
 	over     bool           // no goroutine may begin
 	work     sync.WaitGroup // one per goroutine of the connection; run waits
 }
 
-// Stats counts what was dropped of one connection.
+// Stats counts the dropped input of one connection.
 type Stats struct {
-	Junk    int // lines that were no message
-	Unknown int // answers that nobody had asked for
+	Junk    int // lines that were not messages
+	Unknown int // answers without a request
 	Late    int // answers to calls that are over, and second answers
 	Batches int // arrays of messages, which the revision does not know
 	Long    int // frames above the limit
 	Refused int // requests of the server beyond those at work
-	Unsaid  int // short answers that were not sent, since too many waited
+	Unsaid  int // short answers that were dropped, since too many waited
 }
 
-// limits bound one connection; each is above 0.
+// limits bounds one connection; every field is above 0.
 type limits struct {
 	initialize, list, call time.Duration
 	frame                  int // bytes of one message
@@ -135,22 +135,22 @@ type limits struct {
 
 // wire carries frames. Its methods may be called by several goroutines.
 type wire interface {
-	// request sends a request. Its answer is received as all else; or failed is
-	// called with its ID. stop gives back what waits for the answer.
+	// request sends a request. Its answer goes to receive, as all messages do; or failed
+	// is called with its ID. stop frees the resources that wait for the answer.
 	request(r request) (stop func(), err error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
-	// agreed is told of the revision, once. hears is closed when what the server says
-	// by itself can arrive, or never will; nil: it can already.
+	// agreed sets the revision, once. hears is closed when requests and notifications of
+	// the server can arrive, or never will; nil: they can already.
 	agreed(revision string) (hears <-chan struct{})
-	// run begins to end when ctx does, or when the server goes. It returns when
-	// nothing is left, and says why it ended.
+	// run ends when ctx does, or when the server goes. It returns, with the reason,
+	// when no process and no goroutine is left.
 	run(ctx context.Context) error
-	// said is what the server has printed last for people; empty: nothing.
+	// said returns the server's latest output for people; empty: none.
 	said() string
 }
 
-// request is one to the server.
+// request is a request to the server.
 type request struct {
 	id     int64
 	method string
@@ -178,26 +178,26 @@ type server struct {
 	f func(context.Context, json.RawMessage) (any, error)
 }
 
-// Name names the server in the configuration of its first user.
+// Name returns the name of the server in the configuration of its first user.
 func (c *Conn) Name() string { return c.name }
 
-// Revision is the agreed revision of the protocol, such as 2025-11-25.
+// Revision returns the revision of the protocol, such as 2025-11-25.
 func (c *Conn) Revision() string { return c.revision }
 
-// Capabilities returns the server's capabilities as it sent them.
+// Capabilities returns the capabilities of the server as it has sent them.
 func (c *Conn) Capabilities() json.RawMessage { return c.capabilities }
 
-// About is the name and version that the server gives itself.
+// About returns the name and version that the server gives itself.
 func (c *Conn) About() string { return c.about }
 
 // Gone is closed when the server goes, or begins to be ended.
 func (c *Conn) Gone() <-chan struct{} { return c.life.Done() }
 
-// Said is what the server has printed last on stderr, and on stdout what was no
-// message: at most 64 KB.
+// Said returns the end of the server's output on stderr, and of its lines on stdout that
+// were not messages: at most 64 KB.
 func (c *Conn) Said() string { return c.wire.said() }
 
-// Refused is why the sandbox has not let the server through to hosts so far.
+// Refused returns the reasons for which the sandbox has refused connections of the server so far.
 func (c *Conn) Refused() []string {
 	if c.bounds == nil {
 		return nil
@@ -205,15 +205,15 @@ func (c *Conn) Refused() []string {
 	return c.bounds.Refused()
 }
 
-// Stats are the counters of now.
+// Stats returns the current counters.
 func (c *Conn) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// Tools returns the server's latest list of tools. The result is not to
-// be changed.
+// Tools returns the latest list of tools from the server. The caller must not change
+// it.
 func (c *Conn) Tools() []Tool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,8 +222,8 @@ func (c *Conn) Tools() []Tool {
 
 // Call sends a request and waits for its answer: an error is an [*RPCError], or
 // wraps [ErrGone], [ErrNoAnswer] or [ErrTooLong], or is the cause of ctx. When
-// ctx ends, the server is told to cancel (but for tasks/*, whose end is asked
-// for otherwise), and the call returns at once; what comes later is dropped.
+// ctx ends, the server gets a cancellation (except for tasks/*, which have a request
+// of their own for it), and the call returns at once; a later answer is dropped.
 func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	return c.CallOpt(ctx, method, params, CallOptions{})
 }
@@ -236,7 +236,7 @@ func (c *Conn) CallOpt(ctx context.Context, method string, params any, o CallOpt
 	return c.exchange(ctx, method, params, o, c.metaFor(method, o))
 }
 
-// exchange makes one request and waits for its answer. meta is what it says of us.
+// exchange makes one request and waits for its answer. meta describes this client.
 func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOptions,
 	meta map[string]any) (json.RawMessage, error) {
 	if ctx.Err() != nil {
@@ -265,7 +265,7 @@ func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOp
 	defer stop()
 	res, err := c.await(ctx, p, o)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrNoAnswer)) && !o.NoCancel && c.cancels(method) {
-		c.close(id) // before the server is told: what it answers then is late
+		c.close(id) // before the cancellation is sent: an answer after it counts as late
 		c.cancelled(id, err)
 	}
 	_, plain := err.(*RPCError) //nolint:errorlint // one in another has its own words
@@ -275,7 +275,7 @@ func (c *Conn) exchange(ctx context.Context, method string, params any, o CallOp
 	return res, err
 }
 
-// progressEvery is how often the progress of a call is told at most, by default.
+// progressEvery is the default for the shortest time between two reports of progress.
 const progressEvery = 100 * time.Millisecond
 
 func (c *Conn) await(ctx context.Context, p *call, o CallOptions) (json.RawMessage, error) {
@@ -327,7 +327,7 @@ func (c *Conn) progress(p *call) Progress {
 	return p.latest
 }
 
-// open gives a call an ID that was never used on this connection.
+// open makes a call with an ID that was never used on this connection.
 func (c *Conn) open(token string) (int64, *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -350,24 +350,24 @@ func (c *Conn) goneError() error {
 	return fmt.Errorf("MCP server %s: %w: %w", c.name, ErrGone, context.Cause(c.life))
 }
 
-// sendLimit is how long a notification or an answer may take to be sent.
+// sendLimit bounds the time to send a notification or an answer.
 const sendLimit = 10 * time.Second
 
-// cancels reports whether the server is told when nobody waits for the answer any
-// more. Over HTTP without sessions the end of the stream says so.
+// cancels reports whether the server gets a notification when a call is given up.
+// Over HTTP without sessions the end of the stream tells it.
 func (c *Conn) cancels(method string) bool {
 	_, overHTTP := c.wire.(*web)
 	return method != "initialize" && method != "server/discover" && !strings.HasPrefix(method, "tasks/") &&
 		!(overHTTP && c.Stateless())
 }
 
-// cancelled tells the server that nobody waits any more. Nobody waits for that
-// either.
+// cancelled tells the server that a call was given up. It does not wait for the
+// notification to be sent.
 func (c *Conn) cancelled(id int64, why error) {
 	params := map[string]any{"requestId": id, "reason": why.Error()}
 	c.spawn(
 		func() { _ = c.Notify(c.life, "notifications/cancelled", params) },
-	) // a server that cannot be told is about to go
+	) // a server that cannot be reached is about to go
 }
 
 // Notify sends a notification.
@@ -385,7 +385,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	return err
 }
 
-// spawn begins a goroutine that the end of the connection waits for. It reports
+// spawn starts a goroutine that the end of the connection waits for. It returns
 // false when the connection is over.
 func (c *Conn) spawn(f func()) bool {
 	c.mu.Lock()
@@ -413,10 +413,10 @@ func (c *Conn) Listen(method string, f func(params json.RawMessage)) (stop func(
 	}
 }
 
-// Serve answers requests of the server of a method, until stop is called. Each
+// Serve answers the server's requests of a method, until stop is called. Each
 // call of f has a goroutine of its own, and a ctx that ends when the server
-// takes the request back or goes. Of several functions the newest is asked
-// first; one that returns [ErrNotMine] leaves the request to the next. An
+// cancels the request or exits. Of several functions the newest is called
+// first; [ErrNotMine] passes the request to the next one. An
 // [*RPCError] is answered as it is.
 func (c *Conn) Serve(method string, f func(ctx context.Context, params json.RawMessage) (any, error)) (stop func()) {
 	s := &server{f}
@@ -430,8 +430,7 @@ func (c *Conn) Serve(method string, f func(ctx context.Context, params json.RawM
 	}
 }
 
-// without is a list without one, as a new list: who goes through the old one is
-// not disturbed.
+// without returns a new list without one: loops over the old list are not disturbed.
 func without[T comparable](list []T, one T) []T {
 	var out []T
 	for _, x := range list {

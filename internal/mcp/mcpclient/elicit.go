@@ -9,18 +9,18 @@ import (
 	"unicode"
 )
 
-// codeOpenURL is the error of a call that can go on when the user has visited an address.
+// codeOpenURL is the error of a call that can continue when the user has visited an address.
 const codeOpenURL = -32042
 
-// Elicitation is a question of a server, by elicitation/create. One that wants an
-// address visited is a form without fields: who sends it back has been there.
+// Elicitation is a question of a server, by elicitation/create. A request to visit an
+// address is a form without fields: sending it back confirms the visit.
 type Elicitation struct {
 	Message string
 	Schema  json.RawMessage // of the values, a JSON schema of an object
-	URL     string          // that is to be visited; empty: values are asked for
-	Said    string          // the message of the server alone, without what was added
-	ID      string          // of a visit, by which the server tells that it is over; empty: none
-	Task    string          // that it is about; empty: none
+	URL     string          // to visit; empty: the server asks for values
+	Said    string          // the message of the server alone, without our additions
+	ID      string          // of a visit, by which the server reports its end; empty: none
+	Task    string          // the task that asks; empty: none
 }
 
 // ReadElicitation reads the parameters of elicitation/create.
@@ -63,7 +63,7 @@ func ReadElicitation(params json.RawMessage) (Elicitation, error) {
 	return e, nil
 }
 
-// Result is what the server is answered. Fields of an accepted form that have no value
+// Result returns the answer for the server. Fields of an accepted form that have no value
 // get the default of their schema.
 func (e Elicitation) Result(action TaskAction, values json.RawMessage) map[string]any {
 	res := map[string]any{"action": action}
@@ -76,14 +76,14 @@ func (e Elicitation) Result(action TaskAction, values json.RawMessage) map[strin
 func (e Elicitation) filled(values json.RawMessage) any {
 	fields := map[string]json.RawMessage{}
 	if len(values) > 0 && json.Unmarshal(values, &fields) != nil {
-		return values // the server says what is wrong
+		return values // the server reports the mistake
 	}
 	var schema struct {
 		Properties map[string]struct {
 			Default json.RawMessage `json:"default"`
 		} `json:"properties"`
 	}
-	_ = json.Unmarshal(e.Schema, &schema) // one that is none has no defaults
+	_ = json.Unmarshal(e.Schema, &schema) // an invalid schema has no defaults
 	for name, p := range schema.Properties {
 		if _, given := fields[name]; !given && len(p.Default) > 0 && string(p.Default) != "null" {
 			fields[name] = p.Default
@@ -92,8 +92,8 @@ func (e Elicitation) filled(values json.RawMessage) any {
 	return fields
 }
 
-// Visits are the addresses that a call wants visited before it is made again, if that
-// is what its error says.
+// Visits returns the addresses that the user must visit before a call is made again, if
+// its error asks for that.
 func Visits(err *RPCError) []Elicitation {
 	var data struct {
 		All []json.RawMessage `json:"elicitations"`

@@ -18,7 +18,7 @@ type message struct {
 	Error  *RPCError       `json:"error"`
 }
 
-// What a frame can be, beside a message.
+// Frames that are not messages.
 var (
 	errJunk  = errors.New("no message of JSON-RPC")
 	errBatch = errors.New("an array of messages")
@@ -47,7 +47,7 @@ func parse(frame []byte) (message, error) {
 	return m, nil
 }
 
-// number is the ID of an answer, if it is one that we can have given. Some
+// number returns the ID of an answer, if this client can have assigned it. Some
 // servers send numbers back as text or as a fraction.
 func number(id json.RawMessage) (int64, bool) {
 	text := string(bytes.Trim(id, `"`))
@@ -58,8 +58,8 @@ func number(id json.RawMessage) (int64, bool) {
 	return int64(f), err == nil && f == float64(int64(f)) && f > 0 && f < 1<<53
 }
 
-// answeredBy finds whose answer a frame is of which only the beginning and the
-// end are known: servers put the ID first or last.
+// answeredBy finds the call that a frame answers, from the beginning and the end of
+// the frame: servers put the ID first or last.
 func answeredBy(head, tail []byte) (int64, bool) {
 	for _, part := range [][]byte{head, tail} {
 		at := bytes.Index(part, []byte(`"id"`))
@@ -90,8 +90,8 @@ type outgoing struct {
 	Error   *RPCError       `json:"error,omitempty"`
 }
 
-// encodeRequest makes the frame of a request, without a line end. A token is
-// put among what the parameters say about themselves.
+// encodeRequest makes the frame of a request, without a line end. It puts a token into
+// _meta of the parameters.
 func encodeRequest(id int64, method string, params any, token string,
 	meta map[string]any) (raw json.RawMessage, frame []byte, err error) {
 	if meta != nil {
@@ -116,8 +116,8 @@ func encodeNotification(method string, params any) ([]byte, error) {
 	return json.Marshal(outgoing{Version: "2.0", Method: method, Params: raw})
 }
 
-// encodeAnswer makes the frame of an answer. What cannot be written is an error
-// of ours, and answered as one.
+// encodeAnswer makes the frame of an answer. A result that cannot be encoded becomes
+// an internal error.
 func encodeAnswer(id json.RawMessage, result any, err error) []byte {
 	out := outgoing{Version: "2.0", ID: id}
 	if err == nil {
@@ -150,7 +150,7 @@ func encodeParams(params any, token string) (json.RawMessage, error) {
 	return encodeMeta(params, map[string]any{"progressToken": token})
 }
 
-// encodeMeta puts more among what the parameters say about themselves.
+// encodeMeta adds more to _meta of the parameters.
 func encodeMeta(params any, more map[string]any) (json.RawMessage, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {

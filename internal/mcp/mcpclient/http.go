@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	goodbye    = 500 * time.Millisecond // for the end of the session to be told
+	goodbye    = 500 * time.Millisecond // to tell the server the end of the session
 	takeUps    = 5                      // of one broken stream in a row
 	takeUpWait = time.Second            // before the next; it doubles
 	errorBody  = 64 << 10               // bytes that are read of a refusal
@@ -34,14 +34,14 @@ type web struct {
 	url     string
 	headers map[string]string
 	meter   meter
-	token   func(ctx context.Context, address, refused string) (string, error) // nil: there is none
+	token   func(ctx context.Context, address, refused string) (string, error) // nil: no token is sent
 	ready   chan struct{}                                                      // closed when the revision is agreed
 	hears   chan struct{}                                                      // see [wire.agreed]
 
 	mu       sync.Mutex
 	session  string // guarded by mu, as are the next
 	revision string
-	post     string // address of messages, if it differs from the streams' address
+	post     string // address of messages, if it differs from the address of streams
 }
 
 func newWeb(c *Conn, s Server) *web {
@@ -112,7 +112,7 @@ func (w *web) send(ctx context.Context, frame []byte) error {
 	return nil
 }
 
-// drop reads a little of what is left, so that the connection can be used again.
+// drop reads a little of the rest, so that the connection can be used again.
 func (w *web) drop(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, errorBody)
 	_ = res.Body.Close()
@@ -214,8 +214,8 @@ func (w *web) exchange(ctx context.Context, r request) error {
 	return w.whole(l, id)
 }
 
-// whole reads an answer that is the body. A body of several lines is one frame
-// all the same.
+// whole reads an answer that fills the body. A body of several lines is one frame
+// too.
 func (w *web) whole(l *lines, id int64) error {
 	var body []byte
 	defer func() { w.meter.give(len(body)) }()
@@ -246,8 +246,8 @@ func (w *web) whole(l *lines, id int64) error {
 	return nil
 }
 
-// refused makes an error of a response that is none. Some servers put an answer
-// into it.
+// refused makes an error of a response with an error status. Some servers put an
+// answer into it.
 func (w *web) refused(res *http.Response, id int64) error {
 	if res.StatusCode == http.StatusNotFound && res.Request.Header.Get("Mcp-Session-Id") != "" {
 		return errForgotten
@@ -282,8 +282,8 @@ func (w *web) refusal(res *http.Response) error {
 	}
 }
 
-// insufficient is an error with the scopes without which a server refuses a call (RFC 6750, section
-// 3.1), or nil. Those that a shell does not leave alone are not named.
+// insufficient returns an error with the scopes that a refused call lacks (RFC 6750, section 3.1), or
+// nil. It leaves out scopes with characters that a shell would interpret.
 func (w *web) insufficient(res *http.Response) error {
 	if res.StatusCode != http.StatusForbidden {
 		return nil
@@ -308,8 +308,8 @@ func (w *web) insufficient(res *http.Response) error {
 	return nil
 }
 
-// streamed reads a stream of events until the answer has come. A stream that
-// breaks is taken up where it was, if it had come so far.
+// streamed reads a stream of events until the answer has come. It resumes a broken
+// stream after the newest event with an ID.
 func (w *web) streamed(ctx context.Context, res *http.Response, id int64) error {
 	last, wait := "", takeUpWait
 	for tries := 0; ; {
@@ -355,7 +355,7 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 			return came, err
 		}
 		came = true
-		_ = w.c.receive(data) // what is no message is counted
+		_ = w.c.receive(data) // it counts invalid messages
 		if done() {
 			e.lines.done()
 			return came, nil
@@ -363,8 +363,8 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 	}
 }
 
-// takeUp opens a stream, after a pause: where another has broken, or, without
-// an ID, for what the server says by itself.
+// takeUp opens a stream, after a pause: after the event of a broken one, or, without
+// an ID, for messages that the server sends by itself.
 func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*http.Response, error) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -388,8 +388,8 @@ func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*h
 	return res, nil
 }
 
-// run implements [wire]: it hears what the server says by itself, as far as it
-// has a stream for that.
+// run implements [wire]: it receives messages that the server sends by itself, if the
+// server has a stream for them.
 func (w *web) run(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -414,7 +414,7 @@ func (w *web) overhear(ctx context.Context) {
 			w.c.end(err)
 		}
 		if res == nil && (ctx.Err() != nil || tries == 0) {
-			return // it has none
+			return // the server has no such stream
 		}
 		wait = max(takeUpWait, 2*wait)
 		if err != nil {
@@ -433,7 +433,7 @@ func (w *web) overhear(ctx context.Context) {
 	}
 }
 
-// leave tells the server that the session is over. It need not hear it.
+// leave tells the server that the session is over, and ignores failures.
 func (w *web) leave() {
 	w.mu.Lock()
 	session := w.session

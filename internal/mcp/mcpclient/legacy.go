@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// legacy is a server over the HTTP+SSE transport of 2024: all that it says comes on one
-// stream, which begins with the address for what it is told.
+// legacy is a server over the HTTP+SSE transport of 2024: all its messages come on one
+// stream, which begins with the address for messages to it.
 type legacy struct {
 	*web
 	told chan struct{} // closed when the address is known
@@ -49,7 +49,7 @@ func (l *legacy) send(ctx context.Context, frame []byte) error {
 
 // run implements [wire].
 func (l *legacy) run(ctx context.Context) error {
-	l.c.end(l.hearAll(ctx)) // if ctx has ended, that was first
+	l.c.end(l.hearAll(ctx)) // if ctx has ended, its cause was set first
 	<-ctx.Done()
 	l.client.CloseIdleConnections()
 	return context.Cause(ctx)
@@ -82,13 +82,13 @@ func (l *legacy) hearAll(ctx context.Context) error {
 				return err
 			}
 		default:
-			_ = l.c.receive(data) // what is no message is counted
+			_ = l.c.receive(data) // it counts invalid messages
 		}
 	}
 }
 
-// address takes in where the server is told something: on the same host, since what is
-// sent there holds secrets.
+// address stores the address for messages to the server. It must be on the same host,
+// because the messages hold secrets.
 func (l *legacy) address(text string) error {
 	base, err := url.Parse(l.url)
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *legacy) address(text string) error {
 	return nil
 }
 
-// longData are the edges of an event that is too long, without the name of its field.
+// longData returns both ends of an event that is too long, without the name of its field.
 func longData(one line) (head, tail []byte) {
 	head, _ = bytes.CutPrefix(one.data, []byte("data:"))
 	return bytes.Clone(head), bytes.Clone(one.tail)

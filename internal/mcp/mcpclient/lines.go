@@ -12,11 +12,11 @@ import (
 
 const (
 	edge     = 4 << 10  // bytes of a long line that are kept at either end
-	saidKept = 64 << 10 // bytes of what a server says to people
-	junkKept = 1 << 10  // of a line of stdout that is no message
+	saidKept = 64 << 10 // bytes of a server's output for people
+	junkKept = 1 << 10  // of a line of stdout that is not a message
 )
 
-// meter bounds what is being read of one server at the same time.
+// meter bounds the bytes that are being read from one server at the same time.
 type meter struct {
 	used atomic.Int64 // bytes
 	most int64
@@ -33,7 +33,7 @@ func (m *meter) take(n int) error {
 
 func (m *meter) give(n int) { m.used.Add(-int64(n)) }
 
-// lines reads lines of which none is kept whole above a limit.
+// lines reads lines, and keeps only the ends of a line above a limit.
 type lines struct {
 	r     *bufio.Reader
 	limit int
@@ -42,7 +42,7 @@ type lines struct {
 	taken int // bytes of the line so far, as the meter has them
 }
 
-// line is one of them, without its end. Of a long one there are the edges only.
+// line is a line without its end. A long one has its two ends only.
 type line struct {
 	data []byte // valid until the next is read
 	tail []byte // of a long one
@@ -53,8 +53,8 @@ func newLines(r io.Reader, limit int, m *meter) *lines {
 	return &lines{r: bufio.NewReaderSize(r, 32<<10), limit: limit, meter: m}
 }
 
-// next reads a line. An error of the reader comes after the last line; one of
-// the meter says that the line is not worth reading on.
+// next reads a line. It returns an error of the reader after the last line, and an
+// error of the meter for a line that must not be read on.
 func (l *lines) next() (line, error) {
 	l.done()
 	var tail []byte
@@ -91,7 +91,7 @@ func (l *lines) next() (line, error) {
 	}
 }
 
-// done lets go of the line that was read last.
+// done releases the line that was read last.
 func (l *lines) done() {
 	l.meter.give(l.taken)
 	l.taken = 0
@@ -101,10 +101,10 @@ func (l *lines) done() {
 	l.buf = l.buf[:0]
 }
 
-// last is the end of data, at most n bytes.
+// last returns the end of data, at most n bytes.
 func last(data []byte, n int) []byte { return data[max(0, len(data)-n):] }
 
-// ring keeps the end of what was written. Its methods may be called by several
+// ring keeps the end of the written text. Its methods may be called by several
 // goroutines.
 type ring struct {
 	mu   sync.Mutex

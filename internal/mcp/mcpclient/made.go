@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Requests of a server that it wants to have as tasks: of 2025-11-25, which lets
-// both sides make tasks. Ours are questions only, as the capabilities say.
+// Requests of a server that this client runs as tasks: revision 2025-11-25 lets both
+// sides make tasks. Ours are questions only, as the capabilities say.
 
 const (
 	maxMade  = 64 // tasks that are remembered
@@ -17,7 +17,7 @@ const (
 	madeTTL  = time.Hour
 )
 
-// made is a task that was made here for a server.
+// made is a task that this client runs for a server.
 type made struct {
 	id      string
 	created time.Time
@@ -35,7 +35,7 @@ func (c *Conn) perform(ctx context.Context, method string, params json.RawMessag
 		Task *struct{} `json:"task"`
 		ID   string    `json:"taskId"`
 	}
-	_ = json.Unmarshal(params, &p) // who serves it says what is wrong
+	_ = json.Unmarshal(params, &p) // the method below reports the mistake
 	switch method {
 	case "elicitation/create":
 		if p.Task != nil {
@@ -143,7 +143,7 @@ func (t *made) show() map[string]any {
 	}
 }
 
-// answer is the result of one of the methods about a task.
+// answer answers one of the methods about a task.
 func (t *made) answer(ctx context.Context, method string) (any, error) {
 	switch method {
 	case "tasks/get":
@@ -168,7 +168,7 @@ func (t *made) answer(ctx context.Context, method string) (any, error) {
 	return related(t.res, t.id)
 }
 
-// related says of a result which task it is of.
+// related adds the ID of its task to a result.
 func related(res any, id string) (any, error) {
 	raw, err := json.Marshal(res)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// revision is the newest that has sessions. revisions are those accepted of a
-// server that wants one: what differs between them concerns nothing that is used here.
+// revision is the newest one with sessions. revisions are accepted from a server with
+// sessions: they differ only in parts that this client does not use.
 const revision = "2025-11-25"
 
 func revisions() []string { return []string{revision, "2025-06-18", "2025-03-26", "2024-11-05"} }
 
-// Bounds of what a server can list.
+// Bounds of the lists of a server.
 const (
 	maxTools      = 1000
 	maxToolBytes  = 4 << 20
@@ -26,7 +26,7 @@ const (
 	maxToolSchema = 256 << 10
 )
 
-// newConn makes a connection that has not said hello yet.
+// newConn makes a connection, before hello.
 func newConn(ctx context.Context, name string, l limits) *Conn {
 	c := &Conn{
 		name:     name,
@@ -41,8 +41,8 @@ func newConn(ctx context.Context, name string, l limits) *Conn {
 	return c
 }
 
-// run keeps the connection until it ends, and returns when nothing is left of
-// it.
+// run keeps the connection until it ends, and returns when all of its goroutines have
+// ended.
 func (c *Conn) run() {
 	err := c.wire.run(c.life)
 	c.end(err)
@@ -52,8 +52,8 @@ func (c *Conn) run() {
 	c.work.Wait()
 }
 
-// hello agrees on the revision and reads the tools. version is that of this
-// program. A server that is known to have sessions is not asked for another revision.
+// hello agrees on the revision and reads the tools. version is the version of this
+// program. With sessions it asks only for a revision that has sessions.
 func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
 	if err := c.agree(ctx, version, sessions); err != nil {
 		return err
@@ -77,12 +77,12 @@ func (c *Conn) hello(ctx context.Context, version string, sessions bool) error {
 	return c.audible(ctx, hears)
 }
 
-// hearWait is how long the stream of notifications may take to begin. What a server
-// says before it has begun is lost; a server that begins it with the first
-// notification only is not waited for longer.
+// hearWait bounds the wait for the stream of notifications to begin. Messages that a server
+// sends before it are lost; some servers begin the stream only with the first
+// notification, hence the bound.
 const hearWait = 500 * time.Millisecond
 
-// audible waits until what the server says by itself can arrive.
+// audible waits until messages that the server sends by itself can arrive.
 func (c *Conn) audible(ctx context.Context, hears <-chan struct{}) error {
 	if hears == nil {
 		return nil
@@ -100,9 +100,9 @@ func (c *Conn) audible(ctx context.Context, hears <-chan struct{}) error {
 	return nil
 }
 
-// agree asks the server for its newest revision. One that has not answered after a
+// agree asks the server for its newest revision. A server that has not answered after a
 // moment may be older and not know the request, or be about to start: it gets the
-// request that begins a session too. What it answers to that counts, unless that is
+// request that begins a session too. The answer to that request counts, unless it is
 // an error.
 func (c *Conn) agree(ctx context.Context, version string, sessions bool) error {
 	info := map[string]string{"name": "drover", "title": "Drover", "version": version}
@@ -165,8 +165,8 @@ func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
 	return nil
 }
 
-// capabilitiesOf is what is served here by a revision: said before the tools are
-// asked for, since some servers have tools only for clients that can do this.
+// capabilitiesOf returns the capabilities of this client in a revision. They are sent before
+// the tools are listed, because some servers have tools only for clients with a capability.
 func (c *Conn) capabilitiesOf(revision string) map[string]any {
 	none := struct{}{}
 	can := map[string]any{"elicitation": map[string]any{"form": none, "url": none}}
@@ -202,7 +202,7 @@ func (c *Conn) follow() {
 		case <-c.life.Done():
 			return
 		}
-		if tools, err := c.list(c.life); err == nil { // else those that are known stay
+		if tools, err := c.list(c.life); err == nil { // else the known ones stay
 			c.mu.Lock()
 			c.tools = tools
 			c.mu.Unlock()
@@ -252,8 +252,8 @@ func (c *Conn) list(ctx context.Context) ([]Tool, error) {
 	return nil, errors.New("its list of tools does not end")
 }
 
-// readTools reads one page. Tools without a name or with a schema that is no
-// object cannot be used, and are left out.
+// readTools reads one page. It skips tools without a name or with a schema that is not
+// an object: they cannot be used.
 func readTools(raw json.RawMessage) (tools []Tool, next string, err error) {
 	var page struct {
 		Tools []struct {

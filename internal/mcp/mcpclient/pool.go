@@ -25,29 +25,29 @@ var ErrClosed = errors.New("MCP servers are closed")
 
 var errUnused = errors.New("nobody uses it")
 
-// Config is what a pool is made of. The zero value works.
+// Config configures a pool. The zero value works.
 type Config struct {
 	Version string   // of this program, for servers
 	Session string   // value of [process.MarkSession] for commands; empty: none
-	Env     []string // what each command gets, beside what its server says
-	Cwd     string   // where commands begin that name no folder
-	// Ready returns when somebody would end commands if this process died, and is
-	// asked before each start. nil: nobody would.
+	Env     []string // of each command, before the variables of its server
+	Cwd     string   // folder of commands that name none
+	// Ready returns when another process is ready to end the commands if this one dies. It is
+	// called before each start. nil: no process would.
 	Ready func() error
-	// Tell is given what the user should read of a server, by several goroutines.
-	// nil: it is lost.
+	// Tell gets messages about a server for the user, from several goroutines.
+	// nil: they are lost.
 	Tell func(server, text string)
 
-	// Roots are the folders that servers are told of; absolute.
+	// Roots are the folders that servers may list; absolute.
 	Roots []string
-	// Samples says that who calls tools answers sampling/createMessage.
+	// Samples says that the caller of a tool answers sampling/createMessage.
 	Samples bool
 
-	// Token gives the token of a server over HTTP that has no Authorization among its
-	// headers; empty: there is none. refused is one that the server has just refused.
+	// Token returns the token of a server over HTTP that has no Authorization among its
+	// headers; empty: it has none. refused is a token that the server has just refused.
 	Token func(ctx context.Context, address, refused string) (string, error)
 
-	Idle       time.Duration // until a server that nobody uses is ended; default 5 min
+	Idle       time.Duration // until an unused server is ended; default 5 min
 	Initialize time.Duration // for the first answer; default 10 s
 	List       time.Duration // for the list of tools; default 10 s
 	Call       time.Duration // for each other call; default 10 min
@@ -72,18 +72,19 @@ type Pool struct {
 	work    sync.WaitGroup    // one per goroutine; Add under mu while not closed; Close waits
 }
 
-// Binder returns the bounds of a server of a project; nil: there are none. An error is a server that
-// cannot be started.
+// Binder returns the bounds of a server of a project; nil: it is unbounded. An error means that
+// the server cannot be started.
 type Binder func(name string, s Server) (process.Bounds, error)
 
-// Bound has servers that say so start within bounds. It is called before the first [Pool.Use].
+// Bound makes servers with [Server.Bounded] start within bounds. It must be called before the
+// first [Pool.Use].
 func (p *Pool) Bound(b Binder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bound = b
 }
 
-// slot is the key of an entry: who uses a server without bounds does not share one that has some.
+// slot returns the key of an entry: a server without bounds and one with bounds are never shared.
 func slot(key string, s Server) string {
 	if s.Bounded && s.Kind() == Stdio {
 		return key + " bounded"
@@ -96,13 +97,13 @@ type entry struct {
 	key    string
 	name   string
 	server Server
-	life   context.Context // ends when nobody uses it any more
+	life   context.Context // ends after the last use
 	stop   context.CancelCauseFunc
 
 	// Guarded by the pool's mu.
 	users    int
 	idle     *time.Timer // nil: it is used
-	conn     *Conn       // nil: there is none now
+	conn     *Conn       // nil while not connected
 	begun    time.Time   // of conn
 	trying   chan struct{}
 	err      error // of the latest attempt or connection
@@ -126,9 +127,9 @@ func NewPool(c Config) *Pool {
 	return p
 }
 
-// Use begins to connect to a server, or shares the connection of those who use
-// it already, and does not wait. name is how it is called in messages. The
-// caller must [Lease.Release] what it gets.
+// Use begins to connect to a server, or shares the existing connection, and does
+// not wait. Messages call the server by name. The caller must [Lease.Release] the
+// lease.
 func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("MCP server %s: %w", name, err)
@@ -155,7 +156,8 @@ func (p *Pool) Use(_ context.Context, name string, s Server) (*Lease, error) {
 	return &Lease{p: p, e: e, name: name, server: s}, nil
 }
 
-// try begins an attempt if one makes sense. The caller holds mu.
+// try begins an attempt to connect, unless the server is connected, being tried or given up. The
+// caller holds mu.
 func (p *Pool) try(e *entry) {
 	p.settle(e)
 	if e.trying != nil || e.conn != nil || e.patience.spent() || p.closed || e.life.Err() != nil {
@@ -174,19 +176,18 @@ type Lease struct {
 	once   sync.Once
 }
 
-// Name is how the server is called by who uses it.
+// Name returns the user's name for the server, as given to [Pool.Use].
 func (l *Lease) Name() string { return l.name }
 
-// Server is what was asked for.
+// Server returns the argument of [Pool.Use].
 func (l *Lease) Server() Server { return l.server }
 
-// Key identifies the server; see [Server.Key].
+// Key returns the key of the server; see [Server.Key].
 func (l *Lease) Key() string { return l.e.key }
 
-// Conn returns the live connection. One that has gone is made again, after a
-// pause that grows; the error of one attempt is returned, and one that wraps
-// [ErrGivenUp] when there will be none until somebody uses the server anew, a
-// minute later or more.
+// Conn returns the live connection. It makes a lost one again, after a pause that
+// grows. It returns the error of a failed attempt; the error wraps [ErrGivenUp] when no
+// further attempt follows until the server is used anew, a minute later or more.
 func (l *Lease) Conn(ctx context.Context) (*Conn, error) {
 	p, e := l.p, l.e
 	p.mu.Lock()
@@ -210,8 +211,8 @@ func (l *Lease) Conn(ctx context.Context) (*Conn, error) {
 	return l.Peek()
 }
 
-// Peek returns the live connection if there is one now, and what is known if
-// there is none: a nil error says that it is not known yet.
+// Peek returns the live connection, or nil and the reason why it is missing. Both are
+// nil while the first attempt runs.
 func (l *Lease) Peek() (*Conn, error) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -222,7 +223,7 @@ func (l *Lease) Peek() (*Conn, error) {
 	return nil, l.e.state()
 }
 
-// state says why there is no connection. The caller holds mu of the pool.
+// state returns why the server is not connected. The caller holds mu of the pool.
 func (e *entry) state() error {
 	if e.err != nil && e.patience.spent() {
 		return fmt.Errorf("MCP server %s has failed %d times in a row: %w: %w", e.name, e.patience.failures, ErrGivenUp,
@@ -234,7 +235,7 @@ func (e *entry) state() error {
 	return nil
 }
 
-// Release lets go of the server. A second call does nothing.
+// Release ends the use of the server. A second call does nothing.
 func (l *Lease) Release() {
 	l.once.Do(func() {
 		p, e := l.p, l.e
@@ -252,7 +253,7 @@ func (l *Lease) Release() {
 	})
 }
 
-// expire ends a server that nobody has used for long.
+// expire ends a server that has been unused for long.
 func (p *Pool) expire(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,7 +262,7 @@ func (p *Pool) expire(e *entry) {
 	}
 }
 
-// forget makes the next use of such a server begin anew. The caller holds mu.
+// forget makes the next use of the server start it anew. The caller holds mu.
 func (p *Pool) forget(e *entry) {
 	if at := slot(e.key, e.server); p.entries[at] == e {
 		delete(p.entries, at)
@@ -269,7 +270,7 @@ func (p *Pool) forget(e *entry) {
 	e.stop(errUnused)
 }
 
-// Close ends all servers and returns when nothing of them is left.
+// Close ends all servers and returns when none of their processes is left.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -306,7 +307,7 @@ func (p *Pool) connect(e *entry) {
 	p.tell(e, context.Cause(c.life))
 }
 
-// settle takes in that the connection has gone, if it has. Who asks for one does
+// settle records the end of a lost connection, so that a request for a new one does
 // not wait for the goroutine of the old one. The caller holds mu.
 func (p *Pool) settle(e *entry) {
 	if e.conn == nil || e.conn.life.Err() == nil {
@@ -320,7 +321,7 @@ func (p *Pool) settle(e *entry) {
 	}
 }
 
-// lost takes in that there is no connection. The caller holds mu.
+// lost records that the connection is gone. The caller holds mu.
 func (p *Pool) lost(e *entry, why error, lived time.Duration) {
 	e.err = why
 	if e.life.Err() == nil {
@@ -328,7 +329,7 @@ func (p *Pool) lost(e *entry, why error, lived time.Duration) {
 	}
 }
 
-// tell tells the user of a failure that is none of ours.
+// tell reports a failure of the server to the user.
 func (p *Pool) tell(e *entry, why error) {
 	if e.life.Err() != nil || p.cfg.Tell == nil {
 		return
@@ -387,7 +388,8 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 // Outside begins the name of a server in the setting sandbox.outside.
 const Outside = "mcp:"
 
-// walls adds what the bounds of a server may have kept it from, and how to change that.
+// walls adds to an error the accesses that the bounds of a server may have refused, and how to
+// allow them.
 func walls(e *entry, bounds process.Bounds, err error) error {
 	if bounds == nil {
 		return err
@@ -400,8 +402,8 @@ func walls(e *entry, bounds process.Bounds, err error) error {
 		err, refused, Outside+e.name)
 }
 
-// trim takes the name of the server out of the error of its first call: who
-// reads it is told.
+// trim takes the name of the server out of the error of its first call: the message
+// around it has the name already.
 func trim(err error, name string) error {
 	var rpc *RPCError
 	if errors.As(err, &rpc) {
@@ -419,7 +421,7 @@ func lastLine(text string) string {
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// reach gives the connection its wire. bounds are nil if it has none.
+// reach gives the connection its wire. bounds is nil without bounds.
 func (p *Pool) reach(c *Conn, e *entry) (bounds process.Bounds, err error) {
 	s := e.server
 	if s.Kind() == HTTP {
@@ -465,8 +467,8 @@ func (p *Pool) reach(c *Conn, e *entry) (bounds process.Bounds, err error) {
 	return bounds, nil
 }
 
-// environment is that of a command: what its server says counts most, but for
-// the marks.
+// environment returns the environment of a command: the variables of its server win over
+// all others except the marks.
 func (p *Pool) environment(s Server, mark string, self process.Identity) []string {
 	env := slices.Clone(p.cfg.Env)
 	set := func(name, value string) {

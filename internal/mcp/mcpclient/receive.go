@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 )
 
-// inFlight is how many requests of a server are at work at the same time.
+// inFlight bounds the requests of a server that run at the same time.
 const inFlight = 16
 
-// maxReplies is how many short answers wait to be sent.
+// maxReplies bounds the short answers that wait to be sent.
 const maxReplies = 256
 
-// receive takes one frame of the server. It is called by those who read, and
+// receive handles one frame of the server. The readers of a wire call it, and it
 // returns at once.
 func (c *Conn) receive(frame []byte) error {
 	m, err := parse(frame)
@@ -76,8 +76,8 @@ func (c *Conn) deliver(id int64, a answer) {
 	}
 }
 
-// tooLong takes what is known of a frame above the limit. It reports whether it
-// was the answer to a call, which has failed then.
+// tooLong handles a frame above the limit by its two ends. It reports whether the frame
+// was the answer to a call, which then fails.
 func (c *Conn) tooLong(head, tail []byte) bool {
 	c.count(func(s *Stats) { s.Long++ })
 	id, ok := answeredBy(head, tail)
@@ -153,7 +153,7 @@ func (c *Conn) takenBack(params json.RawMessage) {
 // asked begins to answer a request of the server.
 func (c *Conn) asked(m message) {
 	id := string(m.ID)
-	if m.Method == "ping" { // also where all places are taken: it asks whether somebody is there
+	if m.Method == "ping" { // answered at the limit of running requests too: it asks for a sign of life
 		c.reply(encodeAnswer(m.ID, struct{}{}, nil))
 		return
 	}
@@ -183,15 +183,15 @@ func (c *Conn) asked(m message) {
 		}
 		last, done := context.WithTimeoutCause(c.life, sendLimit, ErrNoAnswer)
 		defer done()
-		_ = c.wire.send(last, encodeAnswer(key, res, err)) // a server that cannot be told is about to go
+		_ = c.wire.send(last, encodeAnswer(key, res, err)) // a server that cannot be reached is about to go
 	})
 	if !begun {
 		c.leave(id, cancel)
 	}
 }
 
-// reply sends a short answer without a place among those at work, and does not
-// wait. One that too many wait before is dropped and counted.
+// reply sends a short answer outside the limit of running requests, and does not
+// wait. It drops and counts the answer if too many wait already.
 func (c *Conn) reply(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +211,7 @@ func (c *Conn) sendReplies() {
 		frame := c.replies[0] // it stays there until it is sent
 		c.mu.Unlock()
 		ctx, done := context.WithTimeoutCause(c.life, sendLimit, ErrNoAnswer)
-		_ = c.wire.send(ctx, frame) // a server that cannot be told is about to go
+		_ = c.wire.send(ctx, frame) // a server that cannot be reached is about to go
 		done()
 		c.mu.Lock()
 		c.replies = c.replies[1:]
@@ -237,7 +237,7 @@ func (c *Conn) serveOne(ctx context.Context, method string, params json.RawMessa
 	}
 	switch {
 	case method == "elicitation/create":
-		return map[string]string{"action": "cancel"}, nil // nobody is there who could be asked
+		return map[string]string{"action": "cancel"}, nil // this client has no one to ask
 	case method == "roots/list" && len(c.roots) > 0:
 		return c.listRoots(), nil
 	case method == "sampling/createMessage" && c.samples:
@@ -246,7 +246,7 @@ func (c *Conn) serveOne(ctx context.Context, method string, params json.RawMessa
 	return nil, &RPCError{Code: CodeNoMethod, Message: "method not found: " + method}
 }
 
-// listRoots are the folders that the server may work in.
+// listRoots returns the folders that the server may work in.
 func (c *Conn) listRoots() any {
 	all := make([]map[string]string, len(c.roots))
 	for i, dir := range c.roots {

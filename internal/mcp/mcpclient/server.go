@@ -14,20 +14,20 @@ import (
 
 // The kinds of servers.
 const (
-	Stdio = "stdio" // a command that is spoken with by its stdin and stdout
+	Stdio = "stdio" // a command that speaks by its stdin and stdout
 	HTTP  = "http"  // streamable HTTP
 	SSE   = "sse"   // the HTTP+SSE transport of 2024; its kind is HTTP
 )
 
-// Server says how a server is reached, and what of it is used. The keys are
-// those of mcpServers in .mcp.json files; [Server.Check] must have accepted it.
+// Server says how to reach a server, and which of its tools are used. It has the keys
+// of mcpServers in .mcp.json files; [Server.Check] must have accepted it.
 type Server struct {
 	Type string `json:"type,omitempty"` // stdio, http or sse; empty: by the other fields
 
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
-	Env     map[string]string `json:"env,omitempty"` // beside what every command gets
-	Cwd     string            `json:"cwd,omitempty"` // empty: the pool's
+	Env     map[string]string `json:"env,omitempty"` // in addition to the pool's
+	Cwd     string            `json:"cwd,omitempty"` // empty: the folder of the pool
 
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -35,17 +35,17 @@ type Server struct {
 	AllowedTools  []string `json:"allowedTools,omitempty"`  // the only ones that are shown; empty: all
 	DisabledTools []string `json:"disabledTools,omitempty"` // that are not shown
 
-	// Bounded says that its command starts within [Config.Bound]: it is a project's.
+	// Bounded says that its command starts within [Pool.Bound]: it is a project's.
 	Bounded bool `json:"-"`
 
-	// Timeout is for each call, in milliseconds; 0: the pool's.
+	// TimeoutMS bounds each call, in milliseconds; 0: the timeout of the pool.
 	TimeoutMS int64 `json:"timeout,omitempty"`
 }
 
-// Timeout is for each call; 0: the pool's.
+// Timeout returns the bound of each call; 0: the timeout of the pool.
 func (s Server) Timeout() time.Duration { return time.Duration(s.TimeoutMS) * time.Millisecond }
 
-// Kind is [Stdio] or [HTTP] of a server that was accepted.
+// Kind returns the transport of an accepted server: [Stdio] or [HTTP].
 func (s Server) Kind() string {
 	if s.URL != "" {
 		return HTTP
@@ -53,7 +53,7 @@ func (s Server) Kind() string {
 	return Stdio
 }
 
-// Check says why a server cannot be used, and how to fix it.
+// Check returns why a server cannot be used, and how to fix it.
 func (s Server) Check() error {
 	switch s.Type {
 	case "", Stdio, "local", HTTP, "streamable-http", "streamableHttp", SSE:
@@ -86,8 +86,8 @@ func (s Server) Check() error {
 	return nil
 }
 
-// Key is the same for servers that one connection can serve, and tells nothing
-// of their secrets. cwd is where commands begin that name no folder.
+// Key returns the same key for servers that one connection can serve. It reveals no
+// secrets. cwd is the folder of commands that name none.
 func (s Server) Key(cwd string) string {
 	if s.Cwd == "" {
 		s.Cwd = cwd
@@ -107,7 +107,7 @@ func (s Server) Key(cwd string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Shows reports whether a tool of the server is to be used at all.
+// Shows reports whether agents may use a tool of the server.
 func (s Server) Shows(tool string) bool {
 	return (len(s.AllowedTools) == 0 || slices.Contains(s.AllowedTools, tool)) && !slices.Contains(s.DisabledTools, tool)
 }
@@ -119,7 +119,7 @@ const (
 	TaskForbidden = "forbidden"
 )
 
-// Tool is what a server says of one of its tools. Nothing of it is to be trusted.
+// Tool is a server's description of one of its tools. All of it is untrusted.
 type Tool struct {
 	Name        string
 	Title       string
@@ -129,7 +129,7 @@ type Tool struct {
 	TaskSupport string          // one of the three; absent means forbidden
 }
 
-// Digest changes when anything changes that a model is told of the tool.
+// Digest returns a digest of the description that a model gets of the tool.
 func (t Tool) Digest() string {
 	h := sha256.New()
 	for _, part := range []string{t.Name, t.Description, string(t.InputSchema)} {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxRetry bounds how long a server can ask to be left alone.
+// maxRetry bounds the pause that a server can ask for.
 const maxRetry = 30 * time.Second
 
-// events reads server-sent events; see the HTML standard. One whose data is
-// above the limit is an error that wraps [ErrTooLong].
+// events reads server-sent events; see the HTML standard. It returns an error that
+// wraps [ErrTooLong] for an event with more data than the limit.
 type events struct {
 	lines *lines
 	limit int
@@ -20,7 +20,7 @@ type events struct {
 	name  string // of the event that was read last; empty: message
 	head  []byte // edges of the line that was too long, as is the next
 	tail  []byte
-	retry time.Duration // as the server has asked; 0: it has not
+	retry time.Duration // the server's request; 0: none
 }
 
 func newEvents(r io.Reader, limit int, m *meter) *events {
@@ -36,7 +36,7 @@ func (e *events) next() ([]byte, error) {
 		one, err := e.lines.next()
 		switch {
 		case err != nil:
-			return nil, err // an event without its empty line is none
+			return nil, err // an event without its empty line does not count
 		case one.long || len(data)+len(one.data) > e.limit:
 			e.head, e.tail = longData(one)
 			return nil, ErrTooLong
@@ -69,6 +69,5 @@ func (e *events) next() ([]byte, error) {
 	}
 }
 
-// broken reports whether a stream has only ended, so that it can be taken up
-// again.
+// broken reports whether a stream has only ended, so that it can be resumed.
 func broken(err error) bool { return !errors.Is(err, ErrTooLong) && !errors.Is(err, errMeter) }

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Revision 2026-07-28 has no session: every request says what the client is, a
+// Revision 2026-07-28 has no session: every request describes the client, a
 // question of the server is in an answer, and notifications come on a request that
 // stays open.
 
-// stateless is the revision. The specification gives its facts.
+// stateless is the first revision without sessions. The facts come from its specification.
 const stateless = "2026-07-28"
 
-// What a request says of its client; see basic, _meta.
+// Keys by which a request describes its client; see basic, _meta.
 const (
 	metaRevision     = "io.modelcontextprotocol/protocolVersion"
 	metaClient       = "io.modelcontextprotocol/clientInfo"
@@ -32,12 +32,12 @@ const (
 )
 
 const (
-	// probeWait is how long a server may take to answer server/discover before it is
-	// also sent initialize: older servers may not answer what they do not know.
+	// probeWait is how long a server may take to answer server/discover before it also
+	// gets initialize: older servers may not answer unknown requests.
 	probeWait = 500 * time.Millisecond
-	// maxRounds is how often one call is answered with questions.
+	// maxRounds bounds how often a server may answer one call with questions.
 	maxRounds = 10
-	// busyRounds is how often one call is answered with neither a question nor a result.
+	// busyRounds bounds how often a server may answer one call without a question or a result.
 	busyRounds = 3
 	busyPause  = 50 * time.Millisecond
 )
@@ -51,8 +51,8 @@ type discovery struct {
 	err error
 }
 
-// codeRevision is the error of a server that refuses the revision of a request; its data has those
-// that it supports (2026-07-28, UnsupportedProtocolVersionError).
+// codeRevision is the error of a server that refuses the revision of a request; its data has the
+// supported ones (2026-07-28, UnsupportedProtocolVersionError).
 const codeRevision = -32022
 
 // supports reports whether a refusal names the revision among those that the server supports.
@@ -65,8 +65,8 @@ func supports(err error) bool {
 		slices.Contains(data.Supported, stateless)
 }
 
-// discover asks which revisions the server speaks, and does not wait. A server that refuses the
-// revision and supports it all the same is asked once more.
+// discover asks which revisions the server speaks, and does not wait. It asks once more a server
+// that refuses the revision and yet lists it as supported.
 func (c *Conn) discover(ctx context.Context, meta map[string]any) <-chan discovery {
 	found := make(chan discovery, 1)
 	begun := c.spawn(func() {
@@ -85,8 +85,8 @@ func (c *Conn) discover(ctx context.Context, meta map[string]any) <-chan discove
 	return found
 }
 
-// adopt takes in the answer to server/discover. It reports false for a server that
-// speaks older revisions only.
+// adopt stores the answer to server/discover. It returns false for a server that speaks
+// older revisions only.
 func (c *Conn) adopt(d discovery, meta map[string]any) bool {
 	var res struct {
 		Revisions    []string                   `json:"supportedVersions"`
@@ -100,7 +100,7 @@ func (c *Conn) adopt(d discovery, meta map[string]any) bool {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 	}
-	_ = json.Unmarshal(res.Meta[metaServer], &info) // it need not say who it is
+	_ = json.Unmarshal(res.Meta[metaServer], &info) // its name is optional
 	c.revision, c.capabilities, c.meta = stateless, res.Capabilities, meta
 	c.about = strings.TrimSpace(fmt.Sprintf("%.100s %.40s", info.Name, info.Version))
 	return true
@@ -112,8 +112,8 @@ type question struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// rounds makes a call that the server may answer with questions: it is made again
-// with the answers, until there is a result.
+// rounds makes a call that the server may answer with questions: it repeats the call
+// with the answers, until the server returns a result.
 func (c *Conn) rounds(ctx context.Context, method string, params any, o CallOptions) (json.RawMessage, error) {
 	busy := 0
 	for round := 0; ; round++ {
@@ -171,8 +171,8 @@ func (c *Conn) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again is a request with what it was answered. The state of the server is passed
-// on as it is.
+// again returns a request with the answers to the server's questions. The state of the
+// server is sent back unchanged.
 func again(params any, answers map[string]any, state json.RawMessage) (any, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *Conn) answer(ctx context.Context, q question, own Answerer) (any, error
 	return c.serveOne(ctx, q.Method, q.Params, functions)
 }
 
-// Subscribe asks the server to tell of changes of a resource by
+// Subscribe asks the server to report changes of a resource by
 // notifications/resources/updated, until [Conn.Unsubscribe].
 func (c *Conn) Subscribe(ctx context.Context, uri string) error {
 	if !c.Stateless() {
@@ -287,7 +287,7 @@ func uriParams(uri string) json.RawMessage {
 	return raw
 }
 
-// Unsubscribe ends what [Conn.Subscribe] began.
+// Unsubscribe ends a subscription of [Conn.Subscribe].
 func (c *Conn) Unsubscribe(ctx context.Context, uri string) error {
 	if !c.Stateless() {
 		_, err := c.Call(ctx, "resources/unsubscribe", map[string]string{"uri": uri})
@@ -302,9 +302,9 @@ func (c *Conn) Unsubscribe(ctx context.Context, uri string) error {
 	return nil
 }
 
-// listen keeps a request open on which the server sends notifications. After a break
-// it is made again, and missed is called. It returns when ctx ends, or why the
-// server does not want it.
+// listen keeps a request open on which the server sends notifications. After a break it
+// makes the request again, and calls missed. It returns when ctx ends, or with the
+// refusal of the server.
 func (c *Conn) listen(ctx context.Context, notifications map[string]any, missed func()) error {
 	params := map[string]any{"notifications": notifications}
 	for tries := 0; ; tries++ {
@@ -330,7 +330,7 @@ func (c *Conn) listen(ctx context.Context, notifications map[string]any, missed 
 	}
 }
 
-// overhear hears of changes of the lists, as far as the server tells of them.
+// overhear subscribes to changes of the lists, if the server reports them.
 func (c *Conn) overhear() {
 	var have struct {
 		Tools, Prompts, Resources struct {
@@ -351,7 +351,7 @@ func (c *Conn) overhear() {
 		return
 	}
 	c.spawn(func() {
-		_ = c.listen(c.life, want, func() { // one that refuses keeps its lists as they are
+		_ = c.listen(c.life, want, func() { // the lists of a server that refuses stay as they are
 			select {
 			case c.relist <- struct{}{}:
 			default:
@@ -360,7 +360,7 @@ func (c *Conn) overhear() {
 	})
 }
 
-// httpHeaders are what a request says in its header beside its body: see transports,
+// httpHeaders returns the headers that repeat parts of a request's body; see transports,
 // streamable HTTP. Params are the encoded parameters.
 func (c *Conn) httpHeaders(method string, params json.RawMessage) map[string]string {
 	out := map[string]string{"MCP-Protocol-Version": stateless, "Mcp-Method": method}
@@ -392,7 +392,7 @@ func (c *Conn) httpHeaders(method string, params json.RawMessage) map[string]str
 	return out
 }
 
-// headerProperty is what a schema says of a property that is sent in a header too.
+// headerProperty is the schema of a property that is sent in a header too.
 type headerProperty struct {
 	Type       string                    `json:"type"`
 	Header     json.RawMessage           `json:"x-mcp-header"`
@@ -424,7 +424,7 @@ func (t Tool) argumentHeaders(args map[string]json.RawMessage) map[string]string
 		at := args
 		for _, name := range path[:len(path)-1] {
 			var next map[string]json.RawMessage
-			_ = json.Unmarshal(at[name], &next) // what is not there is not sent
+			_ = json.Unmarshal(at[name], &next) // a missing property is not sent
 			at = next
 		}
 		var name string
@@ -459,7 +459,7 @@ func (t Tool) headersValid() bool {
 	return valid
 }
 
-// headerText is a value as a header has it; ok is false for one that has no such form.
+// headerText returns a value in the form of a header; ok is false for a value without such a form.
 func headerText(raw json.RawMessage) (text string, ok bool) {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

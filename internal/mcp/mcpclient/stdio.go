@@ -18,7 +18,7 @@ import (
 const (
 	leaveWait = 500 * time.Millisecond // after its stdin has ended
 	termWait  = 500 * time.Millisecond // after TERM
-	drainWait = 200 * time.Millisecond // for what it has printed before its end
+	drainWait = 200 * time.Millisecond // to read its last output
 )
 
 // stdio is a server that is a command.
@@ -52,13 +52,13 @@ func (w *stdio) request(r request) (func(), error) {
 
 func (w *stdio) send(_ context.Context, frame []byte) error { return w.write(frame) }
 
-// write puts one frame into stdin. A command that does not read is of no use to
-// anybody any more: what it got of the frame is not the whole.
+// write puts one frame into stdin. A command that does not read in time is given up: it
+// has a part of the frame, so that no other can follow.
 func (w *stdio) write(frame []byte) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	_ = w.pipes.In.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
-	if w.c.life.Err() != nil {                                 // asked after the deadline is set: that of close counts
+	if w.c.life.Err() != nil {                                 // checked after the deadline is set: close's deadline wins
 		return w.c.goneError()
 	}
 	_, err := w.pipes.In.Write(append(frame, '\n'))
@@ -68,7 +68,7 @@ func (w *stdio) write(frame []byte) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.c.end(fmt.Errorf("it has not read its stdin for %v", sendLimit))
 	}
-	// Who closes stdin is mostly about to end, and that tells more.
+	// A server that closes stdin is mostly about to end, and its exit says more.
 	moment := time.NewTimer(leaveWait)
 	defer moment.Stop()
 	select {
@@ -96,7 +96,7 @@ func (w *stdio) run(ctx context.Context) error {
 		exit, err = w.g.Wait(moment)
 		done()
 	}
-	if ctx.Err() == nil { // what it had answered before its end is an answer, and its last words say why
+	if ctx.Err() == nil { // answers before its end count, and its last output may say why it ended
 		w.pipes.Expire(drainWait)
 		<-silent.Done()
 		<-heard
@@ -117,17 +117,17 @@ func (w *stdio) run(ctx context.Context) error {
 
 // close ends the command and all that it has started.
 func (w *stdio) close() {
-	_ = w.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // frees who writes
+	_ = w.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // frees a blocked writer
 	w.writing.Lock()
 	_ = w.pipes.In.Close()
 	w.writing.Unlock()
 	moment, done := context.WithTimeout(context.Background(), leaveWait)
-	_, _ = w.g.Wait(moment) // that is its chance to go by itself
+	_, _ = w.g.Wait(moment) // the chance to end by itself
 	done()
 	w.g.End(context.Background(), process.Ending{Grace: termWait, Mark: w.mark, Table: w.table})
 }
 
-// ended says how the command has ended, with the last that it said.
+// ended returns how the command has ended, with its last output.
 func (w *stdio) ended(exit process.Exit, err, read error) error {
 	what := fmt.Sprintf("it ended with exit code %d", exit.Code)
 	switch {

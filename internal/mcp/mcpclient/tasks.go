@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// TaskPhase is where a task of a server stands, in words of no dialect.
+// TaskPhase is the phase of a server's task, independent of the revision.
 type TaskPhase string
 
-// The phases. The empty one is a word of the server that is not known here: it
-// is shown, and changes nothing.
+// The phases. The empty one represents an unknown word of the server, which is shown
+// and changes nothing.
 const (
 	TaskWorking   TaskPhase = "working"
-	TaskAsking    TaskPhase = "asking" // it goes on when somebody has answered
+	TaskAsking    TaskPhase = "asking" // it continues after an answer
 	TaskCompleted TaskPhase = "completed"
 	TaskFailed    TaskPhase = "failed"
 	TaskCancelled TaskPhase = "cancelled"
 )
 
-// phaseOf is the phase of a word of a server. Both dialects have the same words.
+// phaseOf returns the phase for a word of a server. Both revisions have the same words.
 func phaseOf(word string) TaskPhase {
 	phases := map[string]TaskPhase{
 		"working":        TaskWorking,
@@ -37,14 +37,14 @@ func phaseOf(word string) TaskPhase {
 // Over reports whether the phase is the last one.
 func (p TaskPhase) Over() bool { return p == TaskCompleted || p == TaskFailed || p == TaskCancelled }
 
-// TaskState is what a server has told of one of its tasks.
+// TaskState is the state of a task as its server reports it.
 type TaskState struct {
 	ID      string
 	Phase   TaskPhase
 	Word    string // for the phase, the server's own
 	Message string
 
-	// Progress and Total count steps; both are 0 in a state that tells of none.
+	// Progress and Total count steps; both are 0 in a state without progress.
 	Progress, Total float64
 
 	Created, Updated time.Time     // zero: not said
@@ -52,10 +52,10 @@ type TaskState struct {
 	Poll             time.Duration // between two looks, as the server wants it; 0: not said
 }
 
-// TaskOutcome is what a task has given.
+// TaskOutcome is the result of a task.
 type TaskOutcome struct {
 	Text    string // of its content, as a model reads it
-	IsError bool   // by the word of the tool
+	IsError bool   // the tool reports an error
 }
 
 // TaskAnswer is the answer to a question of a running task.
@@ -64,29 +64,29 @@ type TaskAnswer struct {
 	Values json.RawMessage // of an accepted form, a JSON object
 }
 
-// TaskAction is what somebody did with a form.
+// TaskAction is the answer to a form.
 type TaskAction string
 
 // The actions.
 const (
 	FormAccepted TaskAction = "accept"
-	FormDeclined TaskAction = "decline" // somebody does not want to answer
-	FormIgnored  TaskAction = "cancel"  // nobody has answered
-	FormLeft     TaskAction = "left"    // it stays open: the task goes on, and somebody else is going to answer
+	FormDeclined TaskAction = "decline" // the user refuses to answer
+	FormIgnored  TaskAction = "cancel"  // the question got no answer
+	FormLeft     TaskAction = "left"    // it stays open: another process is going to answer
 )
 
-// TaskWatch is told of a task while it lives. Its functions may be called by
+// TaskWatch gets the events of a task while it lives. Its functions may be called by
 // several goroutines.
 type TaskWatch struct {
-	// State is given what the server tells by itself. It must not block.
+	// State gets the notifications of the server. It must not block.
 	State func(TaskState)
-	// Ask puts a question of the task to somebody, and returns when it is
+	// Ask puts a question of the task to the user, and returns when it is
 	// answered or ctx has ended.
 	Ask func(ctx context.Context, e Elicitation) TaskAnswer
 }
 
-// answer puts a question of the task, with the parameters of elicitation/create, to somebody,
-// and returns what the server is answered.
+// answer asks a question of the task, with the parameters of elicitation/create, and returns
+// the answer for the server.
 func (w *TaskWatch) answer(ctx context.Context, params json.RawMessage) (map[string]any, error) {
 	e, err := ReadElicitation(params)
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *TaskWatch) answer(ctx context.Context, params json.RawMessage) (map[str
 	}
 	a := w.Ask(ctx, e)
 	if a.Action == FormLeft {
-		<-ctx.Done() // any answer would count as an answer of the task's owner
+		<-ctx.Done() // only the owner of the task may answer
 		return nil, context.Cause(ctx)
 	}
 	return e.Result(a.Action, a.Values), nil
@@ -154,16 +154,16 @@ func (c *Conn) aboutTask(ctx context.Context, method string, params map[string]a
 	return raw, refused(err)
 }
 
-// Errors of tasks. Any other error of a call, but for a [*TaskRefusedError], is
-// of the way to the server: the task may go on, and the call may be made again.
+// Errors of tasks. Any other error of a call, except a [*TaskRefusedError], comes from
+// the connection: the task may still run, and the call may be made again.
 var (
 	// ErrTaskUnknown says that the server does not know the task, or not any more.
 	ErrTaskUnknown = errors.New("the server does not know the task")
-	// ErrNoSteer says that the server has no way to tell a running task something.
+	// ErrNoSteer says that the server accepts no messages for a running task.
 	ErrNoSteer = errors.New("the server offers no way to steer a running task")
-	// ErrTaskGoesOn says that there is no result yet: the task is looked at again.
+	// ErrTaskGoesOn says that the task has no result yet: the caller looks again later.
 	ErrTaskGoesOn = errors.New("the task is not over")
-	// ErrTaskStuck says that a task waits for what nobody here can give.
+	// ErrTaskStuck says that a task waits for input that this client cannot give.
 	ErrTaskStuck = errors.New("the task cannot go on")
 	// ErrNeedsTask says that a tool cannot be called without a task, or with one.
 	ErrNeedsTask = errors.New("the tool and the call do not agree on whether it is a task")

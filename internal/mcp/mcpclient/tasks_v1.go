@@ -24,17 +24,17 @@ const (
 
 // TasksV1 speaks of one task as revision 2025-11-25 has them, over the live
 // connection to a server, also when it is replaced by another. Its methods may be
-// called by several goroutines. The facts are those of the specification, basic
+// called by several goroutines. The facts come from the specification, basic
 // utilities, Tasks.
 type TasksV1 struct {
 	conn  func(context.Context) (*Conn, error)
 	token string // of the progress of the call that makes the task
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	on    *Conn      // that is listened to
 	stops []func()
-	early []TaskState   // told before anybody watched, oldest first
-	known chan struct{} // closed when somebody watches, or there is no task
+	early []TaskState   // received before the first watch, oldest first
+	known chan struct{} // closed when the task is watched, or was not made
 	id    string
 	watch *TaskWatch
 	plain *TaskOutcome // of a server that has answered without a task
@@ -45,7 +45,7 @@ func NewTasksV1(conn func(context.Context) (*Conn, error)) *TasksV1 {
 	return &TasksV1{conn: conn, token: "task-" + rand.Text(), known: make(chan struct{})}
 }
 
-// Close hears no more of the task.
+// Close ends the listening to the task.
 func (t *TasksV1) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *TasksV1) deaf() {
 	t.on, t.stops = nil, nil
 }
 
-// learn ends the time in which the ID is not known. The caller holds mu.
+// learn stores the ID of the task, at the first call only. The caller holds mu.
 func (t *TasksV1) learn(id string) {
 	select {
 	case <-t.known:
@@ -71,7 +71,7 @@ func (t *TasksV1) learn(id string) {
 	}
 }
 
-// live is the connection of now, which is listened to.
+// live returns the current connection, and listens to it.
 func (t *TasksV1) live(ctx context.Context) (*Conn, error) {
 	c, err := t.conn(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage,
 	return made.Task.state(), made.Meta.Immediate, nil
 }
 
-// answered takes the result of a server that has run the call and made no task.
+// answered stores the result of a server that has run the call without a task.
 func (t *TasksV1) answered(c *Conn, raw json.RawMessage) (TaskState, string, error) {
 	out, err := outcome(raw)
 	if err != nil {
@@ -156,7 +156,7 @@ func (t *TasksV1) Get(ctx context.Context, id string) (TaskState, error) {
 	return t.state(ctx, "tasks/get", id)
 }
 
-// Cancel ends the task. One that is over is not known for that.
+// Cancel ends the task. A task that is over may be unknown to the server.
 func (t *TasksV1) Cancel(ctx context.Context, id string) (TaskState, error) {
 	return t.state(ctx, "tasks/cancel", id)
 }
@@ -177,8 +177,8 @@ func (t *TasksV1) state(ctx context.Context, method, id string) (TaskState, erro
 	return w.state(), nil
 }
 
-// Result waits for the end of the task, and returns what the call of the tool would
-// have given, its error too.
+// Result waits for the end of the task, and returns the result of the call of the tool,
+// or its error.
 func (t *TasksV1) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	t.mu.Lock()
 	plain := t.plain
@@ -197,7 +197,7 @@ func (t *TasksV1) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	return outcome(raw)
 }
 
-// Steer tells the running task something by tasks/steer. No revision has that
+// Steer sends a message to the running task by tasks/steer. No revision has that
 // method: it is used where the server declares the capability tasks.steer, with
 // the text as message.
 func (t *TasksV1) Steer(ctx context.Context, id, text string) error {
@@ -217,7 +217,7 @@ func (t *TasksV1) Steer(ctx context.Context, id, text string) error {
 	return refused(err)
 }
 
-// Watch tells of the task from now on, and of what came before it was known.
+// Watch passes events of the task to w from now on, and earlier ones that had no watcher.
 func (t *TasksV1) Watch(id string, w TaskWatch) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +236,7 @@ func (t *TasksV1) Watch(id string, w TaskWatch) (stop func()) {
 	}
 }
 
-// heard takes a status. One may come before the answer that names the task.
+// heard handles a status, which may come before the answer that names the task.
 func (t *TasksV1) heard(params json.RawMessage) {
 	var w wireTask
 	if json.Unmarshal(params, &w) != nil || w.TaskID == "" {
@@ -245,7 +245,7 @@ func (t *TasksV1) heard(params json.RawMessage) {
 	t.tell(w.state())
 }
 
-// progressed takes progress of the call that made the task, whose token holds for
+// progressed handles progress of the call that made the task; its token is valid for
 // the life of the task.
 func (t *TasksV1) progressed(params json.RawMessage) {
 	var p struct {
@@ -261,7 +261,7 @@ func (t *TasksV1) progressed(params json.RawMessage) {
 	t.tell(TaskState{Progress: p.Progress, Total: p.Total, Message: p.Message})
 }
 
-// tell gives a state to who watches, or keeps it until somebody does. One without
+// tell gives a state to the watcher, or keeps it until the first watch. A state without
 // an ID is progress.
 func (t *TasksV1) tell(s TaskState) {
 	t.mu.Lock()
@@ -274,8 +274,8 @@ func (t *TasksV1) tell(s TaskState) {
 	}
 }
 
-// asked puts a question of the task to who watches. It waits until it is known
-// whose question that is.
+// asked puts a question of the task to the watcher. It waits until the ID of the task
+// is known, so that it can tell whose question it is.
 func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error) {
 	var p struct {
 		Meta struct {
@@ -306,7 +306,7 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	return res, nil
 }
 
-// refused makes an error that the server has answered one of tasks.
+// refused makes a [*TaskRefusedError] of a server's error answer.
 func refused(err error) error {
 	var rpc *RPCError
 	if !errors.As(err, &rpc) {
@@ -318,9 +318,9 @@ func refused(err error) error {
 	return &TaskRefusedError{Code: rpc.Code, Message: rpc.Message}
 }
 
-// NeedsTask reports whether the answer to a plain call says that the tool runs as
-// a task only: an error of its own, or, of some servers, a result that says so in
-// words. It is asked of tools that are declared so.
+// NeedsTask reports whether the answer to a plain call says that the tool runs only as
+// a task: by an error of its own, or, from some servers, by a result that says so in
+// words. It is for tools that declare it.
 func NeedsTask(result json.RawMessage, err error) bool {
 	var rpc *RPCError
 	if errors.As(err, &rpc) {
@@ -330,7 +330,7 @@ func NeedsTask(result json.RawMessage, err error) bool {
 	return err == nil && bad == nil && out.IsError && strings.Contains(strings.ToLower(out.Text), "task")
 }
 
-// outcome is the result of a call of a tool as a text.
+// outcome returns the result of a call of a tool as text.
 func outcome(raw json.RawMessage) (TaskOutcome, error) {
 	var res struct {
 		Content    []json.RawMessage `json:"content"`
@@ -352,7 +352,7 @@ func outcome(raw json.RawMessage) (TaskOutcome, error) {
 	return out, nil
 }
 
-// contentText is one piece of content. What is no text is named.
+// contentText returns one piece of content as text. It names content that is not text.
 func contentText(raw json.RawMessage) string {
 	var c struct {
 		Type     string `json:"type"`

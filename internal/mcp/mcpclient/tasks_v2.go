@@ -19,7 +19,7 @@ import (
 const (
 	taskExtension = "io.modelcontextprotocol/tasks"
 
-	codeMissingCapability = -32021 // of a request that does not declare what it needs
+	codeMissingCapability = -32021 // the request does not declare a capability that it needs
 
 	maxTaskID   = 1024 // bytes
 	maxAnswered = 256  // questions of one task
@@ -34,8 +34,8 @@ func (c *Conn) ExtendsTasks() bool {
 	return c.Stateless() && has(c, "extensions", taskExtension)
 }
 
-// metaFor is what a request says of us. The extension is declared where an answer by it
-// is understood.
+// metaFor returns the description of this client for a request. It declares the extension
+// only where an answer by it is understood.
 func (c *Conn) metaFor(method string, o CallOptions) map[string]any {
 	if !c.ExtendsTasks() || !o.Tasks && !strings.HasPrefix(method, "tasks/") {
 		return c.meta
@@ -90,11 +90,11 @@ type TasksV2 struct {
 	conn func(context.Context) (*Conn, error)
 	more chan struct{} // takes one; there are new questions
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	watch  *TaskWatch
 	ended  *wireTask                          // the answer that said how the task has ended
 	inputs map[string]question                // that were open at the last look
-	open   map[string]context.CancelCauseFunc // that somebody is asked now
+	open   map[string]context.CancelCauseFunc // questions that are put to the user now
 	given  map[string]any                     // answers; the server may not have them yet
 	done   map[string]bool                    // questions whose answers the server has
 }
@@ -132,8 +132,8 @@ func (t *TasksV2) Get(ctx context.Context, id string) (TaskState, error) {
 	return w.state(), nil
 }
 
-// look asks for the task, and takes in which questions are open. One that has ended is
-// not asked for again: the server may drop it.
+// look asks for the task, and stores its open questions. It does not ask for a task again
+// that has ended: the server may drop it.
 func (t *TasksV2) look(ctx context.Context, id string) (wireTask, error) {
 	t.mu.Lock()
 	ended := t.ended
@@ -179,7 +179,7 @@ func (t *TasksV2) Cancel(ctx context.Context, id string) (TaskState, error) {
 // Steer returns [ErrNoSteer]: the extension has no request for it.
 func (t *TasksV2) Steer(context.Context, string, string) error { return ErrNoSteer }
 
-// Watch puts questions of the task to w. Nothing else is told: the task is looked at.
+// Watch puts questions of the task to w. It reports no states: the caller looks at the task.
 func (t *TasksV2) Watch(_ string, w TaskWatch) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,9 +191,9 @@ func (t *TasksV2) Watch(_ string, w TaskWatch) (stop func()) {
 	}
 }
 
-// Result returns what a task that is over has given. The questions of one that asks are
-// put to who watches, until none is open; that ends with [ErrTaskGoesOn], as for
-// each task that is not over.
+// Result returns the result of a task that is over. It puts the open questions of a task
+// to its watcher, until all are answered; it then returns [ErrTaskGoesOn], as for each
+// task that is not over.
 func (t *TasksV2) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	w, err := t.look(ctx, id)
 	if err != nil {
@@ -216,8 +216,8 @@ func (t *TasksV2) Result(ctx context.Context, id string) (TaskOutcome, error) {
 	return outcome(w.Result)
 }
 
-// answerAll answers all questions, also those that come meanwhile, and gives the
-// server each answer as soon as it is there.
+// answerAll answers all questions, also new ones that come meanwhile, and sends the
+// server each answer at once.
 func (t *TasksV2) answerAll(ctx context.Context, id string) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -245,7 +245,7 @@ func (t *TasksV2) answerAll(ctx context.Context, id string) error {
 	}
 }
 
-// unanswered are questions that nobody is asked yet, at most n.
+// unanswered returns at most n questions that have not been put yet.
 func (t *TasksV2) unanswered(n int) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +259,7 @@ func (t *TasksV2) unanswered(n int) []string {
 	return keys
 }
 
-// answerOne has one question answered, and tells the server.
+// answerOne gets the answer to one question, and sends it to the server.
 func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	asking, withdraw := context.WithCancelCause(ctx)
 	defer withdraw(nil)
@@ -295,7 +295,7 @@ func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	params := map[string]any{"taskId": id, "inputResponses": map[string]any{key: answer}}
 	if _, err := t.request(ctx, "tasks/update", params); err != nil {
 		var refused *TaskRefusedError
-		if errors.As(err, &refused) { // the answer's error is not the outcome of the task
+		if errors.As(err, &refused) { // the answer, not the task, was refused
 			return errors.New("send an answer to the server: " + refused.Error())
 		}
 		return err
@@ -307,7 +307,7 @@ func (t *TasksV2) answerOne(ctx context.Context, id, key string) error {
 	return nil
 }
 
-// ask puts a question to who watches, or answers it itself if that needs nobody.
+// ask puts a question to the watcher, or answers it itself if it can.
 func (t *TasksV2) ask(ctx context.Context, q question, watch *TaskWatch) (any, error) {
 	c, err := t.conn(ctx)
 	if err != nil {
@@ -320,7 +320,7 @@ func (t *TasksV2) ask(ctx context.Context, q question, watch *TaskWatch) (any, e
 		}
 		return watch.answer(ctx, params)
 	}
-	var functions []*server // those of the connection are of calls, which the task is not part of
+	var functions []*server // the connection's own functions serve calls, and the task is not part of one
 	if q.Method == "elicitation/create" {
 		functions = []*server{{form}}
 	}

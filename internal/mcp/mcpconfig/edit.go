@@ -19,8 +19,8 @@ import (
 // ErrExists is returned by [Add] for a name that is taken.
 var ErrExists = errors.New("there is a server of this name")
 
-// Add puts a server into a file, which is made if it is not there. What else is
-// in the file stays as it is.
+// Add puts a server into a file, and makes a missing file. The rest of the file
+// stays as it is.
 func Add(path, name string, s mcpclient.Server) error {
 	return change(path, func(servers *jsonc.Object) error {
 		if servers.Find(name) >= 0 {
@@ -48,8 +48,8 @@ func Remove(path, name string) (bool, error) {
 	return found, err
 }
 
-// change reads a file, lets f change its servers, and writes it. Changes at the
-// same time wait for each other.
+// change reads a file, lets f change its servers, and writes it. Concurrent changes
+// wait for each other.
 func change(path string, f func(*jsonc.Object) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
@@ -117,7 +117,7 @@ func write(path string, top jsonc.Object) error {
 	return nil
 }
 
-// lock holds a folder against others of this program.
+// lock locks a folder against other processes of this program.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -15,16 +15,15 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// How much is remembered; beyond it the servers that were seen first are
-// forgotten.
+// Bounds of the pins; beyond them the oldest servers are forgotten.
 const (
 	maxPinned   = 500     // servers
 	maxPinsFile = 8 << 20 // bytes
 )
 
-// Pins remembers what was seen of the tools of servers, so that a tool that
-// changes afterwards is noticed. They stand in a file of the user that several
-// sessions share. Its methods may be called by several goroutines.
+// Pins remembers digests of the tools of servers, so that a later change of a
+// tool is noticed. They are in a file of the user that several sessions
+// share. Its methods may be called by several goroutines.
 type Pins struct {
 	path string
 	mu   sync.Mutex // of this process; others are held off by a lock of the kernel
@@ -44,11 +43,11 @@ type pinned struct {
 
 type pinServer struct {
 	Number int                `json:"n"`
-	Name   string             `json:"name"` // as it was called first
+	Name   string             `json:"name"` // its first one
 	Tools  map[string]pinTool `json:"tools"`
 }
 
-// pinTool is the digests of what a model is told of a tool.
+// pinTool holds digests of the description of a tool that models get.
 type pinTool struct {
 	Description string `json:"description"`
 	Schema      string `json:"schema"`
@@ -59,9 +58,9 @@ func pinOf(t mcpclient.Tool) pinTool {
 		mcpclient.Tool{InputSchema: t.InputSchema}.Digest()}
 }
 
-// Note remembers tools of a server that were not seen before, and says of those
-// that are not as they were what has changed, by their names. A server whose
-// tools are not to be taken as they are is new at every tool.
+// Note remembers new tools of a server, and returns the changes of known ones by
+// their names. A non-empty distrust is returned as the change of every new tool, which is
+// then not remembered.
 func (p *Pins) Note(key, name string, tools []mcpclient.Tool, distrust string) (map[string]string, error) {
 	changed := map[string]string{}
 	err := p.change(func(all *pinned) bool {
@@ -95,7 +94,7 @@ func difference(was, is pinTool) string {
 	return "its description and its input have changed"
 }
 
-// Accept remembers a tool as it is now.
+// Accept remembers the present form of a tool.
 func (p *Pins) Accept(key, name string, t mcpclient.Tool) error {
 	return p.change(func(all *pinned) bool {
 		all.server(key, name).Tools[t.Name] = pinOf(t)
@@ -103,8 +102,8 @@ func (p *Pins) Accept(key, name string, t mcpclient.Tool) error {
 	})
 }
 
-// Forget makes the tools of servers that are called so new again, and reports
-// whether any were known.
+// Forget makes the tools of servers with the keys new again, and reports whether any
+// were known.
 func (p *Pins) Forget(keys []string) (bool, error) {
 	known := false
 	err := p.change(func(all *pinned) bool {
@@ -130,7 +129,7 @@ func (all *pinned) server(key, name string) *pinServer {
 	return s
 }
 
-// change lets f change what is remembered; it is written if f says so.
+// change lets f change the pins, and writes them if f returns true.
 func (p *Pins) change(f func(*pinned) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,10 +27,10 @@ const (
 	maxName    = 128     // bytes
 )
 
-// Scope is whose a file is.
+// Scope is the owner of a file.
 type Scope string
 
-// The scopes. A name that stands in several counts in the first of them.
+// The scopes. A name in several scopes counts in the first of them.
 const (
 	Given   Scope = "given"   // with --mcp-config
 	Project Scope = "project" // below the folder
@@ -51,7 +51,7 @@ const (
 	ProjectFile    = ".mcp.json"
 )
 
-// Files are the usual ones, the first of which wins.
+// Files returns the usual files, the first of which wins.
 func Files(env func(string) string, folder string) []File {
 	files := []File{
 		{Path: filepath.Join(folder, OwnProjectFile), Scope: Project, root: folder},
@@ -63,8 +63,8 @@ func Files(env func(string) string, folder string) []File {
 	return files
 }
 
-// PluginFiles are those of the user's plugins, by their folders. The variable
-// CLAUDE_PLUGIN_ROOT is the folder.
+// PluginFiles returns the files of the user's plugins, by their folders. The variable
+// CLAUDE_PLUGIN_ROOT holds the folder.
 func PluginFiles(dirs []string) []File {
 	files := make([]File, len(dirs))
 	for i, dir := range dirs {
@@ -74,7 +74,7 @@ func PluginFiles(dirs []string) []File {
 	return files
 }
 
-// UserFile is the user's file; empty if the user has no configuration folder.
+// UserFile returns the file of the user; empty if the user has no configuration folder.
 func UserFile(env func(string) string) string {
 	if dir := home.Config(env); dir != "" {
 		return filepath.Join(dir, "mcp.json")
@@ -86,34 +86,34 @@ func UserFile(env func(string) string) string {
 type Entry struct {
 	Name   string
 	Server mcpclient.Server // without effect if Err is set
-	Plain  mcpclient.Server // as it is written, without the values of variables: to be shown
+	Plain  mcpclient.Server // as in the file, without the values of variables, for display
 	Path   string
 	Scope  Scope
 	Err    error // it cannot be used
 
 	Waits    bool   // for trust in the folder
-	Disabled bool   // it says so
-	Hidden   bool   // another of its name counts
+	Disabled bool   // by its own entry
+	Hidden   bool   // another entry with its name wins
 	Shadows  string // of the user's, whose name it has in rules: the path; empty: none
 }
 
 // Usable reports whether agents get the server.
 func (e Entry) Usable() bool { return e.Err == nil && !e.Waits && !e.Disabled && !e.Hidden }
 
-// Input is what servers are read from.
+// Input names the sources of servers.
 type Input struct {
 	Given   []string // of --mcp-config: JSON that begins with {, or a file
 	Cwd     string   // where relative files of Given are
 	Files   []File
 	Env     func(string) string // for ${VAR}
 	Trusted func() bool         // the folder, asked after its files were read
-	// Called is a server in names of tools and in rules, for which several names may
-	// be the same; nil: its name.
+	// Called returns the name of a server in tools and rules, which several servers may
+	// share; nil: its own name.
 	Called func(name string) string
 }
 
-// Read reads all. The error names files that cannot be read; what the others say
-// is returned all the same.
+// Read reads all files. The error names unreadable files; the entries of the others
+// are returned in any case.
 func Read(in Input) ([]Entry, error) {
 	var out []Entry
 	var errs []error
@@ -153,7 +153,7 @@ func Read(in Input) ([]Entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// lookup is env with the variables of the file before it.
+// lookup returns env with the variables of the file, which win.
 func (f File) lookup(env func(string) string) func(string) string {
 	if len(f.vars) == 0 {
 		return env
@@ -166,8 +166,8 @@ func (f File) lookup(env func(string) string) func(string) string {
 	}
 }
 
-// environ is the environment of a server with the variables of the file, unless the server has
-// its own.
+// environ returns the environment of a server with the variables of the file; the server's own
+// win.
 func (f File) environ(s mcpclient.Server) map[string]string {
 	if len(f.vars) == 0 || s.Command == "" {
 		return s.Env
@@ -177,7 +177,7 @@ func (f File) environ(s mcpclient.Server) map[string]string {
 	return out
 }
 
-// settle says which of the entries count.
+// settle decides which of the entries count.
 func settle(entries []Entry, trusted func() bool, called func(string) string) {
 	if called == nil {
 		called = func(name string) string { return name }
@@ -189,7 +189,7 @@ func settle(entries []Entry, trusted func() bool, called func(string) string) {
 		e := &entries[i]
 		e.Waits = waits && e.Scope == Project
 		if e.Waits {
-			continue // who is not trusted takes no name away
+			continue // an untrusted file takes no name away
 		}
 		e.Hidden = taken[e.Name]
 		taken[e.Name] = true
@@ -250,7 +250,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		e := Entry{Name: name}
 		e.Server, e.Disabled, e.Err = One(list[name], env)
-		_ = json.Unmarshal(list[name], &e.Plain) // what is wrong with it is known already
+		_ = json.Unmarshal(list[name], &e.Plain) // One has reported its mistakes
 		if bad := CheckName(name); bad != nil {
 			e.Err = bad
 		}
@@ -259,7 +259,7 @@ func Parse(data []byte, env func(string) string) ([]Entry, error) {
 	return out, nil
 }
 
-// strictly is json.Unmarshal that wants one value and nothing behind it.
+// strictly is json.Unmarshal that refuses text after the first value.
 func strictly(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(to); err != nil {
@@ -280,8 +280,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// One reads one server. Keys that are not known are passed over: files are
-// shared with other programs.
+// One reads one server. It ignores unknown keys: other programs share the files.
 func One(raw json.RawMessage, env func(string) string) (s mcpclient.Server, disabled bool, err error) {
 	var off struct {
 		Disabled bool `json:"disabled"`
@@ -289,14 +288,14 @@ func One(raw json.RawMessage, env func(string) string) (s mcpclient.Server, disa
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return s, false, fmt.Errorf("it is not understood: %w", err)
 	}
-	_ = json.Unmarshal(raw, &off) // what is no boolean does not turn it off
+	_ = json.Unmarshal(raw, &off) // only a boolean turns it off
 	if err := expand(&s, env); err != nil {
 		return s, off.Disabled, err
 	}
 	return s, off.Disabled, s.Check()
 }
 
-// expand puts the values of variables in, wherever text stands.
+// expand replaces variables in every text of a server.
 func expand(s *mcpclient.Server, env func(string) string) error {
 	var errs []error
 	put := func(text string) string {
@@ -319,8 +318,8 @@ func expand(s *mcpclient.Server, env func(string) string) error {
 	return errors.Join(errs...)
 }
 
-// Expand replaces ${VAR} and ${VAR:-what else}. A variable that is not set and
-// has no default is an error; what is no variable stays.
+// Expand replaces ${VAR} and ${VAR:-default}. An unset variable without a
+// default is an error; other text stays.
 func Expand(text string, env func(string) string) (string, error) {
 	var b strings.Builder
 	for {

@@ -1,11 +1,11 @@
 // Package anthropic is [agent.Model] over the Messages API.
 //
 // It owns the form of requests and of the events of an answer; the life of a
-// call is that of package wire. It promises that a [agent.Reply] is returned
+// call belongs to package modelwire. It promises that an [agent.Reply] is returned
 // only for an answer that came to its end with a stop reason, that the messages
-// of a conversation are sent as the bytes they are kept as, that a key goes to
-// the configured host only, and that nothing is read from the environment. It
-// does not keep conversations, run tools, or know what a model costs.
+// of a conversation are sent as their stored bytes, that a key goes to
+// the configured host only, and that the environment is not read. It
+// does not keep conversations, run tools, or know the prices of models.
 package anthropic
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
-// version is the version of the Messages API; every call sends it.
+// version is the version of the Messages API, which is sent with every call.
 const version = "2023-06-01"
 
-// DefaultBaseURL is where calls go when the configuration does not say.
+// DefaultBaseURL is the default address of calls.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// Config is how the provider is reached. A key, sent as X-Api-Key, or a token is needed.
+// Config says how to reach the provider. A key, sent as X-Api-Key, or a token is required.
 type Config struct {
 	modelwire.Account
 	AuthToken string            // sent as a bearer token
 	Headers   string            // sent with every call: a line each, such as "Name: value"
-	Aliases   map[string]string // from a short name to a full one; beside and before the usual three
+	Aliases   map[string]string // from a short name to a full one; they win over the usual three
 }
 
 // Model calls the provider. It may be used by many loops at the same time.
@@ -47,14 +47,14 @@ type Model struct {
 	more      http.Header
 	heads     modelwire.Heads
 	ahead     modelwire.Ahead
-	messages  modelwire.Translations // of those that are not sent as they are
+	messages  modelwire.Translations // of messages that are not sent unchanged
 	aliases   map[string]string
 	maxTokens int
 	images    modelinfo.ImageLimits
 }
 
-// New checks the configuration. It does no I/O. Its errors tell the user what
-// to set.
+// New checks the configuration. It does no I/O. Its errors name the settings to
+// change.
 func New(c Config) (*Model, error) {
 	endpoint, base, err := c.Endpoint("anthropic", DefaultBaseURL, c.AuthToken)
 	if err != nil {
@@ -80,12 +80,12 @@ func New(c Config) (*Model, error) {
 		images: modelinfo.Images("anthropic")}, nil
 }
 
-// Close gives idle connections up. Calls that are under way go on.
+// Close closes idle connections. Running calls continue.
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
-// Resolve is the full name that a model's name stands for: an alias of the
-// configuration, one that everybody has, or the name itself, without
-// a leading "anthropic/". No name is sonnet.
+// Resolve returns the full name for a model's name: by an alias of the
+// configuration, by a built-in alias, or the name itself, without
+// a leading "anthropic/". The empty name means sonnet.
 func (m *Model) Resolve(name string) string {
 	name = strings.TrimPrefix(name, "anthropic/")
 	if name == "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelwire"
 )
 
-// lookBack is how many blocks before a mark the provider looks for what it has
-// in its cache ("Prompt caching", 20-block lookback window).
+// lookBack is how many blocks before a mark the provider looks for an entry of its
+// cache ("Prompt caching", 20-block lookback window).
 const lookBack = 20
 
 // marked asks for everything up to here to be cached, for five minutes from its last use, or for
@@ -29,10 +29,10 @@ func markFor(hour bool) marked {
 	return marked{Type: "ephemeral"}
 }
 
-// body is the request in its wire form, in parts that share the bytes of the
+// body returns the request in its wire form, in parts that share the bytes of the
 // messages: a long conversation is neither encoded nor copied again. System and
-// tools come first and are the same bytes in every call of an agent, which is
-// what the provider's cache needs.
+// tools come first and are the same bytes in every call of an agent, as the
+// provider's cache requires.
 func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	begin, err := m.heads.Of(req, func() ([]byte, error) { return m.head(req, model) })
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *Model) body(req *agent.Request, model string) (net.Buffers, error) {
 	return append(parts, []byte("]}")), nil
 }
 
-// head is the request up to its messages.
+// head returns the request up to its messages.
 func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	type block struct {
 		Type  string `json:"type"`
@@ -107,9 +107,9 @@ func (m *Model) head(req *agent.Request, model string) ([]byte, error) {
 	return modelwire.Head(head)
 }
 
-// longStep is the message that the request before this one ended with, if so
-// much has come since that the provider would not look back that far for what it
-// has in its cache; else -1. The mark there changes no byte in short steps.
+// longStep returns the index of the message that ended the request before this one, if
+// the provider would not look back that far for an entry of its cache; else -1. So
+// short steps need no further mark and change no byte.
 func longStep(messages []agent.Message) int {
 	blocks, last := 0, len(messages)-1
 	for i := last; i >= 0; i-- {
@@ -125,8 +125,8 @@ func longStep(messages []agent.Message) int {
 	return -1
 }
 
-// withMark is a message with a mark on its last block, in parts. A message that
-// is not in the form we write stays as it is: a mark saves money, no more.
+// withMark returns a message with a mark on its last block, in parts. A message in
+// another form than ours stays as it is: the mark only saves money.
 func withMark(raw []byte, hour bool) net.Buffers {
 	const end = `}]}`
 	mark := `"cache_control":{"type":"ephemeral"}`
@@ -139,10 +139,9 @@ func withMark(raw []byte, hour bool) net.Buffers {
 	return net.Buffers{raw[:len(raw)-len(end)], []byte("," + mark + end)}
 }
 
-// sendable is a message as the provider takes it. Thoughts are signed by the
-// model that had them; those without a signature come from another provider's
-// model and would be refused, as are images above its limits. All other messages
-// go as they are.
+// sendable returns a message in a form that the provider takes. It removes thoughts
+// without a signature, which come from another provider's model and would be refused,
+// and fits images into the limits. All other messages stay unchanged.
 func (m *Model) sendable(msg agent.Message) ([]byte, error) {
 	raw, change, mark := msg.Encoded(), m.fitting, `"type":"image"`
 	if msg.Role() == agent.Assistant {
@@ -158,7 +157,7 @@ func (m *Model) sendable(msg agent.Message) ([]byte, error) {
 	return kept, err
 }
 
-// fitting is nil for a message that goes as it is.
+// fitting returns nil for a message that is sent unchanged.
 func (m *Model) fitting(msg agent.Message) ([]byte, error) {
 	blocks, err := msg.Blocks()
 	if err != nil {
@@ -171,7 +170,7 @@ func (m *Model) fitting(msg agent.Message) ([]byte, error) {
 	return agent.NewMessage(msg.Role(), blocks...).Encoded(), nil
 }
 
-// signed is nil for a message that goes as it is.
+// signed returns nil for a message that is sent unchanged.
 func signed(msg agent.Message) ([]byte, error) {
 	blocks, err := msg.Blocks()
 	if err != nil {

@@ -23,19 +23,19 @@ type stream struct {
 	begun     bool // the head of the message has come
 	stopped   bool // its end has come
 	delivered bool // content was handed on: no further try
-	counted   bool // the provider said what it costs
+	counted   bool // the provider has sent its token counts
 	whole     []placed
 	open      map[int]*open // blocks that have begun and not ended
 }
 
-// placed is a whole block. Blocks end in the order they began in, as far as
-// anybody knows; the place is kept for the day they do not.
+// placed is a whole block. Blocks have always ended in the order they began in; the
+// place is kept in case they do not.
 type placed struct {
 	index int
 	block agent.Block
 }
 
-// open is a block that still grows.
+// open is an unfinished block.
 type open struct {
 	block agent.Block
 	text  agent.Gathered  // of its text, thinking or input
@@ -134,7 +134,7 @@ func (s *stream) Take(from *modelwire.Event) (modelwire.State, error) {
 		}
 		return modelwire.More, &modelwire.BadFormat{Text: "an error event without an error"}
 	}
-	return modelwire.More, nil // pings, and what a later version of the wire adds
+	return modelwire.More, nil // pings, and additions of later versions of the API
 }
 
 func (s *stream) count(u *usage) {
@@ -143,7 +143,7 @@ func (s *stream) count(u *usage) {
 	}
 }
 
-// take is a whole message that came at once.
+// take reads a whole message that came at once.
 func (s *stream) take(data []byte) (modelwire.State, error) {
 	var m struct {
 		ID, Model  string
@@ -208,8 +208,8 @@ func (s *stream) more(b *open, kind agent.PartKind, index int, text string) {
 	s.hand(agent.Part{Kind: kind, Index: index, Text: text})
 }
 
-// close makes a whole block of an open one. A kind of block that this program
-// does not know is left out: nothing that we ask for makes one.
+// close makes a whole block of an open one. It leaves out unknown kinds of blocks:
+// our requests do not produce them.
 func (s *stream) close(b *open, index int) {
 	delete(s.open, index)
 	block := b.block
@@ -236,7 +236,7 @@ func (s *stream) hand(p agent.Part) {
 	s.on(p)
 }
 
-// input is what the parts of a call make, or what it began with if there are none.
+// input returns the joined parts of a call's input, or its first value without parts.
 func (b *open) input() json.RawMessage {
 	if b.text.Len() == 0 {
 		return modelwire.ToolInput(string(b.block.Input))
@@ -262,7 +262,7 @@ func (s *stream) Finish() (*agent.Reply, error) {
 	return &s.reply, nil
 }
 
-// short reports a stop reason that may stand behind a block without an end. A call
+// short reports a stop reason that may follow a block without an end. A call
 // of such an answer is not run.
 func (s *stream) short() bool {
 	return slices.Contains([]string{"max_tokens", "refusal", "model_context_window_exceeded"}, s.reply.StopReason)
@@ -274,7 +274,7 @@ func (s *stream) Partial() modelwire.Partial {
 		Delivered: s.delivered}
 }
 
-// blocks are the whole blocks in their order.
+// blocks returns the whole blocks in their order.
 func (s *stream) blocks() []agent.Block {
 	out := make([]agent.Block, 0, len(s.whole))
 	for _, p := range s.whole {

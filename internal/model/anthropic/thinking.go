@@ -10,8 +10,8 @@ import (
 // minThinking is the smallest budget that the provider takes ("Extended thinking").
 const minThinking = 1024
 
-// answerTokens is what an answer may have beside its thinking where the budget takes all
-// that a reply may have.
+// answerTokens is the room for an answer after its thinking, where the thinking budget would take
+// all tokens of a reply.
 const answerTokens = 4096
 
 // thinking is the parameter of that name in the Messages API.
@@ -25,9 +25,9 @@ type outputConfig struct {
 	Effort string `json:"effort"`
 }
 
-// think is how a model is asked to think. Models up to 4.5 take a budget of tokens. Later
-// ones decide for themselves, by effort ("Adaptive thinking"), and refuse a budget: it
-// becomes an effort. A model whose name says nothing is asked with what both forms share.
+// think returns the parameters that ask a model to think. Models up to 4.5 take a budget of
+// tokens. Later ones decide for themselves, by effort ("Adaptive thinking"), and refuse a
+// budget: it becomes an effort. A model with an unknown name gets a budget.
 func think(t agent.Thinking, model string) (*thinking, *outputConfig) {
 	if t == (agent.Thinking{}) {
 		return nil, nil

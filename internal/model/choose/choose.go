@@ -11,14 +11,14 @@ import (
 	"github.com/drover-dev/drover/internal/options"
 )
 
-// Inherit is the name that means the model of the parent, wherever it stands.
+// Inherit is the name that means the model of the parent, in requests and definitions.
 const Inherit = "inherit"
 
-// Default is what an empty name means at the top of a session.
+// Default is the meaning of an empty name at the top of a session.
 const Default = modelinfo.Default
 
-// Policy is which models may be used, and for what. The zero Policy lets everything be used and
-// guards nothing that has no price. A Policy is only read, so several goroutines may use one.
+// Policy says which models may be used. The zero Policy allows all models; its cost guard passes
+// models that it cannot compare. A Policy is only read, so several goroutines may use one.
 type Policy struct {
 	options.Models
 
@@ -26,22 +26,22 @@ type Policy struct {
 	// whatever Available holds, and none of them is an alias of another model.
 	Own []string
 
-	// Reachable says why a name cannot be used here, for example for lack of a
-	// key; the error is [ErrUnknown] for a name that no provider has. It is asked
-	// last. nil: every name can.
+	// Reachable returns why a name cannot be used here, for example for lack of a
+	// key; the error is [ErrUnknown] for a name that no provider has. It is called
+	// last. nil: every name can be used.
 	Reachable func(name string) error
 
-	// Rate is a figure that grows with the price of a model, false where that is unknown. The cost
-	// guard compares by it where one of two models has no multiplier.
+	// Rate returns a figure that grows with the price of a model, false if the price is unknown. The
+	// cost guard compares by it if one of two models has no multiplier.
 	Rate func(name string) (float64, bool)
 }
 
-// Request is who needs a model. The names may be aliases.
+// Request describes the agent that needs a model. The names may be aliases.
 type Request struct {
-	Input      string // of the call that starts the agent; empty: not said
-	Definition string // of its definition: a name, or several with | or a comma between; empty: not said
-	Parent     string // of the agent that asks; empty: the session's
-	Session    string // of the main agent; empty: there is none yet, and nothing to guard
+	Input      string // of the call that starts the agent; empty: not given
+	Definition string // of its definition: a name, or several with | or a comma between; empty: not given
+	Parent     string // of the agent that asks; empty: the model of the session
+	Session    string // of the main agent; empty: not chosen yet, so no cost limit
 	AgentType  string // normalized, such as rubber-duck
 }
 
@@ -55,11 +55,10 @@ type Choice struct {
 // ErrUnknown is in the error of [Policy.Reachable] for a name that no provider has.
 var ErrUnknown = errors.New("no provider has such a model")
 
-// UnavailableError says that a model was asked for that may not be used, or that
-// does not exist.
+// UnavailableError says that a requested model may not be used, or does not exist.
 type UnavailableError struct {
 	Model     string
-	Near      string   // what may have been meant; empty: nothing is near
+	Near      string   // a similar name; empty: none is similar
 	Available []string // sorted
 }
 
@@ -71,10 +70,10 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("model %q is not available (%savailable: %s)", e.Model, meant, strings.Join(e.Available, ", "))
 }
 
-// Choose picks the model. What the call names counts first and must be usable:
-// else the error is an [*UnavailableError], or what Reachable said. Then comes
-// the definition, which is a preference: what cannot be met gives the parent's
-// model and a note. Then what the policy has for the type of agent, then the
+// Choose picks the model. A name in the call counts first and must be usable:
+// else the error is an [*UnavailableError], or the error of Reachable. Then comes
+// the definition, which is a preference: if it cannot be met, the agent gets the
+// parent's model and a note. Then the policy's model for the type of agent, then the
 // parent. At the end the cost guard may replace it by the session's.
 func (p Policy) Choose(r Request) (Choice, error) {
 	c := Choice{}
@@ -114,7 +113,7 @@ func (p Policy) prefer(wishes []string, parent string) (string, []string) {
 		strings.Join(quoted(wishes), " or "), parent)}
 }
 
-// implied is the model that a type of agent gets where nobody named one.
+// implied returns the model of a type of agent without a named one.
 func (p Policy) implied(agentType, parent string) string {
 	switch agentType {
 	case "explore":
@@ -129,7 +128,7 @@ func (p Policy) implied(agentType, parent string) string {
 	return ""
 }
 
-// usable is the full name of a model that may be used and can be reached.
+// usable returns the full name of a model that may be used and can be reached.
 func (p Policy) usable(name string) (string, error) {
 	full, ok := p.expand(name)
 	if err := modelinfo.Refused(name); err != nil && (!ok || full == name) {
@@ -161,7 +160,7 @@ func (p Policy) available(asked, full string) bool {
 	})
 }
 
-// anyName stands for the names of models that are in no table.
+// anyName represents the names of models that are in no table.
 const anyName = "PROVIDER/NAME"
 
 // Names returns the names that can be asked for, without patterns.
@@ -171,7 +170,7 @@ func (p Policy) Names() []string {
 	})
 }
 
-// list is what the user may choose from, for an error.
+// list returns the names that the user may choose from, for an error.
 func (p Policy) list() []string {
 	names := slices.Concat(p.Available, p.Own)
 	if len(p.Available) == 0 {
@@ -206,8 +205,8 @@ func (p Policy) guard(c Choice, session string) Choice {
 	return c
 }
 
-// dearer compares two models by the same measure; known is false where there is
-// none that both have.
+// dearer compares two models by the same measure; known is false without a measure
+// that both have.
 func (p Policy) dearer(name, than string) (dearer, known bool) {
 	for _, measure := range []func(string) (float64, bool){p.multiplier, p.rate} {
 		a, have := measure(name)
@@ -230,7 +229,7 @@ func (p Policy) rate(name string) (float64, bool) {
 	return p.Rate(name)
 }
 
-// named is a name as it was meant: trimmed, and inherit in any case of letters.
+// named returns a trimmed name, and inherit for it in any case of letters.
 func named(s string) string {
 	s = strings.TrimSpace(s)
 	if strings.EqualFold(s, Inherit) {
@@ -239,8 +238,8 @@ func named(s string) string {
 	return s
 }
 
-// alternatives are the names of a preference, in the order of liking. A name of
-// a file may hold what parts others.
+// alternatives returns the names of a preference, the preferred one first. A name of
+// a file may have separators in it.
 func alternatives(s string) []string {
 	if s = named(s); Free(s) {
 		return []string{s}

@@ -8,16 +8,16 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
-// usualProvider is the provider of a name that names none.
+// usualProvider is the provider of a name without a provider.
 const usualProvider = "anthropic"
 
-// Free reports whether a name is that of a model which is a file: it costs
-// nothing, and nobody has to allow it.
+// Free reports whether a name means a model that is a file: it costs
+// nothing, and needs no permission.
 func Free(name string) bool {
 	return strings.HasPrefix(name, "script:") || strings.HasPrefix(name, "replay:")
 }
 
-// Full is the full name of a model that a name stands for, or the name itself.
+// Full returns the full name of a model that a name is short for, or the name itself.
 func (p Policy) Full(name string) string { return p.full(name) }
 
 // full expands a name that is in use already, so that it cannot be refused.
@@ -28,9 +28,9 @@ func (p Policy) full(name string) string {
 	return name
 }
 
-// expand is the full name that a name stands for: an alias, which may lead to
-// another, a name as it is displayed elsewhere, or itself. It is false for what
-// cannot be the name of a model.
+// expand returns the full name for a name: an alias, which may lead to
+// another, a name as it is displayed elsewhere, or a full name. It returns false for
+// text that cannot be the name of a model.
 func (p Policy) expand(name string) (string, bool) {
 	name = strings.TrimSpace(name)
 	if slices.Contains(p.Own, name) {
@@ -41,7 +41,7 @@ func (p Policy) expand(name string) (string, bool) {
 		full = modelinfo.Full(full + "[1m]")
 		return full, full != ""
 	}
-	for range len(p.Aliases) { // who leads in a circle stays where it is
+	for range len(p.Aliases) { // the bound ends a circle of aliases
 		to := p.Aliases[name]
 		if to == "" || to == name {
 			break
@@ -63,14 +63,14 @@ func (p Policy) expand(name string) (string, bool) {
 	})
 }
 
-// displayed is the full name for one as editors show it, such as "Claude
+// displayed returns the full name for a name as editors show it, such as "Claude
 // Sonnet 4.5 (copilot)" or "GPT-4.1", or empty.
 func displayed(name string) string {
 	short, _, _ := strings.Cut(name, " (")
 	short = strings.Join(strings.Fields(strings.ToLower(short)), "-")
 	claude := strings.HasPrefix(short, "claude-")
 	if short == name && !(claude && strings.Contains(short, ".")) {
-		return "" // a name as it is sent
+		return "" // a name in the form that is sent
 	}
 	switch dashed := strings.ReplaceAll(short, ".", "-"); {
 	case dashed == "claude-sonnet-4", dashed == "claude-opus-4":
@@ -85,7 +85,7 @@ func displayed(name string) string {
 	return ""
 }
 
-// names are all that a model is called: see [Forms], and its aliases.
+// names returns all names of a model: its [Forms] and its aliases.
 func (p Policy) names(full string) []string {
 	out := Forms(full)
 	for _, a := range modelinfo.Aliases() {
@@ -101,7 +101,7 @@ func (p Policy) names(full string) []string {
 	return out
 }
 
-// Forms are the ways to write a full name: with and without its provider.
+// Forms returns the ways to write a full name: with and without its provider.
 func Forms(full string) []string {
 	out := []string{full}
 	if Free(full) {
@@ -119,7 +119,7 @@ func Forms(full string) []string {
 	}
 }
 
-// family is the first word of a bare name, such as claude or gpt.
+// family returns the first word of a bare name, such as claude or gpt.
 func family(full string) string {
 	bare := full[strings.LastIndexByte(full, '/')+1:]
 	word, _, _ := strings.Cut(strings.ToLower(bare), "-")
@@ -127,7 +127,7 @@ func family(full string) string {
 }
 
 // Match reports whether a pattern covers a name, whatever the case of letters.
-// A star stands for any text, also for none.
+// A star matches any text, also the empty one.
 func Match(pattern, name string) bool {
 	parts := strings.Split(strings.ToLower(pattern), "*")
 	name = strings.ToLower(name)
@@ -149,8 +149,8 @@ func Match(pattern, name string) bool {
 	return strings.HasSuffix(name, parts[last])
 }
 
-// Best is the value of the key that says most about any of the names: a name
-// before a pattern, then the one with the most letters beside stars, and of such
+// Best returns the value of the most specific key that covers any of the names: a name
+// before a pattern, then the pattern with the most letters other than stars, then
 // the first by spelling.
 func Best[V any](values map[string]V, names ...string) (V, bool) {
 	var best string

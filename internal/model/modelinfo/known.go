@@ -18,10 +18,10 @@ import (
 //go:embed models.txt
 var table string
 
-// Default is the short name of the model that is meant when nobody names one.
+// Default is the short name of the model when neither the user nor a definition names one.
 const Default = "sonnet"
 
-// Price is dollars for a million tokens; 0: not told.
+// Price is in dollars for a million tokens; 0: unknown.
 type Price struct{ Input, Output, CacheRead, CacheWrite float64 }
 
 // Model is a row of the table.
@@ -31,21 +31,21 @@ type Model struct {
 	Price    Price
 	Long     Price // of requests above From
 	From     int64 // tokens; 0: no such price
-	Window   int64 // tokens that it can read; 0: not told
-	Output   int64 // tokens that it can write at most; 0: not told
+	Window   int64 // tokens that it can read; 0: unknown
+	Output   int64 // tokens that it can write at most; 0: unknown
 }
 
-// Alias is a short name, and the full name that it stands for.
+// Alias is a short name and its full name.
 type Alias struct{ Short, Full string }
 
-// AsOf is the day of the table, such as 2026-11-21.
+// AsOf returns the day of the table, such as 2026-11-21.
 func AsOf() string {
 	_, rest, _ := strings.Cut(table, "\nas of ")
 	day, _, _ := strings.Cut(rest, "\n")
 	return day
 }
 
-// Aliases are the short names: a family's name means its newest model of the table.
+// Aliases returns the short names: the name of a family means its newest model of the table.
 func Aliases() []Alias {
 	out := []Alias{{"sonnet", ""}, {"opus", ""}, {"haiku", ""}, {"best", "opus"}, {"default", Default}}
 	models := Models()
@@ -55,7 +55,7 @@ func Aliases() []Alias {
 	return out
 }
 
-// newest is the model of a family with the highest version.
+// newest returns the model of a family with the highest version.
 func newest(models []Model, family string) (name string) {
 	var best []int
 	for _, m := range models {
@@ -70,7 +70,7 @@ func newest(models []Model, family string) (name string) {
 	return name
 }
 
-// version is the numbers in the words of a name, without its date.
+// version returns the numbers in the words of a name, without its date.
 func version(words []string) (v []int) {
 	for _, w := range words {
 		if n, err := strconv.Atoi(w); err == nil && len(w) < 8 {
@@ -85,7 +85,7 @@ const (
 	longWindow = 1_000_000 // tokens
 )
 
-// Full is the full name that a short one stands for, in any case of letters, or
+// Full returns the full name for a short one, in any case of letters, or
 // empty. [1m] at its end asks for a model with a window of a million tokens; a full name may
 // have it as well.
 func Full(name string) string {
@@ -105,7 +105,7 @@ func Full(name string) string {
 	return full
 }
 
-// Refused says why a word that other programs take for a model is none here; nil: it may be one.
+// Refused returns why a word that other programs take for a model names no model here; nil: it may.
 func Refused(name string) error {
 	switch {
 	case strings.EqualFold(name, "opusplan"):
@@ -118,7 +118,7 @@ func Refused(name string) error {
 	return nil
 }
 
-// Title is how people call a model, such as Sonnet 4.5 or GPT-5.4 mini.
+// Title returns people's name for a model, such as Sonnet 4.5 or GPT-5.4 mini.
 func Title(name string) string {
 	words := strings.Split(name[strings.LastIndexByte(name, '/')+1:], "-")
 	if words[0] == "gpt" && len(words) > 1 {
@@ -137,7 +137,7 @@ func Title(name string) string {
 	return strings.TrimSpace(title)
 }
 
-// Tokens is a number of tokens for people, such as 200k or 1M; a dash for 0.
+// Tokens formats a number of tokens for people, such as 200k or 1M; a dash for 0.
 func Tokens(n int64) string {
 	switch {
 	case n == 0:
@@ -150,7 +150,7 @@ func Tokens(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Models are the rows, in the order of the table.
+// Models returns the rows, in the order of the table.
 func Models() []Model {
 	var out []Model
 	at := map[string]int{}
@@ -173,7 +173,7 @@ func Models() []Model {
 	return out
 }
 
-// Sees reports whether a model sees images. One that is not in the table does.
+// Sees reports whether a model sees images. A model outside of the table does.
 func Sees(model string) bool {
 	for line := range strings.Lines(table) {
 		words := strings.Fields(line)
@@ -187,13 +187,13 @@ func Sees(model string) bool {
 	return true
 }
 
-// ImageLimits are what a provider takes as an image; 0: any.
+// ImageLimits bound the images that a provider takes; 0: any.
 type ImageLimits struct {
 	Side   int // pixels
 	Base64 int // bytes
 }
 
-// Images are the limits of a provider.
+// Images returns the limits of a provider.
 func Images(provider string) ImageLimits {
 	for line := range strings.Lines(table) {
 		if words := strings.Fields(line); len(words) == 4 && words[0] == "image" && words[1] == provider {
@@ -203,14 +203,14 @@ func Images(provider string) ImageLimits {
 	return ImageLimits{}
 }
 
-// MostOutput is how many tokens a model can write at most; 0: not told. The name
+// MostOutput returns how many tokens a model can write at most; 0: unknown. The name
 // may have a date.
 func MostOutput(model string) int64 {
 	m, _ := row(model)
 	return m.Output
 }
 
-// row is the model of a name, which may have a date.
+// row returns the model for a name, which may have a date.
 func row(model string) (best Model, ok bool) {
 	for _, m := range Models() {
 		rest, has := strings.CutPrefix(model, m.Name)
@@ -221,7 +221,7 @@ func row(model string) (best Model, ok bool) {
 	return best, ok
 }
 
-// dated reports what follows a name without changing the model.
+// dated reports whether rest is a date or -latest, which do not change the model.
 func dated(rest string) bool {
 	return rest == "-latest" || len(rest) == 9 && rest[0] == '-' && strings.Trim(rest[1:], "0123456789") == ""
 }
@@ -244,8 +244,8 @@ func figure(s string) float64 {
 	return f
 }
 
-// Nearest is the short name that somebody may have meant who wrote another, or
-// empty where none is near.
+// Nearest returns the short name that a misspelled one may have meant, or
+// empty without a similar one.
 func Nearest(name string, others ...string) string {
 	best, distance := "", 3
 	for _, a := range Aliases() {

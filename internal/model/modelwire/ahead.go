@@ -11,12 +11,12 @@ import (
 
 const (
 	aheadWait = 3 * time.Second // for the call that goes ahead
-	aheadKept = time.Hour       // how long a provider keeps what that call has written
+	aheadKept = time.Hour       // how long a provider caches the head
 	maxAhead  = 256             // heads that are remembered
 )
 
-// Ahead lets one call go ahead of others that have the same head: the others read from the cache of
-// the provider what it writes there, which they can once its answer has begun. Without it, agents
+// Ahead lets one call go ahead of others with the same head: the others read the head from the
+// cache of the provider, which they can once the answer of the first has begun. Without it, agents
 // of one type that are started together would each pay for writing the same.
 // The zero value is ready. It may be used by several goroutines.
 type Ahead struct {
@@ -24,14 +24,14 @@ type Ahead struct {
 	heads map[[sha256.Size]byte]*ahead
 }
 
-// ahead is what is known of a head.
+// ahead is the state of a head.
 type ahead struct {
 	begun chan struct{} // closed when the answer of the call that goes ahead has begun, or it has failed
 	until time.Time     // when the provider forgets the head; zero: it is not known to have it
 }
 
-// Reply makes a call, after another one with the same head if that is under way and has no answer
-// yet, for at most three seconds. If that one fails, another goes ahead.
+// Reply makes a call. If another call with the same head is in progress, it waits for the begin of
+// that answer, for at most three seconds. If that call fails, another goes ahead.
 func (a *Ahead) Reply(
 	ctx context.Context, head []byte, on func(agent.Part), call func(on func(agent.Part)) (*agent.Reply, error),
 ) (*agent.Reply, error) {
@@ -57,7 +57,7 @@ func (a *Ahead) Reply(
 	return reply, err
 }
 
-// wait returns what the call must end if it goes ahead, else nil, when it may be made.
+// wait returns when the call may be made: the ahead that it must end if it is the first, else nil.
 func (a *Ahead) wait(ctx context.Context, key [sha256.Size]byte) *ahead {
 	timer := time.NewTimer(aheadWait)
 	defer timer.Stop()

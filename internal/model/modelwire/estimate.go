@@ -11,8 +11,8 @@ const (
 	imageTokens   = 1_600 // of one image, as providers count a large one
 )
 
-// estimated is what an answer may have cost whose provider does not say: by the bytes that were
-// sent and got. A budget that such calls did not count against would bound nothing.
+// estimated returns the likely usage of an answer without token counts: by the bytes that were
+// sent and received. Without it such calls would escape every budget.
 func estimated(req *agent.Request, reply *agent.Reply) agent.Usage {
 	u := agent.Usage{Estimated: true}
 	if req != nil {
@@ -33,9 +33,10 @@ func estimated(req *agent.Request, reply *agent.Reply) agent.Usage {
 	return u
 }
 
-// imageBytes is what the images of a message count more than their bytes, mostly less than 0.
+// imageBytes returns the difference between the weight of a message's images and their bytes; it is
+// mostly below 0.
 func imageBytes(m agent.Message) (more int) {
-	blocks, _ := m.Blocks() // one that cannot be read counts by its bytes
+	blocks, _ := m.Blocks() // an unreadable message counts by its bytes
 	for _, b := range blocks {
 		if n := bytes.Count(b.Content, []byte(`"type":"image"`)); n > 0 {
 			more += n*imageTokens*bytesPerToken - len(b.Content)

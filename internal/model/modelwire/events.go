@@ -8,19 +8,19 @@ import (
 	"io"
 )
 
-// maxEvent is the size in bytes of the largest event: more than the longest
-// tool input that anybody accepts, and little enough to hold.
+// maxEvent bounds one event in bytes: more than the longest tool input that a tool
+// accepts, and little enough to hold.
 const maxEvent = 16 << 20
 
-// Event is one server-sent event. Its bytes are good until the next one is read.
+// Event is one server-sent event. Its bytes are valid until the next one is read.
 type Event struct {
 	Name []byte // often empty
 	Data []byte // lines are joined by newlines
 }
 
-// Events reads an event stream (WHATWG HTML, "Server-sent events"). Comments
-// and events without data are passed over. An event that the end of the stream
-// cuts off is none, as the standard says.
+// Events reads an event stream (WHATWG HTML, "Server-sent events"). It skips comments
+// and events without data, and, as the standard says, an event that the end of the
+// stream cuts.
 type Events struct {
 	r     *bufio.Reader
 	line  []byte // a line that is longer than the buffer of r
@@ -65,8 +65,8 @@ func (e *Events) Next() (*Event, error) {
 	}
 }
 
-// next returns a line without its end. What follows the last line end is cut
-// off and left out.
+// next returns a line without its end. It drops text after the last line end, which is
+// a cut line.
 func (e *Events) next() ([]byte, error) {
 	line, err := e.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -30,8 +30,7 @@ type BadFormat struct{ Text string }
 
 func (e *BadFormat) Error() string { return e.Text }
 
-// Useless is an answer that cannot be used, and would be the same when asked for
-// again.
+// Useless is an answer that cannot be used, and that a retry would repeat.
 type Useless struct{ Text string }
 
 func (e *Useless) Error() string { return e.Text }
@@ -39,7 +38,7 @@ func (e *Useless) Error() string { return e.Text }
 // retry is a failure that is worth another try.
 type retry struct {
 	why   *agent.ModelError
-	after time.Duration // as the provider told; 0: it did not
+	after time.Duration // by the provider's word; 0: it gave none
 	most  int           // tries in all
 	wrong bool          // an answer came, and breaks the rules: it may always do so
 }
@@ -47,7 +46,7 @@ type retry struct {
 func (r *retry) Error() string { return r.why.Text }
 func (r *retry) Unwrap() error { return r.why }
 
-// exhausted is the end of trying.
+// exhausted returns the error after the last try.
 func (r *retry) exhausted(tries int) error {
 	last := *r.why
 	last.Text = fmt.Sprintf("%s, after %d tries", last.Text, tries)
@@ -57,7 +56,7 @@ func (r *retry) exhausted(tries int) error {
 	return &last
 }
 
-// again is the end of trying where an answer was wrong twice in the same way.
+// again returns the error after an answer was wrong twice in the same way.
 func (r *retry) again(urlVar string) error {
 	last := *r.why
 	last.Text = fmt.Sprintf("%s, twice in the same way (check that %s leads to a server of this API)", last.Text, urlVar)
@@ -71,8 +70,8 @@ type Refusal struct {
 	Message string
 	Param   string // the field of the request that it is about
 
-	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: not told
-	ResetsIn float64 // seconds until then; 0: not told
+	ResetsAt float64 // seconds since 1970 at which a usage limit is reset; 0: unknown
+	ResetsIn float64 // seconds until then; 0: unknown
 }
 
 // ParseRefusal reads the forms of errors that are met: {"error":{…}},
@@ -99,7 +98,7 @@ func ParseRefusal(body []byte) (r *Refusal, ok bool) {
 	return nil, false
 }
 
-// refusal is empty for what is neither text nor an object with the right fields.
+// refusal returns an empty refusal unless raw is text or an object with the right fields.
 func refusal(raw json.RawMessage) *Refusal {
 	r := &Refusal{}
 	if json.Unmarshal(raw, &r.Message) == nil {
@@ -126,12 +125,12 @@ func refusal(raw json.RawMessage) *Refusal {
 		return r
 	}
 	r.Type, r.Code, r.Message, r.Param = word(in.Type), word(in.Code), word(in.Message), word(in.Param)
-	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 for what is no number
+	r.ResetsAt, _ = strconv.ParseFloat(word(in.ResetsAt), 64) // 0 without a number
 	r.ResetsIn, _ = strconv.ParseFloat(word(in.ResetsIn), 64)
 	return r
 }
 
-// word is a string, or a number as one; nothing else.
+// word returns a string, or a number as one; "" for anything else.
 func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -156,8 +155,8 @@ func (e *Refusal) Error() string {
 	return "no reason given"
 }
 
-// status is that of the response, unless the account itself names a worse one:
-// in a stream the response was good.
+// status returns the status of the response, unless the refusal names a worse one:
+// in a stream the status of the response was good.
 func (e *Refusal) status(response int) int {
 	if n, err := strconv.Atoi(e.Code); err == nil && response < 400 && n >= 400 && n < 600 {
 		return n
@@ -165,8 +164,8 @@ func (e *Refusal) status(response int) int {
 	return response
 }
 
-// kind classes a failure by its status, or by its words where a stream tells
-// it. What the words say goes before the status: providers disagree on that.
+// kind classifies a failure by its status, or by its words if it comes in a stream.
+// Words win over the status: providers disagree about the status.
 func (e *Refusal) kind(status int) string {
 	text := strings.ToLower(e.Message)
 	is := func(words ...string) bool {
@@ -218,9 +217,9 @@ func (e *Refusal) kind(status int) string {
 	return "bad_request"
 }
 
-// refuse makes an error of every response that is not an event stream. It has
-// read what it needs of the body by then, and never more than maxErrorBody:
-// an answer that is packed may be very much larger than it looks.
+// refuse makes an error of every response that is not an event stream. It closes
+// the body, and reads maxErrorBody of it at most: a compressed answer may be
+// very much larger than it looks.
 func (e *Endpoint) refuse(res *http.Response, model string) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a part of it is better than nothing
 	_ = res.Body.Close()
@@ -242,7 +241,7 @@ func (e *Endpoint) refuse(res *http.Response, model string) error {
 	return e.failure(res.StatusCode, told, res.Header, model)
 }
 
-// failure is what a failure that the provider tells means for the caller.
+// failure returns the error for a failure that the provider reports.
 func (e *Endpoint) failure(status int, r *Refusal, h http.Header, model string) error {
 	kind := r.kind(status)
 	tell := func(format string, args ...any) *agent.ModelError {
@@ -300,8 +299,8 @@ func statusText(status int, kind string) string {
 	return fmt.Sprintf("%d (%s)", status, kind)
 }
 
-// callError is what a call that brought no usable answer means. ctx is the
-// caller's context, call the one that the watch can end.
+// callError returns the error for a call without a usable answer. ctx is the
+// caller's context, call the context that the watch can end.
 func (e *Endpoint) callError(ctx, call context.Context, model string, err error) error {
 	var told *agent.ModelError
 	if errors.As(err, &told) {
@@ -338,7 +337,7 @@ func (e *Endpoint) callError(ctx, call context.Context, model string, err error)
 	return told
 }
 
-// notReached classes the failure of a call that brought no head of an answer.
+// notReached classifies the failure of a call without the head of an answer.
 func notReached(err error) (kind string) {
 	var op *net.OpError
 	var tlsRecord tls.RecordHeaderError
@@ -360,9 +359,8 @@ func notReached(err error) (kind string) {
 	return "cut"
 }
 
-// broken is a call whose answer did not come to its end, or did not come. It may
-// have been paid for: it is made again all the same, since without its answer the
-// work cannot go on.
+// broken returns the retry of a call whose answer was cut or did not arrive. The call
+// may be billed twice: the work cannot continue without its answer.
 func (e *Endpoint) broken(err error) *retry {
 	told := &agent.ModelError{Kind: "cut", Err: err}
 	var system syscall.Errno
@@ -409,8 +407,8 @@ func sizeText(n int) string {
 	return strconv.Itoa(n) + " bytes"
 }
 
-// retryAfter reads how long the provider wants us to wait. It is 0 when it
-// does not say, or says something that makes no sense.
+// retryAfter returns the pause that the provider demands; 0 without a sensible
+// one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return seconds(ms / 1000)
@@ -425,7 +423,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// seconds is s as a duration; a number too large for one is an hour.
+// seconds returns s as a duration; an hour for a number that is too large for one.
 func seconds(s float64) time.Duration {
 	if !(s < 3600) {
 		return time.Hour

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// maxHeads bounds what is remembered of requests: agents of one type share a head.
+// maxHeads bounds the remembered heads: agents of one type share a head.
 const maxHeads = 64
 
 // Heads remembers the encoded beginnings of requests. System prompt and tools are the same
@@ -23,7 +23,7 @@ type Heads struct {
 	made map[headKey]head
 }
 
-// headKey is all that a head says. The tools are compared beside it.
+// headKey identifies a head together with its tools, which are compared separately.
 type headKey struct {
 	model, system string
 	maxTokens     int
@@ -37,9 +37,9 @@ type head struct {
 	out   []byte
 }
 
-// Of returns the head of req, which make encodes where it is not known. It must depend on the
-// model, the system prompt, the tools, MaxTokens, Thinking and Retain alone. The caller must not change it.
-// An error is not remembered.
+// Of returns the head of req, and calls make to encode an unknown one. The head must depend on the
+// model, the system prompt, the tools, MaxTokens, Thinking and Retain alone. The caller must not
+// change it. Of does not remember errors.
 func (h *Heads) Of(req *agent.Request, make func() ([]byte, error)) ([]byte, error) {
 	h.once.Do(func() { h.seed = maphash.MakeSeed() })
 	key := headKey{req.Model, req.System, req.MaxTokens, req.Thinking, req.Retain, h.sum(req.Tools)}
@@ -67,7 +67,7 @@ func (h *Heads) Of(req *agent.Request, make func() ([]byte, error)) ([]byte, err
 	return out, nil
 }
 
-// sum is of the content: a list in the same place may have been changed.
+// sum hashes the content: a list at the same address may have changed.
 func (h *Heads) sum(tools []agent.ToolSpec) (sum uint64) {
 	for _, t := range tools {
 		sum = 31*sum + maphash.String(h.seed, t.Name)

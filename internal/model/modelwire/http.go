@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// CheckSecret refuses a key that cannot stand in a header.
+// CheckSecret refuses a key that a header cannot hold.
 func CheckSecret(provider, secret, variable string) error {
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return fmt.Errorf("the key of the %s provider has blanks or line breaks in it, or letters that no key has (set "+
@@ -21,8 +21,8 @@ func CheckSecret(provider, secret, variable string) error {
 	return nil
 }
 
-// Client is a copy of c, or one of our own, that gives a redirect back as it
-// is: a followed one would carry the key to a host that nobody chose.
+// Client returns a copy of c, or a client of its own, that does not follow redirects:
+// they could carry the key to a host that the user did not choose.
 func Client(c *http.Client) *http.Client {
 	var own http.Client
 	if c != nil {
@@ -67,8 +67,8 @@ func (c *Call) request(ctx context.Context) (*http.Request, error) {
 	return r, err
 }
 
-// Header is what every call of a model says: what it sends and wants to get, and
-// which agent calls.
+// Header returns the headers of every call of a model: the content types, and the
+// calling agent.
 func Header(req *agent.Request) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
 	for _, who := range [...]struct{ name, value string }{

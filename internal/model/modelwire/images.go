@@ -11,7 +11,7 @@ import (
 )
 
 // Fitting returns blocks whose images are within the limits of a provider: scaled down, or
-// replaced by a text that says why they are missing. changed is false if all were.
+// replaced by a text that says why they are missing. changed is false if all images fit.
 func Fitting(blocks []agent.Block, of modelinfo.ImageLimits) (fit []agent.Block, changed bool) {
 	for _, b := range blocks {
 		var inner []agent.Block
@@ -32,7 +32,7 @@ func Fitting(blocks []agent.Block, of modelinfo.ImageLimits) (fit []agent.Block,
 	return fit, changed
 }
 
-// fitImage is nil for an image that is sent as it is, also for one at an address.
+// fitImage returns nil for an image that is sent unchanged, also for an image at an address.
 func fitImage(b agent.Block, of modelinfo.ImageLimits) *agent.Block {
 	data, kind, err := picture.Content(b.Source)
 	if err != nil || len(data) == 0 {

@@ -9,12 +9,11 @@ import (
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
-// maxReset bounds how far away the reset of a limit may be. Limits are counted by week at most.
+// maxReset bounds the time until the reset of a limit: the longest limits are weekly.
 const maxReset = 8 * 24 * time.Hour
 
-// resetAt is when a limit is reset that is used up for longer than a call may wait. It is zero
-// for a limit that is reset sooner, and where the provider does not say when, or says what makes
-// no sense.
+// resetAt returns the reset time of a limit that is used up for longer than a call may wait. It
+// is zero for a limit that is reset sooner, and without a sensible time from the provider.
 func resetAt(h http.Header, r *Refusal, now time.Time) time.Time {
 	var at time.Time
 	switch {
@@ -43,7 +42,7 @@ func resetAt(h http.Header, r *Refusal, now time.Time) time.Time {
 	return at
 }
 
-// exhausted is the latest reset of the limits of which nothing remains.
+// exhausted returns the latest reset of the used up limits.
 func exhausted(h http.Header, now time.Time) (at time.Time) {
 	for _, what := range []string{"requests", "tokens", "input-tokens", "output-tokens"} {
 		for _, names := range [][2]string{
@@ -77,7 +76,7 @@ func moment(text string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// later is s seconds after from; zero for what is no sensible number.
+// later returns s seconds after from; zero if s is not a sensible number.
 func later(from time.Time, s float64) time.Time {
 	if !(s > 0) || s > 9e9 {
 		return time.Time{}

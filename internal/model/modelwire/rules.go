@@ -44,7 +44,7 @@ func rules() []rule {
 	}
 }
 
-// ruleOf is the rule for failures of a kind.
+// ruleOf returns the rule for failures of a kind.
 func ruleOf(kind string) rule {
 	for _, r := range rules() {
 		if r.kind == kind {

@@ -10,11 +10,11 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// Translations remembers what messages are in the form of a provider, so that a
-// turn translates what is new in it and not the whole conversation. A message
-// is known by the place of its encoded bytes, which never change; what is
-// remembered of it goes when the message itself is garbage. The zero value is
-// ready. It may be used by several goroutines.
+// Translations remembers messages in the form of a provider, so that a turn
+// translates its new messages and not the whole conversation. It identifies a
+// message by the address of its encoded bytes, which never change, and forgets
+// it when the message itself is garbage. The zero value is ready. It may be used
+// by several goroutines.
 type Translations struct {
 	mu   sync.Mutex
 	made map[weak.Pointer[byte]]translation
@@ -25,8 +25,8 @@ type translation struct {
 	out []byte
 }
 
-// Of returns the translation of m, which make does where it is not known. An
-// error is not remembered.
+// Of returns the translation of m, and calls make for an unknown message. It does not
+// remember errors.
 func (t *Translations) Of(m agent.Message, make func(agent.Message) ([]byte, error)) ([]byte, error) {
 	raw := m.Encoded()
 	if len(raw) == 0 {
@@ -62,9 +62,9 @@ func (t *Translations) forget(key weak.Pointer[byte]) {
 	delete(t.made, key)
 }
 
-// ToolInput is the input of a call as a JSON object. What is none is kept as
-// text in an object, which a tool with a schema refuses; the model then reads
-// what was wrong with it.
+// ToolInput returns the input of a call as a JSON object. Other text is wrapped in
+// an object, which a tool with a schema refuses; the model then reads its
+// mistake.
 func ToolInput(text string) json.RawMessage {
 	text = strings.TrimSpace(text)
 	if text == "" || text == "null" {

@@ -8,21 +8,19 @@ import (
 	"time"
 )
 
-// maxStream is how many bytes of one answer are read, unpacked. The longest
-// answers that models give are a quarter of it; what is larger is no model's
-// answer.
+// maxStream bounds one answer in bytes, uncompressed. The longest answers of
+// models have a quarter of it; a larger one comes from a broken server.
 const maxStream = 64 << 20
 
-// drainTime is how long to wait for the end of a body whose last event has
-// come. A body that is read to its end leaves a connection that can be used
-// again.
+// drainTime bounds the wait for the end of a body after its last event. A body that is
+// read to its end leaves a connection that can be used again.
 const drainTime = 250 * time.Millisecond
 
 // errIdle is the cause of a call that was cut because nothing came.
 var errIdle = errors.New("nothing came for too long")
 
 // watch ends a call when no byte comes for a while. It counts from the start of
-// the call to the head of the answer, and then while somebody reads: a slow
+// the call to the head of the answer, and then only during reads: a slow
 // reader of ours is not the provider's silence.
 type watch struct {
 	idle  time.Duration

@@ -26,45 +26,45 @@ import (
 
 const (
 	patience = 15 * time.Minute // for all tries of a call, from its first failure
-	shutFor  = 10 * time.Second // how long a refused key is not tried again
+	shutFor  = 10 * time.Second // until a refused key is tried again
 
-	// lateTime is how long to wait for what may follow a whole answer.
+	// lateTime bounds the wait for events after a whole answer.
 	lateTime = 3 * time.Second
 )
 
 // Endpoint is a provider at one address, with one key. Host, Limiter and HTTP
-// are needed. It is not changed once it is in use, and may be used by several
+// are required. It must not change once it is in use, and may be used by several
 // goroutines.
 type Endpoint struct {
-	Host    string // for error texts, and what is limited together with provider and model
-	Secret  string // what a refusal of the key is remembered by; never sent from here
+	Host    string // for error texts; provider, model and host share one rate limit
+	Secret  string // identifies a refused key; never sent from here
 	KeyVar  string // the variables that a user would set, for error texts; it names the provider too
 	URLVar  string
 	HTTP    *http.Client
 	Limiter *ratelimit.Limiter
-	Calls   int                           // of one model at the same time; 0: as the limiter has it
+	Calls   int                           // of one model at the same time; 0: the limiter's number
 	Idle    time.Duration                 // a call that brings no byte for so long is cut; 0: 120 s
 	Backoff func(tries int) time.Duration // nil: limit.Backoff
 }
 
 // Call is one request in the form of its provider.
 type Call struct {
-	Model  string // as it is sent
-	URL    string // where it goes, by POST
+	Model  string // in the form that is sent
+	URL    string // of the POST request
 	Header http.Header
-	Body   net.Buffers    // in parts that may be shared with other calls; they are not changed
-	From   *agent.Request // that Body was made of
+	Body   net.Buffers    // in parts that other calls may share; read only
+	From   *agent.Request // the source of Body
 	// Decode begins an answer; it is called once for each attempt.
 	Decode func(on func(agent.Part)) Decoder
 }
 
-// State is how far an answer has come.
+// State is the progress of an answer.
 type State int
 
 // The states of an answer.
 const (
-	More   State = iota // it goes on
-	Enough              // it is whole; what may follow is of no weight
+	More   State = iota // it continues
+	Enough              // it is whole; later events do not matter
 	Done                // nothing follows
 )
 
@@ -75,21 +75,21 @@ type Decoder interface {
 	Take(*Event) (State, error)
 	// Finish returns the reply, or io.ErrUnexpectedEOF if it is not whole.
 	Finish() (*agent.Reply, error)
-	// Partial is what there is of an answer that was cut.
+	// Partial returns the received part of an answer that was cut.
 	Partial() Partial
 }
 
-// Partial is what there is of an answer that did not come to its end.
+// Partial is the received part of an answer that was cut.
 type Partial struct {
 	Whole     []agent.Block
 	Usage     agent.Usage
 	Begun     bool // something of the message came
-	Counted   bool // the provider said what the answer costs
+	Counted   bool // the provider has sent the token counts
 	Delivered bool // content was handed on
 }
 
-// Reply makes the call, as often as it takes. Its errors are those that
-// [agent.Model] tells of.
+// Reply makes the call, and retries it within bounds. Its errors are documented at
+// [agent.Model].
 func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
 	if on == nil {
 		on = func(agent.Part) {}
@@ -105,7 +105,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	var end time.Time // of our patience; set by the first failure
 	var last *retry
 	missed := 0 // tries in a row that did not reach the host
-	wrong := "" // what was wrong with the answer before
+	wrong := "" // the defect of the answer before
 	for tries := 1; ; tries++ {
 		reply, err := e.try(ctx, key, c, end, on)
 		if errors.Is(err, errPatience) {
@@ -144,8 +144,8 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 	}
 }
 
-// try makes one attempt once there is a place for it, and gives the place back on
-// every path, also where on panics.
+// try makes one attempt when it gets a place, and gives the place back on every path,
+// also when on panics.
 func (e *Endpoint) try(
 	ctx context.Context, key string, c *Call, end time.Time, on func(agent.Part),
 ) (*agent.Reply, error) {
@@ -159,13 +159,13 @@ func (e *Endpoint) try(
 	return reply, err
 }
 
-// key is what calls are limited by: two providers at one address are two.
+// key returns the key of the rate limit of a call: two providers at one address are separate.
 func (e *Endpoint) key(model string) string { return e.KeyVar + " " + e.Host + " " + model }
 
 var errPatience = errors.New("the time for trying is over")
 
-// enter waits for a place among the calls of a model. A key that was refused a
-// moment ago is not sent again, however many agents have it.
+// enter waits for a place among the calls of a model. It does not send a key again
+// that was refused a moment ago, even if many agents have it.
 func (e *Endpoint) enter(ctx context.Context, key, model string, end time.Time) (release func(), err error) {
 	if err := e.refused(model); err != nil {
 		return nil, err
@@ -217,14 +217,14 @@ func (e *Endpoint) refused(model string) error {
 	return e.Limiter.Refused(e.door(model))
 }
 
-// door names a key at a host, for one model or for all. The key itself is not
-// kept in one more place.
+// door returns the name of a key at a host, for one model or for all. It is a digest, so that
+// no further copy of the key is kept.
 func (e *Endpoint) door(model string) string {
 	sum := sha256.Sum256([]byte(e.Secret))
 	return e.Host + " " + hex.EncodeToString(sum[:8]) + " " + model
 }
 
-// once makes one attempt. An error that is worth another is a *retry.
+// once makes one attempt. It returns a *retry if another may succeed.
 func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*agent.Reply, error) {
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -265,7 +265,7 @@ func (e *Endpoint) once(ctx context.Context, c *Call, on func(agent.Part)) (*age
 	return nil, e.fail(ctx, c.Model, d, res, body, err, on)
 }
 
-// taking is how the answer is read; nil: it is none.
+// taking returns the reader of the answer's content type; nil: the response is not an answer.
 func taking(res *http.Response) func(context.Context, Decoder, *watched) (*agent.Reply, error) {
 	switch {
 	case res.StatusCode != http.StatusOK:
@@ -278,7 +278,7 @@ func taking(res *http.Response) func(context.Context, Decoder, *watched) (*agent
 	return nil
 }
 
-// readWhole takes an answer that came as one value, although a stream was asked for.
+// readWhole reads an answer that came as one value in place of the requested stream.
 func readWhole(_ context.Context, d Decoder, body *watched) (*agent.Reply, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
@@ -324,8 +324,8 @@ func read(call context.Context, d Decoder, body *watched) (*agent.Reply, error) 
 	return d.Finish()
 }
 
-// fail says how an answer that did not come to its end is told, and takes back what
-// was handed on of it. What had come when the user broke it off is the caller's.
+// fail returns the error for an answer that was cut, and takes back its delivered
+// parts. The caller keeps the parts of an answer that the user interrupted.
 func (e *Endpoint) fail(
 	ctx context.Context, model string, d Decoder, res *http.Response, body *watched, err error, on func(agent.Part),
 ) error {

@@ -22,7 +22,7 @@ type answer struct {
 	next      int // index of the next block
 }
 
-// block is one that still grows.
+// block is an unfinished block.
 type block struct {
 	kind  agent.PartKind // TextPart, ThinkingPart or InputPart
 	index int
@@ -55,7 +55,7 @@ func (a *answer) grow(b *block, text string) {
 	}
 }
 
-// tell hands on what of a call was not yet.
+// tell delivers the new text of a block.
 func (a *answer) tell(b *block) {
 	if b.told < 0 {
 		b.told = 0
@@ -67,7 +67,7 @@ func (a *answer) tell(b *block) {
 	}
 }
 
-// close makes a whole block of one that grew. Empty ones are none.
+// close makes a whole block of an unfinished one. It drops an empty one.
 func (a *answer) close(b *block) {
 	var made agent.Block
 	switch {
@@ -100,7 +100,7 @@ func (a *answer) calls() bool {
 	return false
 }
 
-// ended is the stop reason of an answer that came to its own end.
+// ended returns the stop reason of an answer that came to its own end.
 func (a *answer) ended() string {
 	switch {
 	case a.refused:
@@ -111,7 +111,7 @@ func (a *answer) ended() string {
 	return "end_turn"
 }
 
-// named keeps the first ID and model that are told.
+// named keeps the first ID and model of the stream.
 func (a *answer) named(id, model string) {
 	if a.reply.ID == "" {
 		a.reply.ID = id
@@ -135,8 +135,8 @@ func (a *answer) Partial() modelwire.Partial {
 		Delivered: a.delivered}
 }
 
-// count makes usage of what a server counts: its input holds what came from the
-// cache. Numbers that cannot be are left at zero.
+// count converts the counts of a server, whose input includes tokens from the
+// cache. Impossible numbers become zero.
 func count(input, cached, output int64) agent.Usage {
 	input = max(0, input)
 	cached = min(max(0, cached), input)

@@ -14,8 +14,8 @@ import (
 
 // The chat completions API: platform.openai.com/docs/api-reference/chat.
 
-// maxCalls is how many calls one answer may hold; it is looked through for each
-// part of a call.
+// maxCalls bounds the calls of one answer; each part of a call is searched among
+// them.
 const maxCalls = 256
 
 func chatForm() form {
@@ -68,7 +68,7 @@ func chatHead(r *agent.Request, model string, maxTokens int, own, plain bool) an
 
 type chatMessage struct {
 	Role       string     `json:"role"`
-	Content    any        `json:"content"` // text, parts, or null beside calls
+	Content    any        `json:"content"` // text, parts, or null with calls
 	ToolCalls  []chatCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 }
@@ -82,8 +82,8 @@ type chatCall struct {
 	} `json:"function"`
 }
 
-// chatItems are the messages that one of ours becomes: results first, each its
-// own, since they must follow the calls at once.
+// chatItems returns the messages for one of ours: results first, each in a message of
+// its own, since they must follow the calls at once.
 func chatItems(blocks []agent.Block, role agent.Role) (out []any) {
 	p := sortOut(blocks)
 	if role == agent.Assistant {
@@ -104,7 +104,7 @@ func chatItems(blocks []agent.Block, role agent.Role) (out []any) {
 	switch {
 	case len(p.images) > 0:
 		out = append(out, chatMessage{Role: "user", Content: chatParts(p)})
-	case len(p.texts) > 0: // plain text is what every server takes
+	case len(p.texts) > 0: // every server takes plain text
 		out = append(out, chatMessage{Role: "user", Content: strings.Join(p.texts, "\n\n")})
 	}
 	return out
@@ -141,7 +141,7 @@ type chat struct {
 	tag     tag
 }
 
-// call is one that grows, with the number that the server gives it.
+// call is an unfinished call, with the server's number for it.
 type call struct {
 	*block
 	index int
@@ -164,7 +164,7 @@ type chunk struct {
 		Details    struct {
 			Cached int64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
-		Hits int64 `json:"prompt_cache_hit_tokens"` // where there are no details
+		Hits int64 `json:"prompt_cache_hit_tokens"` // of servers without details
 	} `json:"usage"`
 }
 
@@ -175,7 +175,7 @@ type said struct {
 	Reasoning        string     `json:"reasoning"` // the same, by another name
 	Refusal          string     `json:"refusal"`
 	ToolCalls        []delta    `json:"tool_calls"`
-	FunctionCall     *deltaCall `json:"function_call"` // how calls were told before there were several
+	FunctionCall     *deltaCall `json:"function_call"` // the older form, of a single call
 }
 
 type delta struct {
@@ -287,7 +287,7 @@ func (c *chat) content(text string) {
 	c.release()
 }
 
-// release adds what was held back, since no tag follows.
+// release adds the text that was held back for a possible tag.
 func (c *chat) release() {
 	kind, text := agent.TextPart, c.held
 	if c.tag == thoughts {
@@ -333,7 +333,7 @@ func (c *chat) settle() {
 	}
 }
 
-// call adds to a call, or begins one.
+// call adds a delta to a call, or begins one.
 func (c *chat) call(d delta) error {
 	in := c.find(d)
 	if in == nil {
@@ -378,7 +378,7 @@ func (c *chat) find(d delta) *call {
 	return nil
 }
 
-// looksWhole is cheap for text that cannot be whole.
+// looksWhole reports whether input is complete JSON. It is cheap for text that cannot be.
 func looksWhole(input string) bool {
 	return strings.HasSuffix(strings.TrimRight(input, " \n"), "}") && json.Valid([]byte(input))
 }
@@ -407,9 +407,9 @@ func (c *chat) Finish() (*agent.Reply, error) {
 	return c.finish(c.model), nil
 }
 
-// chatReason is our word for a finish reason, or nothing where the answer came
-// to its own end: servers say stop after calls, too. known is false for reasons
-// that may mean anything, after which no call may run.
+// chatReason returns our word for a finish reason, or "" if the answer came to its
+// own end: servers send stop after calls, too. known is false for reasons of unknown
+// meaning, after which no call may run.
 func chatReason(reason string) (stop string, known bool) {
 	switch reason {
 	case "length", "max_tokens", "model_length":

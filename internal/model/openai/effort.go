@@ -7,8 +7,8 @@ type reasoning struct {
 	Effort string `json:"effort"`
 }
 
-// effort is how both APIs are asked to think (reasoning_effort, reasoning.effort): none,
-// low, medium, high or xhigh; empty: it is not said.
+// effort returns the reasoning effort for both APIs (reasoning_effort, reasoning.effort): none,
+// low, medium, high or xhigh; empty: it is not sent.
 func effort(t agent.Thinking) string {
 	switch e := t.Nearest(); {
 	case t.Tokens < 0:

@@ -3,12 +3,12 @@
 // many others speak them.
 //
 // It owns the form of requests and of the events of an answer; the life of a call
-// is that of package wire. It promises that a [agent.Reply] is returned only for
+// belongs to package modelwire. It promises that an [agent.Reply] is returned only for
 // an answer with a reason for its end, that a call of a tool is whole only when
 // the wire says so, that a message is translated once, that a key goes to the
-// configured host only, and that nothing is read from the environment. It does
-// not keep conversations, run tools, or know what a model costs. Why there is no
-// library below it: note 4 in docs/adr.
+// configured host only, and that the environment is not read. It does
+// not keep conversations, run tools, or know the prices of models. Note 4 in docs/adr
+// says why it uses no library.
 package openai
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// DefaultBaseURL is where calls go when the configuration does not say.
+// DefaultBaseURL is the default address of calls.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
 // API is one of the two ways to ask for an answer.
 type API string
 
-// The APIs. Chat completions is what compatible servers speak.
+// The APIs. Compatible servers speak chat completions.
 const (
 	Chat      API = "chat"
 	Responses API = "responses"
@@ -53,7 +53,7 @@ type Model struct {
 	images    modelinfo.ImageLimits
 }
 
-// form is what differs between the two APIs.
+// form holds the differences between the two APIs.
 type form struct {
 	path   string
 	list   string // the field that holds the messages
@@ -64,7 +64,7 @@ type form struct {
 }
 
 // New checks an account, which needs a key, sent as a bearer token, or an address; one without
-// a path gets /v1. An empty api is [Chat]. It does no I/O. Its errors tell the user what to set.
+// a path gets /v1. An empty api is [Chat]. It does no I/O. Its errors name the settings to change.
 func New(c modelwire.Account, api API) (*Model, error) {
 	if c.APIKey == "" && c.BaseURL == "" {
 		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that " +
@@ -88,7 +88,7 @@ func New(c modelwire.Account, api API) (*Model, error) {
 	return m, nil
 }
 
-// address is where calls go. A base URL without a path means the usual one.
+// address returns the address of calls. A base URL without a path gets the usual one.
 func address(base *url.URL, path string) string {
 	u := *base
 	if u.Path = strings.TrimRight(u.Path, "/"); u.Path == "" {
@@ -98,10 +98,10 @@ func address(base *url.URL, path string) string {
 	return u.String()
 }
 
-// Close gives idle connections up. Calls that are under way go on.
+// Close closes idle connections. Running calls continue.
 func (m *Model) Close() { m.endpoint.HTTP.CloseIdleConnections() }
 
-// Reply implements [agent.Model]. The name of the model is sent as it is: some
+// Reply implements [agent.Model]. The name of the model is sent unchanged: some
 // servers have names with a provider in them.
 func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	plain := m.plain.Load()
@@ -130,9 +130,9 @@ func (m *Model) ask(ctx context.Context, req *agent.Request, plain bool, on func
 	}, on)
 }
 
-// body is the request in its wire form, in parts that share the bytes of the
-// translated messages. What stays the same over a conversation comes first: it
-// is the prefix that servers keep in their caches.
+// body returns the request in its wire form, in parts that share the bytes of the
+// translated messages. The constant parts of a conversation come first: servers keep
+// them as a prefix in their caches.
 func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers, error) {
 	most := req.MaxTokens
 	if most == 0 {
@@ -151,7 +151,7 @@ func (m *Model) body(req *agent.Request, model string, plain bool) (net.Buffers,
 	parts := make(net.Buffers, 0, 2*len(req.Messages)+5)
 	parts = append(parts, begin)
 	begin = []byte(`,"` + m.form.list + `":[`)
-	comma := []byte(nil) // before the first there is none
+	comma := []byte(nil) // the first has none before it
 	if req.System != "" && m.form.system != nil {
 		system, err := jsonc.Encode(m.form.system(req.System))
 		if err != nil {

@@ -49,7 +49,7 @@ func responsesHead(r *agent.Request, model string, maxTokens int, _, _ bool) any
 	return head
 }
 
-// responsesItems are the items that one of our messages becomes.
+// responsesItems returns the items for one of our messages.
 func responsesItems(blocks []agent.Block, role agent.Role) (out []any) {
 	type part struct {
 		Type  string `json:"type"`
@@ -182,7 +182,7 @@ func (r *responses) Take(e *modelwire.Event) (modelwire.State, error) {
 		}
 	}
 	if in.Response == nil {
-		return modelwire.More, nil // what a later version of the wire adds, or what repeats the deltas
+		return modelwire.More, nil // additions of later versions of the API, or repetitions of the deltas
 	}
 	r.begun = true
 	r.named(in.Response.ID, in.Response.Model)
@@ -208,7 +208,7 @@ func (r *responses) take(in *progress, data []byte) error {
 	return nil
 }
 
-// kindOf is the kind of block that an event adds to.
+// kindOf returns the kind of block that an event adds to.
 func kindOf(event string) (agent.PartKind, bool) {
 	switch event {
 	case "response.output_text.delta", "response.refusal.delta":
@@ -221,7 +221,7 @@ func kindOf(event string) (agent.PartKind, bool) {
 	return 0, false
 }
 
-// eventError reads an error event, whose words stand beside its type.
+// eventError reads an error event, whose fields are at the level of its type.
 func eventError(data []byte) error {
 	if r, ok := modelwire.ParseRefusal(data); ok {
 		if r.Type == "error" {
@@ -232,11 +232,11 @@ func eventError(data []byte) error {
 	return &modelwire.BadFormat{Text: "an error without words"}
 }
 
-// end handles the events that tell of the whole response.
+// end handles the events about the whole response.
 func (r *responses) end(in *progress) (modelwire.State, error) {
 	switch in.Type {
 	case "response.completed":
-		// Items that were not told to be done are, or this would not have come.
+		// Items without an end of their own end here: the response is complete.
 		for _, i := range slices.Sorted(maps.Keys(r.items)) {
 			r.settle(i)
 		}
@@ -282,7 +282,7 @@ func (r *responses) begin(at int, in *item) error {
 		r.items[at] = b
 		r.grow(b, "") // hands its name on
 	default:
-		r.items[at] = nil // what we did not ask for
+		r.items[at] = nil // an item of another type, which we did not ask for
 	}
 	return nil
 }
@@ -302,8 +302,8 @@ func (r *responses) more(at int, kind agent.PartKind, raw json.RawMessage) error
 	return nil
 }
 
-// done ends an item. What it holds goes before what came in parts, of which a
-// server may have sent none.
+// done ends an item. Its own text counts only without earlier parts: some servers
+// send none.
 func (r *responses) done(at int, in *item) error {
 	if in == nil {
 		return &modelwire.BadFormat{Text: fmt.Sprintf("item %d ends without itself", at)}
@@ -324,7 +324,7 @@ func (r *responses) done(at int, in *item) error {
 	return nil
 }
 
-// held is the text of an item that is told as a whole.
+// held returns the text of a whole item.
 func (r *responses) held(in *item) string {
 	if in.Type == "function_call" {
 		return string(in.Arguments)

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// placed gives the place in our messages to what an error names in the items of the wire.
+// placed adds the place in our messages to an error that names an item of the request.
 func (m *Model) placed(err error, req *agent.Request) error {
 	told := (*agent.ModelError)(nil)
 	if !errors.As(err, &told) || told.At.Message == 0 {
@@ -36,8 +36,8 @@ func (m *Model) placed(err error, req *agent.Request) error {
 	return err
 }
 
-// origin is the block that a part of an item was made of; 0: one of the images, of which there may
-// be several in the item. All are counted from 1 but the item.
+// origin returns the block that a part of an item was made of; 0: one of the images, of which an
+// item may have several. All numbers except item count from 1.
 func origin(blocks []agent.Block, item, part int) (block, inner int) {
 	p := sortOut(blocks)
 	of := func(n int, count func(parts) int) (block, left int) {

@@ -16,7 +16,7 @@ const maxCallID = 40
 // for it.
 const errorMark = "[error] "
 
-// parts of a message, sorted by what becomes of them.
+// parts of a message, sorted by their form in the request.
 type parts struct {
 	texts   []string
 	images  []string // URLs
@@ -24,12 +24,12 @@ type parts struct {
 	results []result
 }
 
-// result is what a call brought.
+// result is the result of a call.
 type result struct{ id, text string }
 
-// sortOut takes the blocks of a message apart. Thoughts are left out: no server
-// of this wire asks for them back. Pictures in results go to the message that
-// follows, since a result is text.
+// sortOut sorts the blocks of a message. It leaves out thoughts: no server of these
+// APIs needs them back. Pictures in results go to the next message, since a result is
+// text.
 func sortOut(blocks []agent.Block) (p parts) {
 	for _, b := range blocks {
 		switch b.Type {
@@ -53,7 +53,7 @@ func sortOut(blocks []agent.Block) (p parts) {
 	return p
 }
 
-// resultText is the text of a result, whose content is a string or blocks.
+// resultText returns the text of a result, whose content is a string or blocks.
 func (p *parts) resultText(b agent.Block) string {
 	var text string
 	if len(b.Content) == 0 || json.Unmarshal(b.Content, &text) == nil {
@@ -84,7 +84,7 @@ func (p *parts) addImage(b agent.Block) {
 		Data      string `json:"data"`
 		URL       string `json:"url"`
 	}
-	_ = json.Unmarshal(b.Source, &source) // what cannot be read is no picture, below
+	_ = json.Unmarshal(b.Source, &source) // an unreadable source counts as no picture, below
 	switch {
 	case source.Type == "base64" && source.Data != "":
 		p.images = append(p.images, "data:"+source.MediaType+";base64,"+source.Data)
@@ -104,7 +104,7 @@ func callID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// arguments are the input of a call as text.
+// arguments returns the input of a call as text.
 func arguments(b agent.Block) string {
 	if len(b.Input) == 0 {
 		return "{}"

@@ -25,15 +25,15 @@ const (
 	mostList  = 4 << 20 // bytes of a list of models
 )
 
-// Access is how a provider is reached. An empty BaseURL means the provider itself.
+// Access says how to reach a provider. An empty BaseURL means the provider's own address.
 type Access struct {
 	Provider          string // anthropic or openai
 	BaseURL           string
 	APIKey, AuthToken string
 }
 
-// List asks a provider for its models, the newest of most providers first, and so whether it takes the key. A
-// server that has no such list takes it for all that is known: then the list is empty.
+// List asks a provider for its models, the newest of most providers first, and so checks the key. It
+// returns an empty list from a server without such a list, which may still refuse the key.
 func List(ctx context.Context, a Access) ([]string, error) {
 	ctx, done := context.WithTimeout(ctx, listWait)
 	defer done()
@@ -68,7 +68,7 @@ func list(ctx context.Context, a Access) ([]string, error) {
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	var reached *url.Error
-	if errors.As(err, &reached) { // without the address, which is said already
+	if errors.As(err, &reached) { // without the address, which the message has already
 		err = reached.Err
 	}
 	switch {
@@ -112,7 +112,7 @@ func list(ctx context.Context, a Access) ([]string, error) {
 	return names, nil
 }
 
-// models is the address of the list.
+// models returns the address of the list.
 func (a Access) models() (*url.URL, error) {
 	base, path := a.BaseURL, "/models"
 	switch {
@@ -131,14 +131,14 @@ func (a Access) models() (*url.URL, error) {
 	return u.JoinPath(path), nil
 }
 
-// Local is a server of models on this machine that answers.
+// Local is a running server of models on this machine.
 type Local struct {
 	Name    string
 	BaseURL string
 	Models  []string
 }
 
-// locals are the servers that are looked for, at the ports that they usually have.
+// locals returns the servers that FindLocal looks for, at their usual ports.
 func locals() []Local {
 	return []Local{{Name: "Ollama", BaseURL: "http://127.0.0.1:11434/v1"}, {Name: "LM Studio", BaseURL: "http://127.0.0.1:1234/v1"},
 		{Name: "llama.cpp", BaseURL: "http://127.0.0.1:8080/v1"}, {Name: "vLLM", BaseURL: "http://127.0.0.1:8000/v1"}}

@@ -23,29 +23,29 @@ import (
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
-// Default is the model that is meant when nobody names one.
+// Default is the model when neither the user nor a definition names one.
 const Default = modelinfo.Default
 
-// Choice is a model and how it calls itself.
+// Choice is a model and its name.
 type Choice struct {
 	Model    agent.Model
-	Name     string // as it is sent, and shown
+	Name     string // in the form that is sent and shown
 	Provider string // anthropic, openai, script
 }
 
 // Finder finds models. Its methods may be called by several goroutines. The
 // zero Finder is ready.
 type Finder struct {
-	// Own are models of the program that holds the finder, by name. They go before
-	// all others, and are not closed. It is not changed after the first Find.
+	// Own are models of the program that holds the finder, by name. They win over
+	// all others, and are not closed. Own must not change after the first Find.
 	Own map[string]agent.Model
 
 	mu      sync.Mutex
 	limiter *ratelimit.Limiter
-	models  map[string]agent.Model // by provider and what it was made from
+	models  map[string]agent.Model // by provider and configuration
 }
 
-// AnyName is the name in [Finder.Own] of a model that answers for every name that is not there.
+// AnyName is the name in [Finder.Own] of the model for every name that Own lacks.
 const AnyName = "*"
 
 func (f *Finder) own(name string) (agent.Model, bool) {
@@ -56,7 +56,7 @@ func (f *Finder) own(name string) (agent.Model, bool) {
 	return m, ok
 }
 
-// MissingError says that there is no way to reach a model yet. Err is
+// MissingError says that a model cannot be reached yet. Err is
 // [choose.ErrUnknown] where no provider has such a model, or nil.
 type MissingError struct {
 	Text, Fix string
@@ -67,8 +67,8 @@ func (e *MissingError) Error() string { return e.Text + " (" + e.Fix + ")" }
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // Find returns the model for a name: an alias or full name of the default
-// provider, PROVIDER/NAME, or script:FILE. env is the environment of whoever
-// asks; cwd is where a relative FILE is.
+// provider, PROVIDER/NAME, or script:FILE. env is the environment of the
+// caller; a relative FILE is in cwd.
 func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice, error) {
 	if name == "" {
 		name = Default
@@ -114,8 +114,8 @@ func (f *Finder) Find(name string, env func(string) string, cwd string) (Choice,
 	return Choice{}, fmt.Errorf("model %q: unknown provider %q (known: anthropic, openai, script:FILE)", name, provider)
 }
 
-// possible refuses what the anthropic provider itself has no model for. A server
-// of the user's may have any.
+// possible refuses names without a model at the anthropic provider itself. A server
+// of the user's may have any model.
 func possible(name, full string, env func(string) string) error {
 	if strings.HasPrefix(full, "claude") || env("ANTHROPIC_BASE_URL") != "" {
 		return nil
@@ -128,8 +128,8 @@ func possible(name, full string, env func(string) string) error {
 		Err: choose.ErrUnknown}
 }
 
-// Ready names the providers that have what they need to be asked: a key, or the address
-// of a server that needs none. Nothing is sent.
+// Ready returns the names of the providers that are configured: with a key, or with the
+// address of a server that needs none. It sends nothing.
 func Ready(env func(string) string) (names []string) {
 	var f Finder
 	if _, err := f.anthropic(env); err == nil {
@@ -200,7 +200,7 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 	})
 }
 
-// callsOf is how many calls of one model may go on at the same time; 0 means
+// callsOf returns how many calls of one model may run at the same time; 0 means
 // any number.
 func callsOf(env func(string) string, variable string) (int, error) {
 	text := env(variable)
@@ -214,7 +214,7 @@ func callsOf(env func(string) string, variable string) (int, error) {
 	return n, nil
 }
 
-// find is the client with the key, made if there is none. All have one limiter.
+// find returns the client with the key, and makes it at the first call. All share one limiter.
 func find[M agent.Model](f *Finder, key string, make func(*ratelimit.Limiter) (M, error)) (m M, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

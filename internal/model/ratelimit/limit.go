@@ -19,14 +19,14 @@ import (
 const MaxWait = 60 * time.Second
 
 // Limiter is shared by all callers. The zero value is ready and limits nothing
-// until somebody is told to wait. Its methods may be called by several
+// until a provider demands a pause. Its methods may be called by several
 // goroutines.
 type Limiter struct {
 	calls int // at the same time for each key; 0: any number
 
 	mu    sync.Mutex
-	gates map[string]*gate // one per key; there are only as many as models
-	shut  map[string]shut  // what was refused; there are only as many as keys and models
+	gates map[string]*gate // one per key; as many as models at most
+	shut  map[string]shut  // refusals; as many as keys and models at most
 }
 
 // gate is the door to one model.
@@ -35,7 +35,7 @@ type gate struct {
 	until time.Time       // parked until then
 	most  int             // calls at the same time; 0: any number
 	used  int             // calls that hold a place
-	line  []chan struct{} // who waits for a place; closed when it is given
+	line  []chan struct{} // of waiting callers; closed when the place is given
 }
 
 type shut struct {
@@ -47,8 +47,8 @@ type shut struct {
 // time. 0 means any number.
 func New(calls int) *Limiter { return &Limiter{calls: calls} }
 
-// Limit sets how many calls with the key go on at the same time; 0 means any
-// number. The newest word counts. Calls that are under way are not ended.
+// Limit sets how many calls with the key may run at the same time; 0 means any
+// number. The latest call of Limit counts. It does not end running calls.
 func (l *Limiter) Limit(key string, calls int) {
 	g := l.gate(key)
 	g.mu.Lock()
@@ -144,7 +144,7 @@ func (l *Limiter) Shut(key string, d time.Duration, err error) {
 	l.shut[key] = shut{time.Now().Add(min(d, MaxWait)), err}
 }
 
-// Refused is what the key was refused with a moment ago, or nil.
+// Refused returns the recent refusal of the key, or nil.
 func (l *Limiter) Refused(key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *Limiter) Refused(key string) error {
 	return s.err
 }
 
-// Parked is how long a call with the key would have to wait now.
+// Parked returns how long a call with the key would have to wait now.
 func (l *Limiter) Parked(key string) time.Duration { return l.gate(key).parked() }
 
 func (l *Limiter) gate(key string) *gate {
@@ -188,9 +188,9 @@ func spread(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(min(d/10, time.Second))+1))
 }
 
-// Backoff is how long to wait after the given number of tries that failed
-// without being told how long: half a second, doubled each time up to 30 s,
-// give or take a quarter.
+// Backoff returns the pause after the given number of failed tries when the provider
+// gives none: half a second, doubled each time up to 30 s, give or take a
+// quarter.
 func Backoff(tries int) time.Duration {
 	d := 30 * time.Second
 	if tries >= 1 && tries < 7 {

@@ -58,7 +58,7 @@ type failure struct {
 	RetryAfter wait   `json:"retry_after"`
 }
 
-// when holds if all that it names does.
+// when is a condition, which holds if all of its parts do.
 type when struct {
 	LastContains   string `json:"last_contains"`
 	PromptContains string `json:"prompt_contains"`
@@ -219,7 +219,7 @@ func (t *turn) load(raw json.RawMessage) error {
 // fails reports whether the turn leaves nothing in the conversation.
 func (t *turn) fails() bool { return t.Error != nil || t.Cut }
 
-// uses is how often the turn may be used; -1: without end.
+// uses returns how often the turn may be used; -1: without end.
 func (t *turn) uses() int {
 	if t.Repeat == nil {
 		return 1

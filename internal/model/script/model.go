@@ -30,11 +30,11 @@ type Model struct {
 // place names a conversation.
 type place struct{ session, id, label string }
 
-// state is how far a conversation has come. It is computed from the messages of
-// a request, which hold every answer that was given, so a script goes on at the
-// right turn in another process too; the state only spares the next request the
-// messages that were looked at already. What no message shows is the failures:
-// after a restart those just before the next answer come again.
+// state is the position of a conversation in its script. It is computed from the messages
+// of a request, which hold every earlier answer, so a script continues at the right turn
+// in another process too; the state only spares the next request the messages that were
+// looked at already. Messages do not show failures: after a restart the failures
+// just before the next answer come again.
 type state struct {
 	mu       sync.Mutex
 	messages int   // looked at
@@ -58,7 +58,7 @@ func (m *Model) state(req *agent.Request, turns int) *state {
 	return s
 }
 
-// turns are the turns with the caller's label, or with none.
+// turns returns the turns for the caller's label, or the turns for any label.
 func (m *Model) turns(label string) ([]turn, bool) {
 	if label == "" {
 		label = "main"
@@ -71,7 +71,7 @@ func (m *Model) turns(label string) ([]turn, bool) {
 }
 
 // Reply answers with the first turn of the caller's list that is not used up and
-// whose condition holds. All failures but that of ctx are an [agent.ModelError]
+// whose condition holds. All errors except the cause of ctx are an [agent.ModelError]
 // or an [agent.CutError].
 func (m *Model) Reply(ctx context.Context, req *agent.Request, on func(agent.Part)) (*agent.Reply, error) {
 	if on == nil {
@@ -125,7 +125,7 @@ func (m *Model) fault(req *agent.Request, err error) error {
 	return &agent.ModelError{Kind: "script", Text: fmt.Sprintf("script %s: agent %q: %v", m.path, label, err), Err: err}
 }
 
-// kind is our word for the wire's type of an error.
+// kind returns our word for the type of an error in the API.
 func kind(wire string) string {
 	switch wire {
 	case "authentication_error", "permission_error":
@@ -134,9 +134,9 @@ func kind(wire string) string {
 	return strings.TrimSuffix(wire, "_error")
 }
 
-// next chooses the turn that answers the messages. One that fails is used up at once;
-// an answer is when a later request shows it, so that a call that was broken off
-// is answered in the same way again.
+// next chooses the turn that answers the messages. A turn that fails is used up at once;
+// an answer is used up when a later request shows it, so that an interrupted call
+// gets the same answer again.
 func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,9 +171,9 @@ func (s *state) next(turns []turn, messages []agent.Message) (n, answers int, er
 	return n, s.answers, nil
 }
 
-// choose returns the first turn that is left and whose condition holds, or the
-// number of turns if there is none. An answer that was given did not fail, and
-// the failures before it are over.
+// choose returns the index of the first remaining turn whose condition holds, or the
+// number of turns without one. A given answer did not fail, and the failures before
+// it are over.
 func (s *state) choose(turns []turn, messages []agent.Message, given bool) (int, error) {
 	told, asked, known := "", "", false
 	for n := s.first; n < len(turns); n++ {
@@ -217,7 +217,7 @@ func (s *state) use(turns []turn, n int) {
 	}
 }
 
-// answer is one turn being said.
+// answer is one turn that is being sent.
 type answer struct {
 	*turn
 	view
@@ -278,7 +278,7 @@ func (a *answer) give(ctx context.Context) (*agent.Reply, error) {
 	return &agent.Reply{ID: a.id("msg", 0), Model: a.model(), Blocks: a.blocks, StopReason: stop, Usage: a.usage()}, nil
 }
 
-// say tells a text in parts.
+// say sends a text in parts.
 func (a *answer) say(ctx context.Context, kind agent.PartKind, text string) error {
 	a.bytes += len(text)
 	for text != "" {
@@ -307,7 +307,7 @@ func (a *answer) end(b agent.Block) {
 	a.blocks = append(a.blocks, b)
 }
 
-// id is the same in every run of the script.
+// id returns an ID that is the same in every run of the script.
 func (a *answer) id(prefix string, i int) string {
 	who := a.req.AgentID
 	if who == "" {
@@ -331,7 +331,7 @@ func (a *answer) model() string {
 	return "script"
 }
 
-// usage is what the turn says, or a guess of four bytes a token.
+// usage returns the usage of the turn, or an estimate of four bytes a token.
 func (a *answer) usage() agent.Usage {
 	if u := a.turn.Usage; u != nil {
 		return agent.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,

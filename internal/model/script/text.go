@@ -47,7 +47,7 @@ func (t *text) render(v *view) (string, error) {
 	return out.String(), nil
 }
 
-// bounded refuses to grow without end.
+// bounded is a builder with a size limit.
 type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -143,7 +143,7 @@ func fill(v any, on *view) (any, error) {
 	return v, nil
 }
 
-// view is what a text may ask of a conversation.
+// view gives a template access to a conversation.
 type view struct {
 	req      *agent.Request
 	messages []agent.Message
@@ -159,7 +159,7 @@ func (v *view) funcs() template.FuncMap {
 	}
 }
 
-// last is all that the model was told since its last answer.
+// last returns the text of all messages to the model since its last answer.
 func (v *view) last() (string, error) { return lastText(v.messages) }
 
 func lastText(messages []agent.Message) (string, error) {
@@ -178,7 +178,7 @@ func lastText(messages []agent.Message) (string, error) {
 	return strings.Join(all, "\n"), nil
 }
 
-// prompt is what the agent was asked first.
+// prompt returns the first prompt of the agent.
 func (v *view) prompt() (string, error) { return firstPrompt(v.messages) }
 
 func firstPrompt(messages []agent.Message) (string, error) {
@@ -277,8 +277,8 @@ func dig(text, path string) (string, error) {
 	return string(enc), err
 }
 
-// find is what a pattern's first group, or else all of it, matched in a text,
-// or in what the model was told; the newest match counts.
+// find returns the match of a pattern's first group, or else of the whole pattern, in a
+// text or in the messages to the model; the newest match counts.
 func (v *view) find(pattern string, in ...string) (string, error) {
 	found, ok, err := v.match(pattern, in)
 	if err == nil && !ok {
@@ -321,7 +321,7 @@ func (v *view) match(pattern string, in []string) (found string, ok bool, err er
 	return "", false, nil
 }
 
-// newest is the last match in the last text that has one.
+// newest returns the last match in the last text that has one.
 func newest(re *regexp.Regexp, texts []string) (string, bool) {
 	for i := len(texts) - 1; i >= 0; i-- {
 		if all := re.FindAllStringSubmatch(texts[i], -1); all != nil {
@@ -332,7 +332,7 @@ func newest(re *regexp.Regexp, texts []string) (string, bool) {
 	return "", false
 }
 
-// texts is the texts and tool results of a message, in order.
+// texts returns the texts and tool results of a message, in order.
 func texts(m agent.Message) ([]string, error) {
 	blocks, err := m.Blocks()
 	if err != nil {

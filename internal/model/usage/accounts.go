@@ -18,46 +18,46 @@ const (
 	LimitOutput = "max_budget_output"
 )
 
-// What is taken for a call of which nothing is known yet, in tokens.
+// The estimate for a call without earlier ones to compare with, in tokens.
 const (
-	firstContext = 20_000 // a prompt, and what stands before every prompt
+	firstContext = 20_000 // a prompt, and the text before every prompt
 	firstOutput  = 4_000
-	longOutput   = 32_000 // the most that a model writes where nobody says
+	longOutput   = 32_000 // the longest answer of a model without a given limit
 )
 
-// Budget is what may be spent. Zero fields mean any.
+// Budget limits spending. A zero field does not limit.
 type Budget struct {
 	USD    float64
-	Tokens int64 // read and written, with tokens of the cache
+	Tokens int64 // read and written, the cache's included
 	Output int64 // bytes in output files
 }
 
-// Config is what a [Accounts] is made of. The zero Config counts in memory, by the
+// Config configures an [Accounts]. The zero Config counts in memory, by the
 // zero Table.
 type Config struct {
 	Table  Table
 	Budget Budget // of the whole session
-	// Path is the file that each call is written to, see [FileName]. What stands
-	// in it already is counted, and against the budget too unless Fresh is set.
-	// Empty: none.
+	// Path is the file that each call is written to, see [FileName]. Calls that
+	// it has already are counted, and against the budget too unless Fresh is set.
+	// Empty: calls are not written.
 	Path  string
 	Fresh bool
-	// Note is told once for each model whose price is not known though there is
-	// a budget in dollars, and whose figures are estimated though there is a budget.
-	// It may be called by several goroutines. nil: nobody.
+	// Note is called once for each model whose price is unknown under a budget in
+	// dollars, or whose figures are estimated under any budget.
+	// It may be called by several goroutines. nil: the notes are lost.
 	Note func(text string)
 	Now  func() time.Time // nil: time.Now
 }
 
-// Node is an agent that spends. What it spends, its ancestors spend too.
+// Node is an agent that spends. Its spending counts for its ancestors too.
 type Node struct {
 	ID     string
 	Type   string
 	Parent string // ID of a node that was made before; empty or unknown: the session
 	Budget Budget // of the agent and all below it
 
-	// HandBack says that the agent hands back what it has when a budget ends.
-	// As much as its latest call has cost is kept for that.
+	// HandBack says that the agent hands back its partial result when a budget ends.
+	// The cost of its latest call is kept for that.
 	HandBack bool
 }
 
@@ -65,12 +65,12 @@ type Node struct {
 // with the limit's name.
 type BudgetError struct {
 	Limit  string // LimitUSD, LimitTokens or LimitOutput
-	Agent  string // whose budget it is; empty: the session's
+	Agent  string // owner of the budget; empty: the session
 	Budget Budget
 	Spent  Budget
 
-	// Of a start that found no room: what is set aside for others that run, and
-	// what was asked for.
+	// Of a start that did not fit: the shares that are set aside for other running
+	// agents, and the requested budget.
 	Held, Needs Budget
 }
 
@@ -97,7 +97,7 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("the budget%s of %s is spent (%s)", whose, of, spent)
 }
 
-// number is the part of a budget that the error is about, and unit what it counts.
+// number returns the part of a budget that the error is about, and unit the name of its unit.
 func (e *BudgetError) number(b Budget) string {
 	switch e.Limit {
 	case LimitTokens:
@@ -122,10 +122,10 @@ func (b Budget) below(limit Budget, what string) bool {
 	return b.USD < limit.USD
 }
 
-// Unwrap gives what a loop knows.
+// Unwrap returns the error that an agent loop handles.
 func (e *BudgetError) Unwrap() error { return &agent.LimitError{Limit: e.Limit, Text: e.Error()} }
 
-// Dollars is an amount for people: cents, and more places where it is small.
+// Dollars formats an amount for people: cents, and more places for a small one.
 func Dollars(usd float64) string {
 	if usd > 0 && usd < 0.01 {
 		return "<$0.01"
@@ -143,16 +143,16 @@ type Accounts struct {
 	mu      sync.Mutex
 	root    *node
 	nodes   map[string]*node  // by ID
-	before  map[string]amount // what agents spent under earlier hosts, by label of ID
+	before  map[string]amount // spending under earlier hosts, by label of ID
 	longest map[string]int64  // output seen of a model, in tokens
-	noted   map[string]bool   // what was said
+	noted   map[string]bool   // notes that were sent
 	ledger  *Ledger
 	file    *file         // nil: none
 	problem error         // of the file; said by the next Reserve
 	changed chan struct{} // closed when a call has ended, and made anew
 }
 
-// node is one that spends; guarded by the accounts's mu.
+// node is a spender; guarded by the mu of its accounts.
 type node struct {
 	Node
 	parent   *node // nil: the session
@@ -161,10 +161,10 @@ type node struct {
 	reserved amount
 	flying   int    // calls under way, of all below too
 	context  int64  // tokens that the latest request held
-	latest   amount // what that call cost
+	latest   amount // cost of that call
 
 	children []*node
-	shares   []*Reserved // set aside for it and all below it, of what is above
+	shares   []*Reserved // set aside, from the budgets above, for it and all below it
 }
 
 // amount is money, tokens and bytes of output. Money is in billionths of a
@@ -189,8 +189,7 @@ func (b Budget) possible() bool {
 	return b.Tokens >= 0 && b.Output >= 0 && b.USD >= 0 && b.USD < 1e9 // false for NaN too
 }
 
-// nanos rounds up. What is no number is less than nothing: such a budget allows
-// nothing.
+// nanos rounds up. It returns -1 for NaN: such a budget allows nothing.
 func nanos(usd float64) int64 {
 	if math.IsNaN(usd) {
 		return -1
@@ -198,7 +197,7 @@ func nanos(usd float64) int64 {
 	return int64(math.Ceil(min(usd, 1e9) * 1e9))
 }
 
-// Open makes a accounts, and counts what its file holds. The caller closes it.
+// Open makes accounts, and counts the calls in its file. The caller closes them.
 func Open(cfg Config) (*Accounts, error) {
 	if !cfg.Budget.possible() {
 		return nil, fmt.Errorf("a budget of %v dollars and %d tokens cannot be (give amounts above 0)", cfg.Budget.USD,
@@ -239,7 +238,7 @@ func (p *Accounts) counted(c Call) amount {
 	return a
 }
 
-// Close writes what could not be written before, and closes the file.
+// Close writes pending calls, and closes the file.
 func (p *Accounts) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,8 +250,8 @@ func (p *Accounts) Close() error {
 	return err
 }
 
-// For gives an agent its meter. A node that is known already, as of an agent
-// that runs again or was reserved for, goes on counting, under the budget that it has.
+// For returns the meter of an agent. A known node, such as the node of an agent
+// that runs again or has a reservation, keeps its counts and its budget.
 func (p *Accounts) For(n Node) agent.Meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,7 +260,7 @@ func (p *Accounts) For(n Node) agent.Meter {
 	return &meter{accounts: p, node: known}
 }
 
-// enter is the node of an agent, which is made if it is new. The caller holds mu.
+// enter returns the node of an agent, and makes it for a new agent. The caller holds mu.
 func (p *Accounts) enter(n Node) *node {
 	known := p.nodes[n.ID]
 	if known != nil {
@@ -273,25 +272,25 @@ func (p *Accounts) enter(n Node) *node {
 	return known
 }
 
-// Totals is what the session has used, earlier hosts included.
+// Totals returns the use of the session, earlier hosts included.
 func (p *Accounts) Totals() Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.Total()
 }
 
-// About is what is known of a model.
+// About returns the table's facts about a model.
 func (p *Accounts) About(model string) About { return p.table.About(model) }
 
-// Rows are the totals by agent (ByAgentID), model or day.
+// Rows returns the totals by agent (ByAgentID), model or day.
 func (p *Accounts) Rows(b By) []Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.Rows(b)
 }
 
-// Spent is what a node and all below it have used since the accounts was opened;
-// with an empty ID, what counts against the budget of the session.
+// Spent returns the use by a node and all below it since the accounts were opened;
+// with an empty ID, the use that counts against the budget of the session.
 func (p *Accounts) Spent(id string) Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,8 +304,8 @@ func (p *Accounts) Spent(id string) Budget {
 	return n.spent.budget()
 }
 
-// Afford is a [*BudgetError] if an agent could make no call because a budget above
-// it is spent, or its own; one that is not known has that of the session only.
+// Afford returns a [*BudgetError] if an agent could make no call because a budget above
+// it is spent, or its own; an unknown agent has only the budget of the session.
 func (p *Accounts) Afford(id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,14 +317,14 @@ func (p *Accounts) Afford(id string) error {
 	return nil
 }
 
-// Share is a budget and what is spent of it.
+// Share is a budget and its spent part.
 type Share struct {
-	Agent         string // whose it is, with all below it; empty: the session's
+	Agent         string // owner of the budget, with all below it; empty: the session
 	Budget, Spent Budget
 }
 
-// Shares are the budgets that an agent spends of: its own, those above it, and
-// that of the session.
+// Shares returns the budgets that an agent spends of: its own, its ancestors', and
+// the session's.
 func (p *Accounts) Shares(id string) []Share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -338,7 +337,7 @@ func (p *Accounts) Shares(id string) []Share {
 	return all
 }
 
-// node is the one with an ID, else the session's. The caller holds mu.
+// node returns the node with an ID, else the session's. The caller holds mu.
 func (p *Accounts) node(id string) *node {
 	if n := p.nodes[id]; n != nil {
 		return n
@@ -346,7 +345,7 @@ func (p *Accounts) node(id string) *node {
 	return p.root
 }
 
-// meter is the accounts in the hands of one agent.
+// meter is one agent's access to the accounts.
 type meter struct {
 	accounts *Accounts
 	node     *node
@@ -354,7 +353,7 @@ type meter struct {
 	open []*reservation // calls under way; guarded by the accounts's mu
 }
 
-// reservation is what a call may cost, before it is known.
+// reservation holds the expected cost of a call in progress.
 type reservation struct {
 	model  string
 	amount amount
@@ -363,23 +362,22 @@ type reservation struct {
 	told   bool // the call was counted
 }
 
-// Reserve lets a call begin. While nothing of a budget is left, it is refused;
-// while calls of others are under way that may use up the rest, it waits for
-// them. So a budget is never refused before it is spent, and it is overshot by
-// at most the one call that each agent has under way. An agent that hands back
-// what it has is refused while its latest call would still fit, see
-// [Node.HandBack]. Who holds a reservation
-// and asks for another may wait for itself: free comes first. The error is a
-// [*BudgetError], the cause of ctx, or that an earlier call could not be written
-// down.
+// Reserve lets a call begin. It refuses the call when a budget is used up, and
+// waits while running calls of other agents may use up the rest. So no call is
+// refused before a budget is spent, and a budget is exceeded by at most the one
+// call that each agent has in progress. An agent that hands back its result is
+// refused while its latest call would still fit, see [Node.HandBack]. A caller
+// must free its reservation before it asks for another, or it may wait for
+// itself. The error is a [*BudgetError], the cause of ctx, or the failure to
+// write an earlier call to the file.
 func (m *meter) Reserve(ctx context.Context, model string, maxTokens int) (func(), error) {
 	return m.reserve(ctx, model, maxTokens, m.try)
 }
 
-// ReserveLast implements [agent.LastMeter]: what is spent already refuses nothing,
-// and it waits for nobody. An agent asks for one such call in a run, behind which
-// it makes no other: since the budget ended for it while its latest call would
-// still have fitted, it is overshot by that one call.
+// ReserveLast implements [agent.LastMeter]: it neither refuses nor waits because of
+// spent budgets. An agent makes one such call in a run, as its last: since the
+// budget ended for it while its latest call would still have fitted, the budget is
+// exceeded by that one call.
 func (m *meter) ReserveLast(ctx context.Context, model string, maxTokens int) (func(), error) {
 	return m.reserve(ctx, model, maxTokens, func(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
 		p := m.accounts
@@ -410,7 +408,7 @@ func (m *meter) reserve(ctx context.Context, model string, maxTokens int,
 	}
 }
 
-// try reserves, or gives the channel that closes when it is worth another try.
+// try reserves, or returns the channel that closes when another try may succeed.
 func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{}, error) {
 	p := m.accounts
 	p.mu.Lock()
@@ -436,7 +434,7 @@ func (m *meter) try(model string, maxTokens int) (*reservation, <-chan struct{},
 	return m.take(r), nil, nil
 }
 
-// take holds what a call may cost. The caller holds the accounts's mu.
+// take reserves the expected cost of a call. The caller holds the mu of the accounts.
 func (m *meter) take(r *reservation) *reservation {
 	for n := m.node; n != nil; n = n.parent {
 		n.flying++
@@ -446,7 +444,7 @@ func (m *meter) take(r *reservation) *reservation {
 	return r
 }
 
-// expect is what a call will likely cost: it reads what the latest did, and
+// expect returns the likely cost of a call: it reads as much as the latest call, and
 // writes as much as the longest answer of the model so far.
 func (p *Accounts) expect(n *node, model string, maxTokens int) *reservation {
 	likely, worst := agent.Usage{
@@ -476,7 +474,7 @@ func (p *Accounts) expect(n *node, model string, maxTokens int) *reservation {
 	}
 }
 
-// spentUp is an error if nothing is left but what is to be kept.
+// spentUp returns an error if the node has at most the kept amount left.
 func (n *node) spentUp(kept amount) error {
 	e := &BudgetError{Agent: n.ID, Budget: n.limit.budget(), Spent: n.spent.budget()}
 	switch {
@@ -500,8 +498,8 @@ func (n *node) tight(more amount) bool {
 	return n.limit.nanos != 0 && sum.nanos > n.limit.nanos || n.limit.tokens != 0 && sum.tokens > n.limit.tokens
 }
 
-// free ends a reservation and wakes who waits. Until then what was spent counts
-// twice, which refuses nobody.
+// free ends a reservation and wakes waiting calls. Until then the cost of the call
+// counts twice, which delays calls but refuses none.
 func (m *meter) free(r *reservation) {
 	p := m.accounts
 	p.mu.Lock()
@@ -515,8 +513,8 @@ func (m *meter) free(r *reservation) {
 	p.changed = make(chan struct{})
 }
 
-// Spent counts a call. Figures that are missing or cannot be true are not
-// believed: then the most that the call may have cost is counted.
+// Spent counts a call. In place of missing or impossible figures it counts the highest
+// possible cost of the call.
 func (m *meter) Spent(model string, u agent.Usage) {
 	p := m.accounts
 	p.mu.Lock()
@@ -533,7 +531,7 @@ func (m *meter) Spent(model string, u agent.Usage) {
 	}
 }
 
-// count books a call, and returns what the user must hear of it.
+// count books a call, and returns notes about it for the user.
 func (m *meter) count(model string, u agent.Usage) (c Call, notes []string) {
 	p := m.accounts
 	r := p.expect(m.node, model, 0) // of a call that nothing was reserved for
@@ -579,7 +577,7 @@ func (m *meter) count(model string, u agent.Usage) (c Call, notes []string) {
 	return c, notes
 }
 
-// write brings to the disk what is owed to it. The caller holds mu.
+// write writes pending calls to the file. The caller holds mu.
 func (p *Accounts) write() error {
 	if p.file == nil {
 		return nil

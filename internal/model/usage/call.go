@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// Call is what one call of a model has cost: a line of the file.
+// Call is the cost of one call of a model: a line of the file.
 type Call struct {
 	Time      time.Time `json:"time"` // when it ended
 	AgentID   string    `json:"agent_id"`
@@ -16,19 +16,19 @@ type Call struct {
 	Model     string    `json:"model"`
 	agent.Usage
 	USD        *float64 `json:"cost_usd"`            // null: the price was not known
-	Estimated  bool     `json:"estimated,omitempty"` // the figures are ours: the provider gave none that could be true
+	Estimated  bool     `json:"estimated,omitempty"` // the figures are ours: the provider gave no possible ones
 	DurationMS int64    `json:"duration_ms"`
 
-	// Where the file is; whoever reads it may fill them in.
+	// The place of the file; the reader of the file may set it.
 	Project string `json:"-"`
 	Session string `json:"-"`
 }
 
-// most is more than one call can hold; a figure above it is not believed, and
-// sums of believed ones cannot overflow in practice.
+// most is more than one call can hold. A higher figure counts as impossible, and
+// sums of possible ones cannot overflow in practice.
 const most = 1_000_000_000
 
-// believable is false for figures that are missing or cannot be true.
+// believable returns false for missing or impossible figures.
 func believable(u agent.Usage) bool {
 	sum := int64(0)
 	for _, n := range []int64{u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens} {
@@ -43,7 +43,7 @@ func believable(u agent.Usage) bool {
 	return sum > 0
 }
 
-// held is how many tokens the request of a call held.
+// held returns the number of tokens in the request of a call.
 func held(u agent.Usage) int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
 
 // label makes a name fit for a line and for a terminal: names of agents and

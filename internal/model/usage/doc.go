@@ -1,7 +1,7 @@
 // Package usage counts the cost of model calls and enforces budgets.
 //
-// A [Table] has prices and windows of models: those of the settings over a built-in,
-// dated table. A [Accounts] is the budget of one session and gives each agent an
+// A [Table] has prices and windows of models, from the settings over a built-in,
+// dated table. An [Accounts] holds the budget of one session and gives each agent an
 // [agent.Meter], which reserves before a call and counts after it, so parallel agents
 // exceed a budget by at most the one call that each has in progress. Every call is a
 // line in a file of the session; [Read] and [Ledger] sum them.

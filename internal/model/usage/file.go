@@ -20,9 +20,9 @@ const FileName = "usage.jsonl"
 // maxLine bounds a line; ours have some 400 bytes.
 const maxLine = 16 << 10
 
-// Read yields the calls of a file in their order and returns how many lines were
-// passed over: one that a kill has cut, or that is none of ours. A file that is
-// not there has no calls.
+// Read yields the calls of a file in their order and returns how many lines it
+// skipped: a line that a kill has cut, or that is not ours. A missing file has no
+// calls.
 func Read(path string, yield func(Call)) (skipped int, err error) {
 	f, err := open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func scan(r io.Reader, yield func(Call)) (skipped int, err error) {
 		switch {
 		case ok:
 			yield(c)
-		case long || len(bytes.TrimSpace(line)) > 0: // an empty line stands behind one that was cut
+		case long || len(bytes.TrimSpace(line)) > 0: // an empty line follows a cut one
 			skipped++
 		}
 		if err != nil {
@@ -66,7 +66,7 @@ func scan(r io.Reader, yield func(Call)) (skipped int, err error) {
 	}
 }
 
-// parse reads a line. One whose figures cannot be true is none of ours.
+// parse reads a line. It refuses a line with impossible figures as not ours.
 func parse(line []byte) (Call, bool) {
 	var c Call
 	if err := json.Unmarshal(line, &c); err != nil {
@@ -77,15 +77,15 @@ func parse(line []byte) (Call, bool) {
 	return c, believable(c.Usage) && priced && !c.Time.IsZero() && c.DurationMS >= 0
 }
 
-// file is the growing end of the file, which the first call creates: a session
-// that asks no model has none. It is for one goroutine at a time.
+// file appends to the file of calls. The first call creates it: a session that calls
+// no model has no file. It is for one goroutine at a time.
 type file struct {
 	f    io.WriteCloser // nil until there is something to write
 	path string
 	owed []byte // lines that could not be written yet
 }
 
-// begin opens the file. One whose last line has no end gets it first.
+// begin opens the file, and ends an unfinished last line.
 func (f *file) begin() error {
 	end, err := open(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *file) begin() error {
 	return nil
 }
 
-// close writes what is owed and closes.
+// close writes pending calls and closes the file.
 func (f *file) close() error {
 	err := f.flush()
 	if f.f == nil {
@@ -133,7 +133,7 @@ func open(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// add takes a call into what is owed to the disk.
+// add adds a call to the pending ones.
 func (f *file) add(c Call) error {
 	line, err := json.Marshal(c)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *file) add(c Call) error {
 	return nil
 }
 
-// flush writes what is owed. After an error it may be tried again, and goes on
+// flush writes pending calls. It may be called again after an error, and then continues
 // where the disk was full.
 func (f *file) flush() error {
 	if len(f.owed) == 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// By is what calls are added up by.
+// By is a grouping of calls.
 type By string
 
 // The ways to add up.
@@ -22,7 +22,7 @@ const (
 	BySession By = "session"
 )
 
-// ParseBy reads one that a user may ask for.
+// ParseBy reads a grouping that a user may ask for.
 func ParseBy(s string) (By, error) {
 	all := []string{string(ByAgent), string(ByDay), string(ByProject), string(ByModel), string(BySession)}
 	if !slices.Contains(all, s) {
@@ -31,22 +31,22 @@ func ParseBy(s string) (By, error) {
 	return By(s), nil
 }
 
-// Sum is what calls have cost together.
+// Sum is the sum of the costs of calls.
 type Sum struct {
 	Key        string  `json:"key,omitempty"`
 	Calls      int     `json:"calls"`
-	Input      int64   `json:"input_tokens"` // without tokens of the cache
+	Input      int64   `json:"input_tokens"` // without the cache's
 	Output     int64   `json:"output_tokens"`
 	CacheRead  int64   `json:"cache_read_input_tokens"`
 	CacheWrite int64   `json:"cache_creation_input_tokens"`
 	HourWrite  int64   `json:"cache_creation_1h_input_tokens,omitempty"` // part of CacheWrite
-	USD        float64 `json:"cost_usd"`                                 // of the calls whose price is known
+	USD        float64 `json:"cost_usd"`                                 // of the calls with a known price
 	Unpriced   int     `json:"unpriced_calls"`                           // the others
-	Estimated  int     `json:"estimated_calls"`                          // whose figures are ours
+	Estimated  int     `json:"estimated_calls"`                          // with estimated figures
 	ModelMS    int64   `json:"model_time_ms"`                            // summed over calls, also those that ran side by side
 }
 
-// Tokens is all that was read and written.
+// Tokens returns the number of tokens that were read and written.
 func (s Sum) Tokens() int64 { return s.Input + s.Output + s.CacheRead + s.CacheWrite }
 
 func (s *Sum) add(c Call) {
@@ -74,7 +74,7 @@ type Ledger struct {
 	rows  map[By]map[string]*Sum
 }
 
-// NewLedger makes an empty ledger that adds up by what is listed.
+// NewLedger returns an empty ledger with sums by each of the groupings.
 func NewLedger(by ...By) *Ledger {
 	l := &Ledger{rows: map[By]map[string]*Sum{}}
 	for _, b := range by {
@@ -83,7 +83,7 @@ func NewLedger(by ...By) *Ledger {
 	return l
 }
 
-// Add counts a call. Days are days in the time's zone.
+// Add counts a call. Its day is the day in the zone of its time.
 func (l *Ledger) Add(c Call) {
 	l.total.add(c)
 	for b, rows := range l.rows {
@@ -97,10 +97,10 @@ func (l *Ledger) Add(c Call) {
 	}
 }
 
-// Total is the sum of all calls.
+// Total returns the sum of all calls.
 func (l *Ledger) Total() Sum { return l.total }
 
-// Rows are the sums by b, dearest first, and days in their order.
+// Rows returns the sums by b, dearest first, and days in their order.
 func (l *Ledger) Rows(b By) []Sum {
 	rows := make([]Sum, 0, len(l.rows[b]))
 	for s := range maps.Values(l.rows[b]) {

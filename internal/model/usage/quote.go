@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Past is what earlier runs of agents have used. It is for one goroutine at a time.
+// Past holds the use of earlier runs of agents. It is for one goroutine at a time.
 type Past struct{ runs map[runKey]*pastRun }
 
 type runKey struct{ session, agent string }
@@ -22,7 +22,7 @@ type pastRun struct {
 	end              time.Time
 }
 
-// Quote is what a run will likely use, by like ones.
+// Quote is the likely use of a run, estimated from similar runs.
 type Quote struct {
 	Like   int    // runs that it was made of
 	Tokens *Range // read, written and from the cache; nil: not known
@@ -60,8 +60,8 @@ func (p *Past) Add(c Call) {
 	}
 }
 
-// Quote is what a run of an agent type with a model will likely use; an empty model is any. The
-// money is known only where the price of every call of at least three like runs is.
+// Quote estimates the use of a run of an agent type with a model; an empty model means any. The
+// money is known only if at least three similar runs have a price for every call.
 func (p *Past) Quote(agentType, model string) Quote {
 	var like []*pastRun
 	for _, r := range p.runs {
@@ -85,8 +85,8 @@ func (p *Past) Quote(agentType, model string) Quote {
 	return q
 }
 
-// sameModel reports whether two names mean one model: providers answer with another spelling than
-// the one that was asked for.
+// sameModel reports whether two names mean one model: providers answer with another spelling of
+// the requested name.
 func sameModel(a, b string) bool {
 	forms := func(name string) []string {
 		if file, ok := strings.CutPrefix(name, "script:"); ok && file != "" {
@@ -102,7 +102,7 @@ func sameModel(a, b string) bool {
 	return slices.ContainsFunc(forms(a), func(f string) bool { return slices.Contains(of, f) })
 }
 
-// spread is the range of some figures, or nil of too few.
+// spread returns the range of some figures, or nil for too few.
 func spread(v []float64) *Range {
 	if len(v) < leastLike {
 		return nil

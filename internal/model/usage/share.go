@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Reserved is what is set aside for an agent that is to be started, of every
-// budget above it. It shrinks by what the agent and those below it spend. It
-// stands against further starts: calls are refused by what is spent alone, so
-// nobody waits for money that may come back.
+// Reserved is the share of every budget above an agent that is set aside for its
+// start. It shrinks as the agent and its descendants spend. It counts against
+// further starts only: calls are refused by spent money alone, so that no call
+// waits for money that may come back.
 type Reserved struct {
 	accounts *Accounts
 	above    *node
-	limit    amount // that the agent gets, with what it has spent in earlier runs
+	limit    amount // budget of the agent, its spending in earlier runs included
 	left     amount // guarded by the accounts's mu, like node
 	node     *node  // nil: not given to an agent yet
 }
 
-// Budget is the agent's budget: the wanted one, or the rest of it.
+// Budget returns the budget of the agent: the wanted one, or as much of it as was left.
 func (r *Reserved) Budget() Budget { return r.limit.budget() }
 
-// Reserve reserves what an agent may use, of all budgets above it or of none. Of
-// the budget of the node it gets what is left; where that is not even its first
-// call, the error is a [*BudgetError]. For an agent without a budget of its own
-// one call is set aside. A node with the ID of an agent that is known is a further
-// run of it, which goes on under its budget. The caller gives the reservation to
-// the agent, or releases it.
+// Reserve sets an agent's budget aside from all budgets above it, or from none. The
+// agent gets as much of its wanted budget as is left; if its first call does not
+// fit, the error is a [*BudgetError]. Reserve sets one call aside for an agent
+// without a budget of its own. A node with the ID of a known agent is a further run
+// of it, which continues under its budget. The caller gives the reservation to the
+// agent, or releases it.
 func (p *Accounts) Reserve(n Node, model string) (*Reserved, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +78,8 @@ func (p *Accounts) Reserve(n Node, model string) (*Reserved, error) {
 	return r, nil
 }
 
-// first is what the first call of an agent will cost at most, as far as anything is
-// known: it reads no more than the one who starts it does.
+// first estimates the first call of an agent: it reads no more than the agent that
+// starts it.
 func (p *Accounts) first(above *node, model string) amount {
 	n := &node{}
 	if above.context > 0 {
@@ -88,7 +88,7 @@ func (p *Accounts) first(above *node, model string) amount {
 	return p.expect(n, model, 0).amount
 }
 
-// Give puts the reservation on an agent, whose ID is known now.
+// Give gives the reservation to the agent, whose ID is known now.
 func (r *Reserved) Give(n Node) {
 	r.accounts.mu.Lock()
 	defer r.accounts.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Reserved) Release() {
 	r.drop()
 }
 
-// drop takes the reservation from where it stands. The caller holds the accounts's mu.
+// drop removes the reservation from its node. The caller holds the mu of the accounts.
 func (r *Reserved) drop() bool {
 	at := r.above
 	if r.node != nil {
@@ -118,8 +118,8 @@ func (r *Reserved) drop() bool {
 	return len(at.shares) < before
 }
 
-// Ended says that the run of an agent has ended: what was set aside for it and not
-// spent is free for others.
+// Ended says that the run of an agent has ended: the unspent rest of its reservation
+// is free for others.
 func (p *Accounts) Ended(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,9 +128,9 @@ func (p *Accounts) Ended(id string) {
 	}
 }
 
-// Restore takes in an agent of an earlier host with all that it spent then, the
-// calls that the file holds and bytes of output. Parents come before their
-// children. One that is known already stays as it is.
+// Restore adds an agent of an earlier host with its use under that host: its
+// calls in the file and its bytes of output. Parents come before their
+// children. A known agent stays as it is.
 func (p *Accounts) Restore(n Node, output int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Accounts) Restore(n Node, output int64) {
 	}
 }
 
-// Knows reports whether an agent has spent, may, or did.
+// Knows reports whether the accounts have an agent.
 func (p *Accounts) Knows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *Accounts) Printed(id string, bytes int64) {
 	p.node(id).spend(amount{bytes: bytes})
 }
 
-// Remaining is how much output there may still be below an agent; ok is false where
-// nothing limits it.
+// Remaining returns how much output an agent and all below it may still write; ok is false
+// without a limit.
 func (p *Accounts) Remaining(id string) (bytes int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Accounts) Remaining(id string) (bytes int64, ok bool) {
 	return bytes, ok
 }
 
-// Of is what an agent has used itself, without those below it, in all its runs.
+// Of returns the use of an agent itself, without agents below it, in all its runs.
 func (p *Accounts) Of(id string) Sum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,8 +182,8 @@ func (p *Accounts) Of(id string) Sum {
 	return Sum{}
 }
 
-// spend counts for a node and all above it, and takes it from what is set aside.
-// The caller holds the accounts's mu.
+// spend counts an amount for a node and all above it, and takes it from their shares.
+// The caller holds the mu of the accounts.
 func (n *node) spend(a amount) {
 	for ; n != nil; n = n.parent {
 		n.spent.add(a)
@@ -199,8 +199,8 @@ func (n *node) spend(a amount) {
 	}
 }
 
-// own is what is set aside for a node itself and not spent, and waiting what is
-// for starts below it.
+// own returns the unspent share of a node itself, and waiting the shares of starts
+// below it.
 func (n *node) own() (own, waiting amount) {
 	for _, r := range n.shares {
 		if r.node == n {
@@ -212,7 +212,7 @@ func (n *node) own() (own, waiting amount) {
 	return own, waiting
 }
 
-// promised is what is set aside for all below a node.
+// promised returns the sum of the shares of all below a node.
 func (n *node) promised() amount {
 	_, sum := n.own()
 	for _, c := range n.children {
@@ -221,8 +221,8 @@ func (n *node) promised() amount {
 	return sum
 }
 
-// open is what a node and all below it may still use of what is above: what those
-// below hold comes out of its own share as far as that goes.
+// open returns the amount that a node and all below it may still use of the budgets above:
+// the shares below it come out of its own share as far as that reaches.
 func (n *node) open() amount {
 	own, _ := n.own()
 	return own.with(n.promised(), func(x, y int64) int64 { return max(x, y) })
@@ -230,12 +230,12 @@ func (n *node) open() amount {
 
 func smaller(x, y int64) int64 { return min(x, y) }
 
-// unlimited is room where no budget is.
+// unlimited is the room without a budget.
 const unlimited = math.MaxInt64
 
-// room is how much a start below a node may set aside, so that it fits into every
-// budget above, and whose budget leaves the least of each. What a node holds of
-// its own share comes from no other.
+// room returns how much a start below a node may set aside so that it fits into every
+// budget above, and the nodes whose budgets leave the least of each limit. A start takes
+// from the share of its own node before it takes from the budgets above.
 func (n *node) room() (room amount, tightest [3]*node) {
 	room = amount{unlimited, unlimited, unlimited}
 	slack := amount{}
@@ -262,7 +262,7 @@ func dimensions() [3]func(*amount) *int64 {
 		func(a *amount) *int64 { return &a.tokens }, func(a *amount) *int64 { return &a.bytes }}
 }
 
-// short is an error if there is less room than the least that is needed.
+// short returns an error if the room is less than the least amount for a start.
 func short(tightest [3]*node, room, least amount) error {
 	for i, d := range dimensions() {
 		if n := tightest[i]; n != nil && *d(&room) < max(1, *d(&least)) {

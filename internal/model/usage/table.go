@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 )
 
-// Price is what a model costs, in US dollars per million tokens. Its fields are
-// those of the settings.
+// Price is the price of a model, in US dollars per million tokens, as the settings
+// have it.
 type Price struct {
 	Input, Output float64
 	CacheRead     float64 // 0: a tenth of Input
@@ -24,7 +24,7 @@ type Price struct {
 const hourRate = 1.6
 
 // Table knows prices and windows. It is only read, so several goroutines may
-// use one. The zero Table knows none but those of files, which are free.
+// use one. The zero Table knows only models that are files, which are free.
 type Table struct {
 	asOf   string
 	own    map[string]Price // of the settings, by pattern
@@ -41,8 +41,8 @@ type row struct {
 }
 
 // NewTable puts prices and windows of the settings, by name or pattern, over
-// the built-in table. What cannot be a price or a window is left out, and said:
-// its model has none then.
+// the built-in table. An impossible price makes the price of its model unknown, and an
+// impossible window is ignored; NewTable returns messages for the user about them.
 func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) {
 	t := builtIn()
 	t.own, t.widths = map[string]Price{}, map[string]int64{}
@@ -68,11 +68,11 @@ func NewTable(own map[string]Price, windows map[string]int64) (Table, []string) 
 	return t, notes
 }
 
-// AsOf is the day of the built-in prices, such as 2026-11-21.
+// AsOf returns the day of the built-in prices, such as 2026-11-21.
 func (t Table) AsOf() string { return t.asOf }
 
-// Price is what a model costs in a request that holds so many tokens; false if
-// that is not known. Models that are files are free.
+// Price returns the price of a model in a request with so many tokens; false if
+// it is unknown. Models that are files are free.
 func (t Table) Price(model string, context int64) (Price, bool) {
 	if choose.Free(model) {
 		return Price{}, true
@@ -88,28 +88,28 @@ func (t Table) Price(model string, context int64) (Price, bool) {
 	return r.price, ok
 }
 
-// About is what is known of a model.
+// About holds a table's facts about a model.
 type About struct {
 	Title         string // as people call it
 	Window        int64  // tokens; 0: not known
 	Input, Output float64
 }
 
-// About returns what is known of a model.
+// About returns the facts about a model.
 func (t Table) About(model string) About {
 	p, _ := t.Price(model, 0)
 	window, _ := t.Window(model)
 	return About{modelinfo.Title(model), window, p.Input, p.Output}
 }
 
-// Rate is one figure for what a model costs, to compare models by: dollars for
+// Rate returns one figure to compare the prices of models by: dollars for
 // a million tokens read and a million written.
 func (t Table) Rate(model string) (float64, bool) {
 	p, ok := t.Price(model, 0)
 	return p.Input + p.Output, ok
 }
 
-// Cost is the price of one call in US dollars; false if it is not known.
+// Cost returns the price of one call in US dollars; false if it is unknown.
 func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
 	p, known := t.Price(model, u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens)
 	if !known {
@@ -126,7 +126,7 @@ func (t Table) Cost(model string, u agent.Usage) (usd float64, known bool) {
 		p.CacheWrite*(float64(u.CacheWriteTokens)+(hourRate-1)*float64(u.HourWriteTokens))) / 1e6, true
 }
 
-// Window is how many tokens a model can read; false if that is not known.
+// Window returns how many tokens a model can read; false if that is unknown.
 func (t Table) Window(model string) (int64, bool) {
 	names := spellings(model)
 	if n, ok := choose.Best(t.widths, names...); ok {
@@ -145,7 +145,7 @@ func (t Table) row(names []string) (row, bool) {
 	return row{}, false
 }
 
-// possible is false for a price that would pay us back, or that no sum holds.
+// possible returns false for a negative price, and for a price that is too large for sums.
 func (p Price) possible() bool {
 	for _, x := range []float64{p.Input, p.Output, p.CacheRead, p.CacheWrite} {
 		if math.IsNaN(x) || x < 0 || x > 1e6 {
@@ -155,7 +155,7 @@ func (p Price) possible() bool {
 	return true
 }
 
-// spellings are the ways to write a model's name: with and without provider, and
+// spellings returns the ways to write a model's name: with and without provider, and
 // with and without its date.
 func spellings(model string) []string {
 	var out []string
@@ -168,14 +168,14 @@ func spellings(model string) []string {
 	return out
 }
 
-// plainName is how the built-in table is looked up: some write a version with
-// dots, some with dashes.
+// plainName returns the key of a name in the built-in table: some names have a version
+// with dots, some with dashes.
 func plainName(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), ".", "-")
 }
 
-// undated takes off what follows a name without changing the model: a date, such
-// as -20250929 or -2025-08-07, or -latest.
+// undated cuts a suffix that does not change the model: a date, such as -20250929 or
+// -2025-08-07, or -latest.
 func undated(name string) string {
 	if n, ok := strings.CutSuffix(name, "-latest"); ok {
 		return n
@@ -200,7 +200,7 @@ func shaped(s, form string) bool {
 	return true
 }
 
-// builtIn is the table that is part of the program.
+// builtIn returns the table that is part of the program.
 func builtIn() Table {
 	t := Table{asOf: modelinfo.AsOf(), built: map[string]row{}}
 	for _, m := range modelinfo.Models() {

@@ -5,9 +5,9 @@
 // begin in the order of arrival, that every request is answered once, that the messages before an answer are
 // handled before the answer, that lines, requests and queues are bounded, and that nothing runs after
 // [Conn.Serve] and [Conn.Close] have returned, except a read or a write that the operating system does not
-// let anybody cancel. It knows no method except $/cancel_request. The types of the protocol are those of
-// github.com/coder/acp-go-sdk; its connection ends at a message of 10 MiB, does not answer unreadable
-// messages, and lets a session/cancel overtake its session/prompt.
+// let a program cancel. It knows no method except $/cancel_request. The types of the protocol come from
+// github.com/coder/acp-go-sdk. The connection of that module is not used: it ends at a message of 10 MiB,
+// does not answer unreadable messages, and lets a session/cancel overtake its session/prompt.
 package acpwire
 
 import (
@@ -66,7 +66,7 @@ type Options struct {
 	Begin func(method string, params json.RawMessage) (Work, error)
 	// Fault is called with each faulty line, and reports whether to answer it.
 	Fault func(Fault) (refuse bool)
-	// Warn reports what the peer does wrong.
+	// Warn reports mistakes of the peer.
 	Warn func(format string, args ...any)
 }
 

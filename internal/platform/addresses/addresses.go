@@ -1,5 +1,5 @@
-// Package addresses says which addresses are not of the open internet, for those who connect
-// for a model: WebFetch and the proxy of sandboxed commands.
+// Package addresses says which addresses are not of the open internet, for the callers that
+// connect for a model: WebFetch and the proxy of sandboxed commands. It opens no connections.
 package addresses
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Metadata is what [Special] calls a service that hands out the credentials of a machine.
+// Metadata is the text of [Special] for a service that hands out the credentials of a machine.
 const Metadata = "a cloud metadata service"
 
 // block is a range of addresses that are not of the open internet.
@@ -39,9 +39,9 @@ var blocks = sync.OnceValue(func() []block {
 	return out
 })
 
-// Special returns what an address belongs to if it is not of the open internet, else "". The
-// IPv4 ranges for documentation and for benchmarks are not special: nothing of this machine or
-// its networks is there, and proxies that answer for every name hand them out; see [Benchmark].
+// Special names the network of an address that is not of the open internet, else "". The
+// IPv4 ranges for documentation and for benchmarks are not special: neither this machine nor
+// its networks use them, and proxies that answer for every name hand them out; see [Benchmark].
 func Special(a netip.Addr) string {
 	a = a.Unmap()
 	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
@@ -59,10 +59,10 @@ func Special(a netip.Addr) string {
 	return ""
 }
 
-// Benchmark reports an address of the range for benchmarks of networks.
+// Benchmark reports whether an address is in the range for benchmarks of networks.
 func Benchmark(a netip.Addr) bool { return netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) }
 
-// Within reports whether a range lies in one that is special.
+// Within reports whether a range lies in a special one.
 func Within(p netip.Prefix) bool {
 	for _, b := range blocks() {
 		if b.Bits() <= p.Bits() && b.Contains(p.Addr()) {

@@ -24,10 +24,10 @@ func Parse(text string) (Part, error) {
 	return Part{from: a.Hour()*60 + a.Minute(), to: b.Hour()*60 + b.Minute()}, nil
 }
 
-// Rest is the part of the day that p is not; of the whole day it is the whole day.
+// Rest returns the part of the day outside of p; for the whole day it returns the whole day.
 func (p Part) Rest() Part { return Part{from: p.to, to: p.from} }
 
-// Next is the first moment from t on that is in the part.
+// Next returns the first moment from t on that is in the part.
 func (p Part) Next(t time.Time) time.Time {
 	local := t.Local()
 	at := local.Hour()*60 + local.Minute()

@@ -15,16 +15,16 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// leading are the fields that say what a call does.
+// leading returns the fields that describe a call best.
 func leading() []string { return []string{"command", "file_path", "notebook_path", "path", "url"} }
 
-// Call shows the input of a call of a tool for somebody who decides about it, as
-// lines that each end in a newline. Texts are decoded, so that what is shown is
-// what would run, and are shown as by [Exact]; a text of several lines has each of
-// them behind a bar, so that none can be taken for a line of whoever asks. The
-// fields that matter most come first, wherever they stand in the input; names
-// that are given twice are told. The old and the new text of an edit are shown as
-// the lines that go and come, and an address with the host that it leads to.
+// Call shows the input of a call of a tool to a person who decides about it, as
+// lines that each end in a newline. Texts are decoded, so that the person sees the
+// text that would run, and are shown as by [Exact]; each line of a text of several
+// lines follows a bar, so that none can be taken for a line of the question. The
+// fields that matter most come first, in any order of the input; repeated names are
+// reported. The old and the new text of an edit are shown as removed and added
+// lines, and an address with the host that it leads to.
 //
 // hidden is how many bytes of the input are missing, if it was cut: input is then
 // a JSON text that holds the beginning.
@@ -88,7 +88,7 @@ func showFields(b *strings.Builder, fields jsonc.Object) {
 	}
 }
 
-// warnTwice tells of names that a tool could take for the same.
+// warnTwice reports names that a tool could take for the same.
 func warnTwice(b *strings.Builder, fields jsonc.Object) {
 	seen := map[string][]string{}
 	for _, m := range fields {
@@ -100,7 +100,7 @@ func warnTwice(b *strings.Builder, fields jsonc.Object) {
 	}
 }
 
-// edit finds the two texts of an edit, if each is there once.
+// edit finds the two texts of an edit, if the call has each once.
 func edit(fields jsonc.Object) (before, after string, ok bool) {
 	n := 0
 	for _, m := range fields {
@@ -117,8 +117,8 @@ func edit(fields jsonc.Object) (before, after string, ok bool) {
 	return before, after, n == 11
 }
 
-// showEdit shows the lines that are the same at both ends with a blank, and
-// between them what goes with a minus and what comes with a plus.
+// showEdit shows equal lines at both ends with a blank, and between them removed
+// lines with a minus and added ones with a plus.
 func showEdit(b *strings.Builder, before, after string) {
 	x, y := strings.Split(before, "\n"), strings.Split(after, "\n")
 	head, tail := 0, 0
@@ -139,10 +139,10 @@ func showEdit(b *strings.Builder, before, after string) {
 	}
 }
 
-// wide is how long a text may be without its size being told.
+// wide is the longest text, in bytes, that is shown without its size.
 const wide = 300
 
-// showText shows a text behind its name, or below it if it has several lines.
+// showText shows a text after its name, or below it if it has several lines.
 func showText(b *strings.Builder, name, text string) {
 	if !strings.Contains(text, "\n") && len(text) <= wide {
 		fmt.Fprintf(b, "%s: %s\n", name, Exact(text))
@@ -154,7 +154,7 @@ func showText(b *strings.Builder, name, text string) {
 	}
 }
 
-// measure is the size of a text in words.
+// measure describes the size of a text.
 func measure(text string) string {
 	n := strings.Count(text, "\n") + 1
 	if n == 1 {
@@ -163,7 +163,7 @@ func measure(text string) string {
 	return fmt.Sprintf("%d lines, %d bytes", n, len(text))
 }
 
-// showValue shows what is no text: as JSON, decoded and written anew.
+// showValue shows a value other than text, as JSON, decoded and written anew.
 func showValue(b *strings.Builder, name string, raw json.RawMessage) {
 	text, ok := rewritten(raw)
 	if !ok {
@@ -180,8 +180,8 @@ func showValue(b *strings.Builder, name string, raw json.RawMessage) {
 	}
 }
 
-// rewritten is a JSON value in which every character stands for itself that can,
-// and every other is escaped. The order of names and names that come twice stay.
+// rewritten returns a JSON value in the form with the fewest escapes: only characters
+// that need one have it. The order of names and repeated names stay.
 func rewritten(raw json.RawMessage) (string, bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -228,7 +228,7 @@ type level struct {
 	n      int // tokens so far
 }
 
-// next is what stands before the next token.
+// next returns the separator before the next token.
 func (l *level) next() string {
 	l.n++
 	switch {
@@ -240,7 +240,7 @@ func (l *level) next() string {
 	return ","
 }
 
-// keyName is a name as it is shown: as it is if it is an ordinary one.
+// keyName returns a name for display: an ordinary one unchanged, others escaped.
 func keyName(key string) string {
 	ordinary := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
@@ -253,7 +253,7 @@ func keyName(key string) string {
 	return text
 }
 
-// host is the host of an address as it is looked up.
+// host returns the host of an address in the form that is looked up.
 func host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
@@ -269,8 +269,8 @@ func host(address string) string {
 	return Exact(name)
 }
 
-// completed makes an object of the beginning of one: what was open at its end is
-// closed. What stood in the middle of a name or an escape is lost.
+// completed makes an object of the beginning of one: it closes open texts and
+// brackets. An incomplete name or escape at the end is lost.
 func completed(text string) []byte {
 	var open []byte
 	var key, inText bool // the next text, or the one at hand, is a name
@@ -313,7 +313,7 @@ func completed(text string) []byte {
 	return out
 }
 
-// wholeEscapes is the beginning of a JSON text without an escape that was cut.
+// wholeEscapes returns the beginning of a JSON text without a cut escape at its end.
 func wholeEscapes(text string) string {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// reserved are the elements by which a model tells what the program says from what it reads.
+// reserved returns the elements by which a model tells the program's text from the text that it reads.
 func reserved() []string {
 	return []string{"system-reminder", "task-notification", "agent-message", "hook-context", "waiting-prompt"}
 }
@@ -25,9 +25,9 @@ func Element(name, text string, attributes ...string) string {
 	return b.String()
 }
 
-// Inert is text in which no tag is one of ours, and none is of the elements in within: the
-// bracket of each becomes &lt;. Other tags stay. A tag counts however it is spaced and in
-// whatever case, with letters of other scripts for those that they may look like.
+// Inert returns text without tags of the reserved elements and of the elements in within: the
+// bracket of each becomes &lt;. Other tags stay. A tag counts with any spacing and case,
+// and with letters of other scripts in place of its own, which may look alike.
 // Inert(Inert(s)) == Inert(s).
 func Inert(text string, within ...string) string {
 	var out strings.Builder
@@ -46,8 +46,8 @@ func Inert(text string, within ...string) string {
 	return out.String() + text[done:]
 }
 
-// tagOf reports whether the inside of a tag begins with the name of an element, or with what a
-// reader may take for it.
+// tagOf reports whether the inside of a tag begins with the name of an element, or with text that
+// a reader may take for it.
 func tagOf(inside, name string) bool {
 	inside = inside[:min(len(inside), 200)] // the work is linear
 	blank := func(r rune) bool { return unicode.IsSpace(r) || hidden(r) }

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Exact shows text for somebody who decides about it: every character that
-// cannot be seen, that looks like a space without being one, or that changes how
-// others are seen is shown as a mark such as <U+202E>, and a byte that is no UTF-8
+// Exact shows text to a person who decides about it: every character that is
+// invisible, that looks like a space without being one, or that changes the look of
+// others is shown as a mark such as <U+202E>, and a byte that is not UTF-8
 // as <0xFF>. Tabs and newlines stay. A "<" of the text that could be taken for the
 // beginning of a mark is marked itself, as <U+003C>: two texts that differ are
 // shown differently.
@@ -40,9 +40,9 @@ func ExactLine(s string) string {
 	return strings.NewReplacer("\n", "<U+000A>", "\t", "<U+0009>").Replace(Exact(s))
 }
 
-// JSON is a JSON text, or several, in which everything that would be alive or
-// unseen on a terminal is escaped as JSON does it. It decodes to the same values;
-// bytes that are no UTF-8 become U+FFFD, as they do for who decodes them.
+// JSON escapes, in the way of JSON, the characters of one or more JSON texts that would
+// control a terminal or be invisible on it. The result decodes to the same values; bytes
+// that are not UTF-8 become U+FFFD, as they do in a decoder.
 func JSON(data []byte) []byte {
 	if !bytes.ContainsFunc(data, func(r rune) bool { return r == utf8.RuneError || live(r) }) {
 		return data
@@ -65,8 +65,8 @@ func JSON(data []byte) []byte {
 	return out
 }
 
-// live are characters that JSON need not escape and that must not reach a
-// terminal. The control characters below a space cannot stand in a string.
+// live reports characters that JSON need not escape and that must not reach a
+// terminal. A JSON string has no control characters below a space.
 func live(r rune) bool { return r >= 0x7f && opaque(r) }
 
 // opaque reports characters that [Exact] marks.
@@ -80,9 +80,9 @@ func opaque(r rune) bool {
 	return hidden(r) || !unicode.IsPrint(r)
 }
 
-// Prose makes the answer of a model fit for a terminal: what is alive there, or
-// shows text in another order than it has, is taken away. Marks that belong to a
-// script or an emoji stay, unlike in [Plain].
+// Prose makes the answer of a model fit for a terminal: it removes characters that
+// control a terminal or change the order of text. Marks that belong to a script or an
+// emoji stay, unlike in [Plain].
 func Prose(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -13,9 +13,9 @@ const (
 	sequence = "]PX^_" // after ESC: OSC, DCS, SOS, PM, APC, all of which end at ST
 )
 
-// Plain makes what a program printed harmless and readable: escape sequences
-// go, a line that was redrawn by carriage returns or backspaces shows what it
-// showed last, and all else is as in [Visible]. The work is linear, and
+// Plain makes the output of a program harmless and readable: it removes escape
+// sequences, reduces a line that was redrawn by carriage returns or backspaces to
+// its last state, and treats all else as [Visible] does. The work is linear, and
 // Plain(Plain(s)) == Plain(s).
 func Plain(s string) string {
 	if harmless(s) {
@@ -44,8 +44,8 @@ func Plain(s string) string {
 	return string(p.out)
 }
 
-// WithoutSequences is s without escape sequences such as those of colours, for text that a
-// program is to read.
+// WithoutSequences returns s without escape sequences, such as colours, for text that a
+// program reads.
 func WithoutSequences(s string) string {
 	var out strings.Builder
 	for {
@@ -60,9 +60,9 @@ func WithoutSequences(s string) string {
 	}
 }
 
-// Visible shows every character that a reader could not see, or that could
-// change how others are seen, as a mark such as <U+200B>. Tabs and newlines
-// stay; invalid UTF-8 becomes U+FFFD. Nothing is taken away.
+// Visible shows every invisible character, and every character that could change
+// the look of others, as a mark such as <U+200B>. Tabs and newlines stay; invalid
+// UTF-8 becomes U+FFFD. It removes no characters.
 func Visible(s string) string {
 	if harmless(s) {
 		return s
@@ -148,8 +148,8 @@ func hidden(r rune) bool {
 	return unicode.Is(unicode.Cf, r)
 }
 
-// sequenceLength is how much of s belongs to an escape sequence whose ESC was
-// just before s.
+// sequenceLength returns the number of bytes of s that belong to an escape sequence
+// whose ESC was just before s.
 func sequenceLength(s string) int {
 	if s == "" {
 		return 0
@@ -167,9 +167,9 @@ func sequenceLength(s string) int {
 	return i
 }
 
-// sequenceBody is how much of s belongs to a sequence of the kind. A string
-// that is never ended goes to the end of its line only, so that it cannot
-// hide what comes after.
+// sequenceBody returns the number of bytes of s that belong to a sequence of the kind.
+// A string without an end reaches to the end of its line only, so that it cannot
+// hide the text after it.
 func sequenceBody(kind byte, s string) int {
 	i := 0
 	if kind == csi {

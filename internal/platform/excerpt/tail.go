@@ -2,7 +2,7 @@ package excerpt
 
 import "unicode/utf8"
 
-// DefaultLimit is how much of one output a model is shown, in code points.
+// DefaultLimit is the length of one output that a model sees, in code points.
 const DefaultLimit = 32_000
 
 // Tail returns text unchanged if it has at most limit code points. Otherwise it

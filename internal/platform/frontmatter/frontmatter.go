@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a file. What is larger is refused.
+// Bounds of a file. A larger one is refused.
 const (
 	MaxBytes   = 1 << 20  // of the whole file
 	MaxHead    = 64 << 10 // bytes between the dashes
@@ -43,22 +43,22 @@ type Field struct {
 	// map[string]any of such.
 	Value any
 
-	text string // a scalar as it is written
+	text string // a scalar as the file has it
 }
 
 // Document is a file taken apart.
 type Document struct {
 	Found    bool    // the file has front matter
 	Fields   []Field // in order; no key comes twice
-	Body     string  // what comes after, with LF at the ends of its lines
+	Body     string  // the text after it, with LF at the ends of its lines
 	BodyLine int     // the line of the file at which Body begins
 	Tolerant bool    // strict YAML refused the front matter
 	Warnings []Warning
 }
 
-// Parse takes a file apart. The known keys are those that the tolerant reader
-// looks for. The errors are a front matter without an end, text that is no
-// UTF-8, and [ErrTooLarge].
+// Parse splits a file into front matter and text. The tolerant reader looks for the
+// known keys. Parse returns an error for a front matter without an end and for text
+// that is not UTF-8, and [ErrTooLarge].
 func Parse(data []byte, known []string) (Document, error) {
 	switch {
 	case len(data) > MaxBytes:
@@ -160,7 +160,7 @@ func (d *Document) read(head string, known []string) error {
 	d.Tolerant = true
 	fields, warnings, broken := tolerant(head, known)
 	line, reason := place(why)
-	if line < 2 { // the reader names the beginning of what it was in
+	if line < 2 { // the YAML reader named the beginning of the value that it was in
 		line = broken
 	}
 	d.Fields = fields
@@ -205,14 +205,14 @@ func (d Document) Get(key string) (Field, bool) {
 	return d.Fields[i], true
 }
 
-// Text is a scalar as it is written, and empty for anything else.
+// Text returns a scalar as the file has it, and "" for any other value.
 func (d Document) Text(key string) string {
 	f, _ := d.Get(key)
 	return f.text
 }
 
-// List reads a list of words in any of its forms; see [Field.Words]. It is nil
-// for a key that is not there, and empty for one that lists nothing.
+// List reads a list of words in any of its forms; see [Field.Words]. It returns nil
+// for a missing key, and an empty list for a key without words.
 func (d Document) List(key string) []string {
 	f, ok := d.Get(key)
 	if !ok {

@@ -1,8 +1,8 @@
 package frontmatter
 
-// AgentKeys are the keys of definitions of agents, of all dialects. Whoever
-// reads a definition passes these, so that all readers of a file see the same
-// in it: what is trusted must be what is used.
+// AgentKeys returns the keys of definitions of agents, of all dialects. Every reader
+// of a definition passes these, so that all see the same fields of a file: the
+// trusted fields must be the used ones.
 func AgentKeys() []string {
 	return []string{"name", "description", "tools", "disallowedTools", "model", "mcpServers", "skills",
 		"initialPrompt", "maxTurns", "autoCompactWindow", "background", "omitClaudeMd", "memory", "effort",

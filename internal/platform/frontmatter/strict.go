@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// strict reads front matter as YAML. The error says why it is none.
+// strict reads front matter as YAML. The error says why it is not YAML.
 func strict(head string, known []string) ([]Field, []Warning, error) {
 	// A line before it makes the reader count as the file does.
 	d := yaml.NewDecoder(strings.NewReader("\n" + head))

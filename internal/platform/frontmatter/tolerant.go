@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// tolerant reads what is no YAML. A line that begins with a known key and a
-// colon begins a value, and everything up to the next such line belongs to it,
+// tolerant reads a front matter that is not YAML. A line that begins with a known key
+// and a colon begins a value, and everything up to the next such line belongs to it,
 // lines that look like keys of other names included: people write examples of
-// dialogue there. A value that is YAML for itself is read as that; broken is
-// the line of the first that is not.
+// dialogue there. A value that is YAML by itself is read as YAML; broken is
+// the line of the first value that is not.
 func tolerant(head string, known []string) (out []Field, warnings []Warning, broken int) {
 	for _, p := range parts(head, known) {
 		switch {
@@ -53,7 +53,7 @@ func parts(head string, known []string) []part {
 	return out
 }
 
-// field is the value of a part, raw if it is no YAML.
+// field returns the value of a part; raw is true if it is not YAML.
 func (p part) field(known []string) (f Field, warnings []Warning, raw bool) {
 	fields, warnings, err := strict(strings.Repeat("\n", p.line-2)+p.text, known)
 	if err == nil && len(fields) == 1 && fields[0].Key == p.key {
@@ -67,7 +67,7 @@ func (p part) field(known []string) (f Field, warnings []Warning, raw bool) {
 	_, text, _ := strings.Cut(p.text, ":")
 	text = strings.TrimSpace(text)
 	if first, rest, more := strings.Cut(text, "\n"); more && strings.Trim(first, "|>+-") == "" {
-		text = strings.TrimSpace(rest) // the mark of a block that is none
+		text = strings.TrimSpace(rest) // a block mark without a block
 	}
 	text = breaks(text)
 	return Field{Key: p.key, Line: p.line, Value: text, text: text}, nil, true

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is what a file system has left for this user.
+// Space is the free space of a file system for this user.
 type Space struct {
 	Bytes int64
 	Files int64 // -1: it does not count them
@@ -20,7 +20,7 @@ const fewFiles = 16
 // NoFiles reports that the file system can hold too few more files for a task.
 func (r Space) NoFiles() bool { return r.Files >= 0 && r.Files < fewFiles }
 
-// Space is what the file system of the state directory has left. The directory
+// Space returns the free space of the file system of the state directory. The directory
 // must exist.
 func (r Root) Space() (Space, error) {
 	var st unix.Statfs_t

@@ -18,9 +18,9 @@ const (
 	mostHookOutputs = 8
 )
 
-// NewHookOutput makes an empty file for what a hook prints. Of those that are there
-// the newest stay, 8 with the new one; who still writes to one that goes may go on, and
-// nobody reads it. The caller makes one at a time.
+// NewHookOutput makes an empty file for the output of a hook. It keeps the 8 newest
+// files, this one included; a hook that still writes to a removed file is not disturbed,
+// and its output is lost. The caller makes one at a time.
 func (s Session) NewHookOutput() (path string, err error) {
 	name := "hook_" + strings.ToLower(rand.Text()[:12]) + ".output"
 	if err := s.newHookOutput(name); err != nil {
@@ -47,7 +47,7 @@ func (s Session) newHookOutput(name string) error {
 	return errors.Join(f.Close(), thin(dir, name, mostHookOutputs-1))
 }
 
-// thin removes the oldest of the files, but for the new one, until there are so many.
+// thin removes the oldest files, never the new one, until so many others are left.
 func thin(dir *saferoot.Folder, newest string, most int) error {
 	names, err := dir.Names()
 	if err != nil {

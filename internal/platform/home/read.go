@@ -14,22 +14,22 @@ import (
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
-// maxSmall bounds what this package reads itself.
+// maxSmall bounds the files that this package reads itself, in bytes.
 const maxSmall = 64 << 10
 
 // ErrForeign is returned, wrapped, for a file of the state directory that cannot
 // be ours: a link, no regular file, of another user, or too large.
 var ErrForeign = errors.New("not a file of ours")
 
-// ReadFile reads a small file of ours in a directory that is trusted: what is in the
-// state directory goes through [Root.ReadFile]. It follows no link at the path, waits
-// for no pipe, and reads no more than most bytes.
+// ReadFile reads a small file of ours in a trusted directory; use [Root.ReadFile] for
+// files in the state directory. It follows no link at the path, waits for no pipe, and
+// reads no more than most bytes.
 func ReadFile(path string, most int64) ([]byte, error) {
 	return ReadBelow(saferoot.Dir(filepath.Dir(path)), path, most)
 }
 
-// ReadBelow is [ReadFile] for who trusts another directory than that of the file. No
-// link below d is followed.
+// ReadBelow is [ReadFile] for a trusted directory d above the file. It follows no
+// link below d.
 func ReadBelow(d saferoot.Dir, path string, most int64) ([]byte, error) {
 	f, err := d.Open(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -66,8 +66,8 @@ func foreign(info fs.FileInfo, most int64) string {
 	return ""
 }
 
-// Plain refuses what is no file of its own: a link, a pipe, another name of a file that is
-// somewhere else too.
+// Plain refuses everything except a regular file with a single name: links, pipes, and
+// hard links to a file elsewhere.
 func Plain(name string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {

@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// reports is the directory of what agents write for the user.
+// reports is the directory of the reports of agents to the user.
 const reports = "reports"
 
 // Reports is the directory of reports. It is there only if there are some.
 func (s Session) Reports() string { return filepath.Join(s.dir, reports) }
 
-// NewReport makes the folder of reports, and returns the name of a file in it for one
-// with a title. There is no such file yet. The caller makes one at a time.
+// NewReport makes the folder of reports, and returns the path of a new file in it for a
+// report with a title. It does not make the file. The caller makes one at a time.
 func (s Session) NewReport(title string) (path string, err error) {
 	mine, err := s.Below().Folder(s.dir)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 type Root struct{ dir string }
 
 // Find names the state directory: $DROVER_HOME, else $XDG_STATE_HOME/drover,
-// else ~/.local/state/drover. env is asked for the variables; it is the
-// environment of the process, never what a project's files say. A relative
+// else ~/.local/state/drover. env returns the variables of the process,
+// never variables from a project's files. A relative
 // path would mean another place in every folder: in DROVER_HOME it is refused, in
 // XDG_STATE_HOME ignored, as the standard of that variable says.
 func Find(env func(string) string) (Root, error) {
@@ -52,16 +52,16 @@ func Config(env func(string) string) string {
 	return ""
 }
 
-// At is the state directory at an absolute path.
+// At returns the state directory at an absolute path.
 func At(dir string) Root { return Root{filepath.Clean(dir)} }
 
 // Dir is the absolute path of the state directory.
 func (r Root) Dir() string { return r.dir }
 
-// AgentCache keeps what a server of agents has said last.
+// AgentCache keeps the latest answer of a server of agents.
 func (r Root) AgentCache() string { return filepath.Join(r.dir, "agents-remote.json") }
 
-// CredentialsFile is where the set-up page keeps how models are reached.
+// CredentialsFile is where the set-up page keeps the addresses and keys of models.
 func (r Root) CredentialsFile() string { return filepath.Join(r.dir, "credentials.json") }
 
 // TrustFile holds which folders are trusted.
@@ -70,8 +70,8 @@ func (r Root) TrustFile() string { return filepath.Join(r.dir, "trust.json") }
 // Todos is the directory of one to-do list.
 func (r Root) Todos(list string) string { return filepath.Join(r.dir, "todos", element(list)) }
 
-// OutputsFile holds what the outputs of all sessions weighed when it was last
-// looked at.
+// OutputsFile holds the size of the outputs of all sessions at the time of the latest
+// measurement.
 func (r Root) OutputsFile() string { return filepath.Join(r.dir, "outputs.json") }
 
 // Workspaces is the folder in which tasks of other machines work.
@@ -85,7 +85,7 @@ func (r Root) Merges() string { return filepath.Join(r.dir, "merges") }
 
 func (r Root) projects() string { return filepath.Join(r.dir, "projects") }
 
-// Below opens what is in the state directory without following a link in it.
+// Below opens files in the state directory without following a link in it.
 func (r Root) Below() saferoot.Dir { return saferoot.Dir(r.dir) }
 
 // ReadFile is [ReadFile] of a file of the state directory, and follows no link in
@@ -98,7 +98,7 @@ func (r Root) ReadFile(path string, most int64) ([]byte, error) {
 // link in that.
 func (r Root) WriteAtomic(path string, data []byte) error { return WriteBelow(r.Below(), path, data) }
 
-// Ensure creates the state directory, and refuses one that is not this user's
+// Ensure creates the state directory. It refuses a directory that is not this user's
 // or that others can write to.
 func (r Root) Ensure() error {
 	if !filepath.IsAbs(r.dir) {
@@ -124,8 +124,8 @@ func (r Root) Ensure() error {
 	return nil
 }
 
-// Project is the place of the folder that work is done in. The folder is made
-// absolute and its links are resolved, so that two ways to it are one project.
+// Project returns the project of a folder. It makes the folder absolute and resolves
+// its links, so that two ways to it are one project.
 func (r Root) Project(folder string) Project {
 	if abs, err := filepath.Abs(folder); err == nil {
 		folder = abs
@@ -138,7 +138,7 @@ func (r Root) Project(folder string) Project {
 }
 
 // Projects returns every project that has been used here, in the order of
-// their folders. A directory that names no folder is passed over.
+// their folders. It skips directories that name no folder.
 func (r Root) Projects() ([]Project, error) {
 	names, err := r.Below().Names(r.projects())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,16 +202,16 @@ func (p Project) Folder() string { return p.folder }
 // Dir is where the project's sessions are kept.
 func (p Project) Dir() string { return p.dir }
 
-// Memory is the directory of what is remembered about the project.
+// Memory is the directory of memories about the project.
 func (p Project) Memory() string { return filepath.Join(p.dir, "memory") }
 
-// SchedulesFile has the schedules of the project; there is none without them.
+// SchedulesFile has the schedules of the project; without schedules it does not exist.
 func (p Project) SchedulesFile() string { return filepath.Join(p.dir, "schedules.json") }
 
 // BackgroundFile names the session that holds the project's detached tasks.
 func (p Project) BackgroundFile() string { return filepath.Join(p.dir, "background") }
 
-// LockFile is locked by whoever decides which session is the background one.
+// LockFile is locked by a process that decides which session is the background one.
 func (p Project) LockFile() string { return filepath.Join(p.dir, "lock") }
 
 // Lock takes the project's lock, or returns [ErrLocked].
@@ -225,7 +225,7 @@ func (p Project) Ensure() error {
 	if err := p.ensure(); err != nil {
 		return fmt.Errorf("open project %s: %w", p.folder, err)
 	}
-	if known, err := p.readFolder(); err == nil { // what says no folder is written anew
+	if known, err := p.readFolder(); err == nil { // a file without a folder is written anew
 		if known != p.folder {
 			return fmt.Errorf("open project %s: %s belongs to the folder %s (move that directory away)", p.folder, p.dir, known)
 		}
@@ -265,7 +265,7 @@ func (p Project) readFolder() (string, error) {
 	return folder, nil
 }
 
-// Session is the place of one session of the project.
+// Session returns one session of the project.
 func (p Project) Session(id task.ID) Session {
 	return Session{project: p, id: id, dir: filepath.Join(p.dir, element(string(id)))}
 }
@@ -311,7 +311,7 @@ func (p Project) Sessions() ([]Session, error) {
 }
 
 // SessionID reports whether a text can name a session: an ID of ours, or a UUID
-// that a foreign client has chosen.
+// from another client.
 func SessionID(s string) bool {
 	if id, err := task.ParseID(s); err == nil {
 		return id[0] == task.MainSessionLetter

@@ -20,12 +20,12 @@ import (
 // removedMark ends the names of sessions that are being removed.
 const removedMark = saferoot.TempMark + "removed"
 
-// tempAge is how old a temporary file must be before it counts as left over
-// by a crash and not as being written.
+// tempAge is the age from which a temporary file counts as left by a crash and not as
+// being written.
 const tempAge = time.Minute
 
-// Remove deletes what the session left. It is gone in one step, and what a crash
-// leaves of it behind that step is swept later. The caller holds its lock.
+// Remove deletes the files of the session. They disappear in one step, and files that a
+// crash leaves after that step are swept later. The caller holds the lock of the session.
 func (s Session) Remove() error {
 	if err := s.remove(); err != nil {
 		return fmt.Errorf("remove session %s: %w", s.id, err)
@@ -53,18 +53,19 @@ func (s Session) remove() error {
 	return err
 }
 
-// maxSocket is how long the path of a socket may be everywhere we run.
+// maxSocket is the longest path of a socket, in bytes, on all supported systems.
 const maxSocket = 103
 
-// WriteAtomic puts data at path, readable by this user only: whoever reads it
-// sees the old content or the new, never a part, and the new one is on the disk when
-// it returns. The directory must exist, and is trusted: what is in the state directory goes through [Root.WriteAtomic].
+// WriteAtomic puts data at path, readable by this user only: a reader sees the old
+// content or the new, never a part, and the new content is on the disk when it
+// returns. The directory must exist, and is trusted; use [Root.WriteAtomic] for files in
+// the state directory.
 func WriteAtomic(path string, data []byte) error {
 	return WriteBelow(saferoot.Dir(filepath.Dir(path)), path, data)
 }
 
-// WriteBelow is [WriteAtomic] for who trusts another directory than that of the
-// file. No link below d is followed.
+// WriteBelow is [WriteAtomic] for a trusted directory d above the file. It follows no
+// link below d.
 func WriteBelow(d saferoot.Dir, path string, data []byte) error {
 	dir, err := d.Folder(filepath.Dir(path))
 	if err != nil {
@@ -77,8 +78,8 @@ func WriteBelow(d saferoot.Dir, path string, data []byte) error {
 	return nil
 }
 
-// ensureRoot creates the state directory itself, which is trusted when it has been
-// found to be ours alone, and opens it.
+// ensureRoot creates the state directory itself, checks that it is this user's alone,
+// and opens it.
 func ensureRoot(dir string) (*saferoot.Folder, error) {
 	if err := mkdirAll(dir); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func ensureRoot(dir string) (*saferoot.Folder, error) {
 	return swept(f)
 }
 
-// mkdirAll is [os.MkdirAll] for this user only. What it makes survives a power cut.
+// mkdirAll is [os.MkdirAll] for this user only. The new directories survive a power cut.
 func mkdirAll(dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil // whatever it is
@@ -110,7 +111,7 @@ func mkdirAll(dir string) error {
 	return mkdirs(f, filepath.Base(dir))
 }
 
-// mkdirs creates the directories that are not there. They survive a power cut.
+// mkdirs creates missing directories. They survive a power cut.
 func mkdirs(parent *saferoot.Folder, names ...string) error {
 	made := false
 	for _, name := range names {
@@ -126,8 +127,8 @@ func mkdirs(parent *saferoot.Folder, names ...string) error {
 	return parent.Sync()
 }
 
-// ensure creates a directory, checks that it is ours alone, sweeps it and leaves it
-// open.
+// ensure creates a directory, checks that it is this user's alone, sweeps it and
+// returns it open.
 func ensure(parent *saferoot.Folder, name string) (*saferoot.Folder, error) {
 	if err := mkdirs(parent, name); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func checkOwn(dir string) error {
 	return Own(dir, info)
 }
 
-// Own refuses what is no directory of this user, or one that other users can write to.
+// Own refuses everything except a directory of this user that other users cannot write to.
 func Own(dir string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -176,8 +177,8 @@ func Own(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-// swept sweeps what a crash left of [WriteAtomic] and of [Session.Remove]. It closes
-// the directory if that cannot be looked at.
+// swept removes old remains of [WriteAtomic] and [Session.Remove] after a crash. It closes
+// the directory if that cannot be read.
 func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 	names, err := dir.Names()
 	if err != nil {
@@ -191,7 +192,7 @@ func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 		info, err := dir.Lstat(name)
 		ours := err == nil && (info.Mode().IsRegular() || info.IsDir() && strings.HasSuffix(name, removedMark))
 		if ours && time.Since(info.ModTime()) > tempAge {
-			// One that cannot be removed is never read and blocks nobody.
+			// A file that cannot be removed does no harm: it is never read.
 			_ = dir.RemoveAll(name)
 		}
 	}
@@ -200,10 +201,10 @@ func swept(dir *saferoot.Folder) (*saferoot.Folder, error) {
 
 // SocketPath is where the session listens, and creates the directory: $XDG_RUNTIME_DIR/drover,
 // $TMPDIR/drover-<uid> or /tmp/drover-<uid>, the first that is usable and short enough. Clients
-// learn the path from session.json, because their environment may differ from that of the host.
+// learn the path from session.json, because their environment may differ from the host's.
 func (s Session) SocketPath(env func(string) string) (string, error) {
-	// The ID is not enough: it may be given by the user, in two projects or under two
-	// state directories, and all share the directory.
+	// The ID is not unique: the user may give it, in two projects or under two
+	// state directories, and all of these share the directory.
 	name := socketName(s.dir)
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && checkOwn(dir) == nil {
 		dir = filepath.Join(dir, "drover")
@@ -230,7 +231,7 @@ func (r Root) WorkerKey(name string) string { return r.worker(name) + ".key" }
 
 func (r Root) worker(name string) string { return filepath.Join(r.dir, "worker-"+element(name)) }
 
-// socketName is short, and differs for all that is in one directory.
+// socketName returns a short name that is unique in its directory.
 func socketName(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + ".sock"
@@ -251,9 +252,9 @@ func inTemp(name string, env func(string) string) (string, error) {
 	return inSocketDir(dir, filepath.Join(dir, name))
 }
 
-// inSocketDir makes the directory of a socket. Its parent may be open to
-// everybody, so it must not be made through a link, nor be one that others can
-// look into.
+// inSocketDir makes the directory of a socket. All users may write to its parent, so
+// the directory must not be made through a link, and others must not be able to read
+// it.
 func inSocketDir(dir, path string) (string, error) {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil || errors.Is(err, fs.ErrExist) {

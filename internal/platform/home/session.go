@@ -11,7 +11,7 @@ import (
 )
 
 // Session is the place of one session. Make it with [Project.Session]. Its
-// methods that take an ID panic on text that is no single harmless path
+// methods that take an ID panic on text that is not a single harmless path
 // element: IDs from outside go through [task.ParseID] first.
 type Session struct {
 	project Project
@@ -19,28 +19,28 @@ type Session struct {
 	dir     string
 }
 
-// ID is the session's own.
+// ID returns the ID of the session.
 func (s Session) ID() task.ID { return s.id }
 
-// Project is the project that the session belongs to.
+// Project returns the project that the session belongs to.
 func (s Session) Project() Project { return s.project }
 
-// Dir holds everything of the session but its socket.
+// Dir holds all files of the session except its socket.
 func (s Session) Dir() string { return s.dir }
 
 // DB is the event log.
 func (s Session) DB() string { return filepath.Join(s.dir, "session.db") }
 
-// InfoFile is what a listing of sessions needs.
+// InfoFile holds the data for a listing of sessions.
 func (s Session) InfoFile() string { return filepath.Join(s.dir, "session.json") }
 
 // LockFile is locked while a host serves the session.
 func (s Session) LockFile() string { return filepath.Join(s.dir, "lock") }
 
-// Transcript is the file of the main agent's transcript.
+// Transcript is the transcript of the main agent.
 func (s Session) Transcript() string { return filepath.Join(s.dir, "transcript.jsonl") }
 
-// AgentTranscript is the file of a subagent's transcript.
+// AgentTranscript is the transcript of a subagent.
 func (s Session) AgentTranscript(id task.ID) string {
 	return filepath.Join(s.dir, "subagents", "agent-"+element(string(id))+".jsonl")
 }
@@ -52,20 +52,20 @@ func (s Session) Tasks() string { return filepath.Join(s.dir, "tasks") }
 // of the session may write there.
 func (s Session) Scratch() string { return filepath.Join(s.dir, "scratch") }
 
-// Output is what a task prints.
+// Output is the output file of a task.
 func (s Session) Output(id task.ID) string { return s.tasks(id, ".output") }
 
 // OutputLink is a link to the transcript of an agent.
 func (s Session) OutputLink(id task.ID) string { return s.tasks(id, ".jsonl") }
 
-// ExitFile is where the end of a task is left for the next host.
+// ExitFile holds the exit of a task for the next host.
 func (s Session) ExitFile(id task.ID) string { return s.tasks(id, ".exit") }
 
-// KeysFile is the pipe through which is typed into the terminal of a command.
+// KeysFile is the pipe that leads to the terminal of a command.
 func (s Session) KeysFile(id task.ID) string { return s.tasks(id, ".keys") }
 
-// Returned is the folder for what a task at a worker has changed in its copy of a folder without git. The folder in
-// which it is exists then.
+// Returned returns the folder for the changes of a task at a worker in its copy of a folder without git.
+// It makes the parent of that folder.
 func (s Session) Returned(name string) (string, error) {
 	dir := filepath.Join(s.dir, "returned")
 	if err := s.Below().Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -74,8 +74,8 @@ func (s Session) Returned(name string) (string, error) {
 	return filepath.Join(dir, element(name)), nil
 }
 
-// HookOutputs is the directory of what hooks have printed that was too long for the
-// memory. It is there only if some have.
+// HookOutputs is the directory of outputs of hooks that were too long for the
+// memory. It exists only after such an output.
 func (s Session) HookOutputs() string { return filepath.Join(s.dir, hookOutputs) }
 
 // RemoteFile is the sidecar of a remote task.
@@ -123,7 +123,7 @@ func (s Session) ensure() error {
 	return nil
 }
 
-// Below opens what is in the state directory, as [Root.Below] does.
+// Below opens files in the state directory, as [Root.Below] does.
 func (s Session) Below() saferoot.Dir { return s.project.root.Below() }
 
 // maxInfo bounds a session.json.
@@ -140,7 +140,7 @@ func (s Session) WriteInfo(data []byte) error { return s.project.root.WriteAtomi
 // The directory of the session must exist.
 func (s Session) Lock() (unlock func(), err error) { return LockFile(s.Below(), s.LockFile()) }
 
-// element refuses what is not one harmless path element.
+// element returns name, and panics unless it is one harmless path element.
 func element(name string) string {
 	ok := name != "" && len(name) <= 64
 	for i := 0; ok && i < len(name); i++ {

@@ -1,12 +1,12 @@
 // Package jsonc reads JSON as people and other programs write it: with a byte order mark,
-// comments and commas before a closing bracket.
+// comments and commas before a closing bracket. It does not write JSON.
 package jsonc
 
 import "bytes"
 
 // Plain returns data as JSON: a byte order mark, comments and trailing commas become blanks.
-// Each other byte stays at its place, so offsets and lines are those of data. What is no JSON
-// besides stays none.
+// Each other byte stays at its place, so offsets and lines match data. Other mistakes
+// stay mistakes.
 func Plain(data []byte) []byte {
 	out := bytes.Clone(data)
 	if bytes.HasPrefix(out, []byte("\xef\xbb\xbf")) {

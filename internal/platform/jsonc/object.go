@@ -21,7 +21,7 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// Members reads an object. The error is [ErrNotObject], or says what is wrong with the JSON.
+// Members reads an object. It returns [ErrNotObject], or an error that names the mistake in the JSON.
 func Members(data []byte) (Object, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

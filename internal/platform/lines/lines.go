@@ -1,7 +1,7 @@
 // Package lines reads lines of bounded length.
 //
 // It owns no reader: the caller keeps the [bufio.Reader]. It promises that a line above the limit is read
-// to its end without being kept, so that the next line can be read. It does not decode what it reads.
+// to its end without being kept, so that the next line can be read. It does not decode lines.
 package lines
 
 import (

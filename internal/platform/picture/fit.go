@@ -13,12 +13,12 @@ import (
 	"image/png"
 )
 
-// maxPixels bounds what is decoded: a small file may claim to hold any number of them.
+// maxPixels bounds the decoded pixels: a small file may claim to hold any number of them.
 const maxPixels = 50 << 20
 
 // Fit returns an image that a provider takes: of at most side pixels a side, and of at most
-// limit bytes as base64; 0: any. What fits is returned as it is, and what no size can be read
-// of: the provider decides. An error says why no image could be made that fits.
+// limit bytes as base64; 0: any. It returns an image unchanged that fits, or whose size cannot
+// be read: the provider decides then. The error says why an image cannot be made to fit.
 func Fit(data []byte, mediaType string, side, limit int) ([]byte, string, error) {
 	size, _ := Size(data, mediaType) // zero where it cannot be read
 	small := limit == 0 || base64.StdEncoding.EncodedLen(len(data)) <= limit
@@ -80,7 +80,7 @@ func Size(data []byte, mediaType string) (image.Point, error) {
 }
 
 // scale returns the image with its longer side at most so long; each pixel is the mean of
-// those that it stands for. It works in strips: a picture of a camera is large when unpacked.
+// the pixels that it replaces. It works in strips: a picture of a camera is large when unpacked.
 func scale(img image.Image, longest int) *image.NRGBA {
 	from := img.Bounds()
 	w, h := from.Dx(), from.Dy()

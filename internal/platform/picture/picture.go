@@ -1,7 +1,7 @@
 // Package picture knows images in prompts: their format by their content, their bounds, and
-// how the text of a prompt names those that are kept beside it.
+// how the text of a prompt names images that are kept outside of it.
 //
-// It does no I/O.
+// It does no I/O, and stores no images.
 package picture
 
 import (
@@ -59,7 +59,7 @@ type source struct {
 	Data      []byte `json:"data"` // base64 in JSON
 }
 
-// Content is the image in what [Source] has made.
+// Content returns the image in a result of [Source].
 func Content(raw json.RawMessage) (data []byte, mediaType string, err error) {
 	var s source
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -98,7 +98,7 @@ func Label(n int, name string) string {
 	return fmt.Sprintf("[image %d: %s]", n, name)
 }
 
-// Name is the name of the image in a label; empty: it has none. ok is false for other texts.
+// Name returns the name of the image in a label; empty: it has none. ok is false for other texts.
 func Name(label string) (name string, ok bool) {
 	inner, ok := strings.CutPrefix(label, "[image ")
 	inner, closed := strings.CutSuffix(inner, "]")
@@ -110,7 +110,7 @@ func Name(label string) (name string, ok bool) {
 	return name, true
 }
 
-// Add puts the names of images behind a prompt.
+// Add appends the names of images to a prompt.
 func Add(prompt string, refs []Ref) string {
 	var b strings.Builder
 	b.WriteString(prompt)
@@ -120,7 +120,7 @@ func Add(prompt string, refs []Ref) string {
 	return b.String()
 }
 
-// Split takes the names of images from behind a prompt. shown is the prompt with their labels.
+// Split cuts the names of images from the end of a prompt. shown is the prompt with their labels.
 func Split(prompt string) (text, shown string, refs []Ref) {
 	text = prompt
 	for len(refs) < Max {

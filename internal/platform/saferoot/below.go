@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the path of a folder that is trusted. Paths that its methods take are
-// absolute and lead below it by their letters; others are refused.
+// Dir is the path of a trusted folder. Its methods take absolute paths that begin with
+// it, and refuse all others.
 type Dir string
 
-// Near trusts the folder that holds the folder of a path. It is for who knows no
-// more than the path: neither the file nor its folder may be a link.
+// Near trusts the parent of the folder of a path. It is for callers that know only the
+// path: neither the file nor its folder may be a link.
 func Near(path string) Dir { return Dir(filepath.Dir(filepath.Dir(path))) }
 
-// For is d for a path below it, and [Near] for another: a path that was written down
-// may lead to the same place by another way.
+// For returns d for a path below it, and [Near] for any other: a recorded path may lead
+// to the same place by another way.
 func (d Dir) For(path string) Dir {
 	if _, err := d.rel(path); err != nil {
 		return Near(path)
@@ -36,8 +36,8 @@ func (d Dir) rel(path string) (string, error) {
 	return rel, nil
 }
 
-// Open opens a file or a folder. The flags are flags of [os.OpenFile] and further
-// ones of the system; perm counts where they make a file.
+// Open opens a file or a folder. It takes the flags of [os.OpenFile] and further
+// ones of the system; perm counts if they make a file.
 func (d Dir) Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	fd, err := d.FD(path, flags, perm)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d Dir) Open(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// FD is [Dir.Open] for who works with the bare descriptor. Its errors do not name
+// FD is [Dir.Open] that returns the bare descriptor. Its errors do not name
 // the path.
 func (d Dir) FD(path string, flags int, perm fs.FileMode) (int, error) {
 	rel, err := d.rel(path)
@@ -64,7 +64,7 @@ func (d Dir) FD(path string, flags int, perm fs.FileMode) (int, error) {
 	return fd, plain(err)
 }
 
-// linked is ELOOP, as people understand it.
+// linked is ELOOP with a text for people.
 type linked struct{}
 
 func (linked) Error() string {
@@ -79,8 +79,8 @@ func plain(err error) error {
 	return err
 }
 
-// Root opens a folder for [os.Root]. On the way to it links are followed that stay
-// below d, and no others.
+// Root opens a folder for [os.Root]. On the way to it, it follows only links that stay
+// below d.
 func (d Dir) Root(path string) (*os.Root, error) {
 	rel, err := d.rel(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func retry(open func() (int, error)) (int, error) {
 	}
 }
 
-// in does something with the name of a path in its folder.
+// in calls do with the folder of a path and the name in it.
 func (d Dir) in(path string, do func(f *Folder, name string) error) error {
 	f, err := d.Folder(filepath.Dir(path))
 	if err != nil {
@@ -143,7 +143,7 @@ func (d Dir) in(path string, do func(f *Folder, name string) error) error {
 	return do(f, filepath.Base(path))
 }
 
-// Lstat tells of a file, a folder or a link.
+// Lstat describes a file, a folder or a link.
 func (d Dir) Lstat(path string) (info fs.FileInfo, err error) {
 	err = d.in(path, func(f *Folder, name string) error {
 		info, err = f.Lstat(name)
@@ -155,8 +155,8 @@ func (d Dir) Lstat(path string) (info fs.FileInfo, err error) {
 // Remove removes a file, a link or an empty folder.
 func (d Dir) Remove(path string) error { return d.in(path, (*Folder).Remove) }
 
-// RemoveAll removes a folder and what is in it, or a file. Where there is nothing,
-// it is no error.
+// RemoveAll removes a folder with its content, or a file. It returns nil for a missing
+// path.
 func (d Dir) RemoveAll(path string) error {
 	err := d.in(path, (*Folder).RemoveAll)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,7 +176,7 @@ func (d Dir) Rename(from, to string) error {
 	})
 }
 
-// Names are those in a folder, in no order.
+// Names returns the names in a folder, in no order.
 func (d Dir) Names(path string) ([]string, error) {
 	f, err := d.Folder(path)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 )
 
-// Folder is an open folder. It stays the one that was opened, whatever its path
-// comes to mean. Names that its methods take are single elements, and none is
-// followed if it is a link. It may be used by several goroutines, but for Names and Files.
+// Folder is an open folder. It stays the opened one, even if its path leads elsewhere
+// later. Its methods take names of a single element, and never follow a link. It may
+// be used by several goroutines, except Names and Files.
 type Folder struct{ f *os.File }
 
-// Folder opens one for work in it. The caller closes it.
+// Folder opens a folder. The caller closes it.
 func (d Dir) Folder(path string) (*Folder, error) {
 	f, err := d.Open(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -30,13 +30,13 @@ func (d Dir) Folder(path string) (*Folder, error) {
 	return &Folder{f}, nil
 }
 
-// Close gives the folder back.
+// Close closes the folder.
 func (f *Folder) Close() { _ = f.f.Close() }
 
-// File is the folder as an open file. It is closed by [Folder.Close].
+// File returns the folder as an open file, which [Folder.Close] closes.
 func (f *Folder) File() *os.File { return f.f }
 
-// do has a system call done, and says what was done to what if it fails.
+// do makes a system call, and wraps its error with the operation and the name.
 func (f *Folder) do(op, name string, call func(at int) error) error {
 	err := errors.New("it is no name of a file")
 	if filepath.IsLocal(name) && !strings.Contains(name, "/") {
@@ -70,8 +70,8 @@ func (f *Folder) Folder(name string) (*Folder, error) {
 	return &Folder{sub}, nil
 }
 
-// Temporary makes a file for this user only, under a name that begins with prefix
-// and is nobody else's.
+// Temporary makes a file for this user only, under an unused name that begins with
+// prefix.
 func (f *Folder) Temporary(prefix string) (*os.File, error) {
 	for try := 0; ; try++ {
 		file, err := f.Open(prefix+strconv.FormatUint(uint64(rand.Uint32()), 10), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -81,13 +81,13 @@ func (f *Folder) Temporary(prefix string) (*os.File, error) {
 	}
 }
 
-// TempMark is in the names of the files that [Folder.Replace] is writing, behind a dot
+// TempMark is in the names of the files that [Folder.Replace] is writing, after a dot
 // and the name.
 const TempMark = ".tmp-"
 
-// Replace puts data into a file for this user only: whoever reads it sees the old
-// content or the new, never a part, and after a power cut too. When it returns, the new
-// one is on the disk. A crash can leave a file with [TempMark].
+// Replace puts data into a file for this user only: a reader sees the old content or
+// the new, never a part, also after a power cut. When it returns, the new content is on
+// the disk. A crash can leave a file with [TempMark].
 func (f *Folder) Replace(name string, data []byte) error {
 	temp, err := f.Temporary("." + name + TempMark)
 	if err != nil {
@@ -110,17 +110,17 @@ func (f *Folder) Replace(name string, data []byte) error {
 	return f.Sync()
 }
 
-// Sync makes what was done to the names in the folder outlast a power cut, as far as
-// its file system can.
+// Sync makes changes of names in the folder survive a power cut, as far as its file
+// system can.
 func (f *Folder) Sync() error {
 	err := f.f.Sync()
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) { // some know it of files only
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) { // some file systems sync files only
 		return nil
 	}
 	return err
 }
 
-// Names are those in the folder, in no order.
+// Names returns the names in the folder, in no order.
 func (f *Folder) Names() ([]string, error) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func (f *Folder) Names() ([]string, error) {
 // piece is how many names of a folder are read at once by [Folder.Files].
 const piece = 256
 
-// Files calls with every regular file in the folder and in the folders below it. It
-// needs the same memory for many files as for few: what each is given is of the next
-// file when it returns. What cannot be read, or goes meanwhile, is left out.
+// Files calls each with every regular file in the folder and in the folders below it. It
+// needs the same memory for many files as for few: each must not keep its argument, which
+// Files uses again. It skips files that cannot be read or that go meanwhile.
 func (f *Folder) Files(each func(fs.FileInfo)) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return
@@ -161,7 +161,7 @@ func (f *Folder) Files(each func(fs.FileInfo)) {
 	}
 }
 
-// Lstat tells of a file, a folder or a link.
+// Lstat describes a file, a folder or a link.
 func (f *Folder) Lstat(name string) (fs.FileInfo, error) {
 	i := &info{name: name}
 	if err := f.look(i); err != nil {
@@ -179,7 +179,7 @@ func (f *Folder) Mkdir(name string) error {
 	return f.do("mkdir", name, func(at int) error { return unix.Mkdirat(at, name, 0o700) })
 }
 
-// Symlink makes a link that says target.
+// Symlink makes a link to target.
 func (f *Folder) Symlink(target, name string) error {
 	return f.do("symlink", name, func(at int) error { return unix.Symlinkat(target, at, name) })
 }
@@ -210,8 +210,8 @@ func (f *Folder) Remove(name string) error {
 	})
 }
 
-// RemoveAll removes a folder and what is in it, or a file. Where there is nothing,
-// it is no error.
+// RemoveAll removes a folder with its content, or a file. It returns nil for a missing
+// name.
 func (f *Folder) RemoveAll(name string) error {
 	err := f.Remove(name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -225,7 +225,7 @@ func (f *Folder) RemoveAll(name string) error {
 	return err
 }
 
-// empty removes what is in a folder.
+// empty removes the content of a folder.
 func (f *Folder) empty(name string) error {
 	sub, err := f.Folder(name)
 	if err != nil {
@@ -239,7 +239,7 @@ func (f *Folder) empty(name string) error {
 	return err
 }
 
-// info is what the system tells of a name.
+// info is the system's description of a name.
 type info struct {
 	name string
 	st   unix.Stat_t
@@ -250,7 +250,7 @@ func (i *info) Size() int64        { return i.st.Size }
 func (i *info) ModTime() time.Time { return time.Unix(i.st.Mtim.Unix()) }
 func (i *info) IsDir() bool        { return i.Mode().IsDir() }
 
-// Sys is a *[unix.Stat_t].
+// Sys returns a *[unix.Stat_t].
 func (i *info) Sys() any { return &i.st }
 
 func (i *info) Mode() fs.FileMode {

@@ -1,4 +1,4 @@
-// Package spelling compares words with those that somebody may have meant.
+// Package spelling finds the known words that a misspelled one may have meant. It has no words itself.
 package spelling
 
 // longest is the length of words that are compared, in bytes. Longer ones are like no other.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// ErrKind is returned, wrapped, for what is no regular file; ErrSize for a file
+// ErrKind is returned, wrapped, unless the file is regular; ErrSize for a file
 // that is too large.
 var (
 	ErrKind = errors.New("not a regular file")

@@ -1,5 +1,5 @@
-// Package userservice installs a program as a service of the user: one that systemd or launchd
-// starts when the user logs in, and again when it ends.
+// Package userservice installs a program as a service of the user, which systemd or launchd
+// starts when the user logs in, and again when it ends. It does not know the program.
 package userservice
 
 import (
@@ -24,7 +24,7 @@ type Service struct {
 	Name        string // such as drover
 	Description string
 	Args        []string // the first is an absolute path
-	Env         []string // KEY=value, beside what the manager gives
+	Env         []string // KEY=value, in addition to the manager's
 }
 
 // Manager starts the services of one user.
@@ -34,12 +34,11 @@ type Manager struct {
 	Config string // where the user has settings, such as ~/.config; absolute
 	UID    int
 
-	// Run runs a program and returns what it printed on stdout; an error has what it printed on
-	// stderr.
+	// Run runs a program and returns its stdout; an error has its stderr.
 	Run func(ctx context.Context, name string, args ...string) (string, error)
 }
 
-// Status is what is known of a service.
+// Status is the state of a service.
 type Status struct {
 	File      string `json:"file"`
 	Installed bool   `json:"installed"`
@@ -59,8 +58,8 @@ func (m Manager) File(name string) (string, error) {
 	return "", fmt.Errorf("services of the user on %s: systemd and launchd are supported", m.OS)
 }
 
-// Install writes the file of a service and starts it, also if an earlier one runs. What has been
-// written stays if it cannot be started.
+// Install writes the file of a service and starts it, also if an earlier one runs. The file
+// stays if the service cannot be started.
 func (m Manager) Install(ctx context.Context, s Service) (string, error) {
 	file, err := m.File(s.Name)
 	if err != nil {
@@ -74,7 +73,7 @@ func (m Manager) Install(ctx context.Context, s Service) (string, error) {
 		return "", fmt.Errorf("install service %s: %w", s.Name, err)
 	}
 	if m.OS == "darwin" {
-		_, _ = m.Run(ctx, "launchctl", "bootout", m.domain()+"/"+label(s.Name)) // there may be none
+		_, _ = m.Run(ctx, "launchctl", "bootout", m.domain()+"/"+label(s.Name)) // it may not be loaded
 		_, err = m.Run(ctx, "launchctl", "bootstrap", m.domain(), file)
 	} else {
 		unit := s.Name + ".service"
@@ -117,7 +116,7 @@ func (m Manager) Uninstall(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// Look returns what is known of a service.
+// Look returns the state of a service.
 func (m Manager) Look(ctx context.Context, name string) (Status, error) {
 	file, err := m.File(name)
 	if err != nil {
@@ -163,7 +162,7 @@ func (m Manager) text(s Service) (string, error) {
 	return systemd(s), nil
 }
 
-// systemd is a unit of systemd. A restart or a stop ends the program alone: what it has started are
+// systemd returns a unit of systemd. A restart or a stop ends the program alone: its children are
 // tasks of the user.
 func systemd(s Service) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`)

@@ -33,7 +33,7 @@ func (w Word) rank() int {
 
 // Outcome is what the hooks of one event say, taken together.
 type Outcome struct {
-	Block  bool // what is told of must not happen, or for Stop: must go on
+	Block  bool // the event must not happen, or for Stop: the agent must continue
 	Reason string
 
 	Decision       Word // PreToolUse and PermissionRequest; Deny comes with Block
@@ -54,12 +54,12 @@ type result struct {
 	code           int // of its exit; 128 and more for a signal
 	stdout, stderr string
 	long           bool     // stdout begins as an object does, and is too long for one
-	async          bool     // it goes on in the background
+	async          bool     // it continues in the background
 	err            error    // it could not be heard to its end
-	notes          []string // what the user is to know beside: where long output is, which processes could not be ended
+	notes          []string // also for the user: where long output is, which processes could not be ended
 }
 
-// judge says what a hook means, by the rules of the file that it comes from.
+// judge interprets the answer of a hook by the rules of the file that it comes from.
 func judge(h hook, r result) Outcome {
 	out := heard(h, r)
 	out.UserNotes = append(out.UserNotes, r.notes...)
@@ -177,7 +177,7 @@ type reply struct {
 	} `json:"hookSpecificOutput"`
 }
 
-// specific is what Claude puts into hookSpecificOutput, and Copilot beside the rest.
+// specific has the fields that Claude puts into hookSpecificOutput, and Copilot next to the rest.
 type specific struct {
 	PermissionDecision       string          `json:"permissionDecision"`
 	PermissionDecisionReason string          `json:"permissionDecisionReason"`
@@ -241,7 +241,7 @@ func (a reply) outcome(h hook) Outcome {
 	}
 	if a.Continue != nil && !*a.Continue || a.Interrupt || a.Inner.Decision.Interrupt {
 		out.Stop, out.StopReason = true, tidy(cmp.Or(a.StopReason, reason))
-		if h.fact.is(guards) { // what is ended does not begin
+		if h.fact.is(guards) { // a turn that ends does not begin the call
 			out.Block, reason = true, out.StopReason
 		}
 	}
@@ -254,7 +254,7 @@ func (a reply) outcome(h hook) Outcome {
 	return out
 }
 
-// word is the strictest decision of a reply. One that is not known is a question.
+// word returns the strictest decision of a reply. An unknown decision counts as a question.
 func (a reply) word() (w Word, unknown string) {
 	for _, said := range []string{
 		a.Inner.PermissionDecision, a.PermissionDecision, a.Inner.Decision.Behavior, a.Behavior, a.Decision,
@@ -370,7 +370,7 @@ func first(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// tidy makes what a hook printed short and harmless.
+// tidy makes the text of a hook short and harmless.
 func tidy(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > maxText {

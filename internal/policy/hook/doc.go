@@ -9,6 +9,6 @@
 // their answers are applied in the order of the file.
 //
 // The caller finds the files and decides which are trusted; [Rules] decides
-// permissions. The format of events and answers is that of Claude Code or of GitHub
+// permissions. Events and answers have the format of Claude Code or of GitHub
 // Copilot, depending on the file; docs/hooks.md lists the differences.
 package hook

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Event is something that hooks are told of.
+// Event is an occasion on which hooks run.
 type Event string
 
 // The events that Drover sends. [Load] knows more names, and says of each of the
@@ -32,7 +32,7 @@ const (
 	PostCompact        Event = "PostCompact"
 )
 
-// trait is what is particular about an event.
+// trait is a set of the peculiarities of an event.
 type trait int
 
 const (
@@ -42,7 +42,7 @@ const (
 	silent                   // known by name, and never sent
 )
 
-// fact is what is known of an event.
+// fact describes an event.
 type fact struct {
 	event   Event
 	copilot string   // its name there, where that is another word
@@ -85,7 +85,7 @@ func facts() []fact {
 	return all
 }
 
-// factOf is the fact of an event; the zero fact if there is none.
+// factOf returns the fact of an event; the zero fact for an unknown event.
 func factOf(e Event) fact {
 	for _, f := range facts() {
 		if f.event == e {

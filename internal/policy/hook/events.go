@@ -56,7 +56,7 @@ func (r *Runner) PostCompact(ctx context.Context, trigger, summary string) {
 	r.Run(ctx, PostCompact, compaction(trigger, "compact_summary", summary))
 }
 
-// compaction spells an overflow as hooks know it: as one that nobody asked for.
+// compaction spells an overflow as hooks know it: as an automatic one.
 func compaction(trigger, key, text string) map[string]any {
 	fields := map[string]any{"trigger": trigger, key: text}
 	if trigger == "overflow" {
@@ -65,7 +65,7 @@ func compaction(trigger, key, text string) map[string]any {
 	return fields
 }
 
-// Notify tells of something that the user is told too. kind is a word such as
+// Notify sends a notification that the user also gets. kind is a word such as
 // permission_prompt or idle_prompt.
 func (r *Runner) Notify(ctx context.Context, kind, title, message string) {
 	fields := map[string]any{"notification_type": kind, "message": message}

@@ -12,15 +12,15 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// Rules is what a [Gate] asks. Its methods may be called by several goroutines.
+// Rules decides calls for a [Gate]. Its methods may be called by several goroutines.
 type Rules interface {
-	// Judge says what the rules make of a call, and asks nobody. word is what a
-	// hook says of it: Ask makes a question of what would be allowed. Allow makes
-	// allowed what would be asked only because no rule speaks of it, and lifts
-	// neither a denial, nor an ask rule, nor a question about a dangerous shape.
+	// Judge returns the ruling on a call, without a question. word is the decision
+	// of a hook: Ask turns permission into a question. Allow permits a call that
+	// would be asked about only because no rule matches it, and lifts neither a
+	// denial, nor an ask rule, nor a question about a dangerous shape.
 	Judge(c agent.Call, word Word) Ruling
-	// Question puts the question to somebody, and is a denial where nobody is
-	// there to answer. The ruling says why it is asked.
+	// Question puts the question to somebody, and denies where it cannot be
+	// answered. The ruling says why it is asked.
 	Question(ctx context.Context, c agent.Call, r Ruling) (agent.Decision, error)
 }
 
@@ -45,7 +45,7 @@ func NewGate(r *Runner, rules Rules) *Gate { return &Gate{r, rules} }
 // Check lets PreToolUse hooks speak first. What they deny is neither judged nor
 // asked; a call that they change is judged as it would run. Before a question is
 // put to somebody PermissionRequest hooks may answer it, as far as [Rules] let
-// them; PermissionDenied hooks are told of every denial.
+// them; PermissionDenied hooks run for every denial.
 func (g *Gate) Check(ctx context.Context, c agent.Call) (agent.Decision, error) {
 	pre := g.hear(ctx, PreToolUse, c, nil)
 	d, err := g.decide(ctx, &c, pre)
@@ -77,8 +77,8 @@ func (g *Gate) hear(ctx context.Context, e Event, c agent.Call, more map[string]
 	return g.r.Run(ctx, e, fields)
 }
 
-// deniedByHook precedes the reason that a hook gives, so that nobody looks for a
-// rule that would allow the call.
+// deniedByHook precedes the reason that a hook gives: it keeps the user from looking
+// for a rule that would allow the call.
 const deniedByHook = "denied by a hook: "
 
 // decide changes the call as hooks want it.
@@ -118,7 +118,7 @@ func (g *Gate) ask(ctx context.Context, c *agent.Call, word Word, ruling Ruling)
 	if refused := change(c, said.UpdatedInput); refused != "" {
 		return agent.Decision{Reason: refused}, nil
 	}
-	// An earlier hook's word counts as much.
+	// Its word counts no more than the word of an earlier hook.
 	again := word
 	if said.Decision == Allow && word != Ask {
 		again = Allow

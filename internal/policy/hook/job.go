@@ -34,8 +34,8 @@ type job struct {
 	timer   *time.Timer // set before anybody may let it go
 
 	let    sync.Once
-	gone   chan struct{} // closed when it goes on in the background
-	done   chan struct{} // closed when nothing of it is left
+	gone   chan struct{} // closed when it continues in the background
+	done   chan struct{} // closed when all of it has ended
 	result result        // valid when done
 }
 
@@ -100,8 +100,8 @@ func (j *job) command() result {
 	exit, err := g.Wait(j.ctx)
 	ending := process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil}
 	report := g.End(context.Background(), ending)
-	_ = p.In.SetWriteDeadline(time.Unix(1, 0)) // the hook is gone
-	p.Expire(drainWait)
+	_ = p.In.SetWriteDeadline(time.Unix(1, 0)) // all its readers have ended
+	p.Expire(drainWait)                        // a process that left the group may hold a stream
 	flows.group.Wait()
 	g.Reap()
 	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), long: flows.stdout.object}
@@ -201,7 +201,7 @@ func (j *job) follow(p process.Streams) *flows {
 	return f
 }
 
-// firstLine lets a hook go that says in its first line that it goes on alone.
+// firstLine releases a hook whose first line says that it continues in the background.
 func (j *job) firstLine(line []byte) {
 	replies := read(j.h, result{stdout: string(line)}).replies
 	at := slices.IndexFunc(replies, func(a reply) bool { return a.Async })

@@ -34,8 +34,8 @@ type Source struct {
 	Env     []string // variables of its commands
 }
 
-// Problem is something about a source that the user should know. It has no
-// effect beyond what it says.
+// Problem is something about a source that the user should know. It has no other
+// effect than its text says.
 type Problem struct {
 	Path  string
 	Event string // as it was written; empty: the whole source
@@ -63,9 +63,9 @@ type Entry struct {
 	Bounded bool          `json:"bounded,omitempty"`
 }
 
-// Callback is a hook that is no command, such as one of a program that drives
-// Drover. Its answer is that of a command with exit code 0; an error is a hook
-// that could not be run.
+// Callback is a hook without a command, such as a function of a program that drives
+// Drover. Its answer counts like the answer of a command with exit code 0; an error
+// means that the hook could not be run.
 type Callback struct {
 	Event   string
 	Matcher string
@@ -83,7 +83,7 @@ type hook struct {
 	name    string // of the event, as it was written
 	says    string // the same in its payload
 	camel   bool   // its payload is spelled in camelCase
-	copilot bool   // its exit codes mean what they mean for Copilot
+	copilot bool   // its exit codes have the meaning that Copilot gives them
 	matcher matcher
 	source  string
 	runs    bool
@@ -134,13 +134,13 @@ func Load(sources []Source) (*Set, []Problem) {
 	return set, problems
 }
 
-// Join returns the hooks of both, the hooks of s first.
+// Join returns the hooks of both, first the hooks of s.
 func (s *Set) Join(more *Set) *Set {
 	return &Set{slices.Concat(s.hooks, more.hooks)}
 }
 
-// With adds callbacks behind the hooks of s. One for an event that is never sent
-// is refused.
+// With adds callbacks after the hooks of s. It refuses a callback for an event that
+// is never sent.
 func (s *Set) With(callbacks ...Callback) (*Set, []Problem) {
 	l := &loader{src: Source{Path: "callback", User: true}}
 	for _, c := range callbacks {
@@ -249,8 +249,8 @@ func (l *loader) file() {
 	}
 }
 
-// eventLike reports whether a key beside other settings is meant for an event,
-// also one that is misspelt.
+// eventLike reports whether a key among other settings is meant for an event, perhaps
+// a misspelt one.
 func eventLike(m jsonc.Member) bool {
 	if _, _, ok := named(m.Key); ok {
 		return true
@@ -344,7 +344,7 @@ func (l *loader) entry(f fact, name, match string, o object) {
 	l.hooks = append(l.hooks, h)
 }
 
-// hook is a hook of the source without what it runs.
+// hook returns a hook of the source, still without its command or callback.
 func (l *loader) hook(f fact, name, match string) hook {
 	m, err := newMatcher(match)
 	switch {
@@ -433,7 +433,7 @@ func (l *loader) env(name string, o object) []string {
 	return out
 }
 
-// unknown reports keys that nobody reads.
+// unknown reports keys without a meaning.
 func (l *loader) unknown(name string, o object, known ...string) {
 	for _, key := range o.keys() {
 		if !slices.Contains(known, key) {

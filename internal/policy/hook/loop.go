@@ -13,13 +13,13 @@ import (
 const (
 	maxBlocks = 8 // of the end of a turn, in a row
 
-	// How long hooks go on when their turn has ended under them: they are told of
-	// something that has happened all the same.
+	// How long hooks continue after the end of their turn: the event that they
+	// report has happened nevertheless.
 	afterCall = 2 * time.Second
 	afterStop = 10 * time.Second
 )
 
-// Background is a task that runs beside a conversation, as a stop hook is told.
+// Background is a task that runs in the background of a conversation, as a stop hook sees it.
 type Background struct {
 	ID          string `json:"id"`
 	Type        string `json:"type"` // shell, subagent, monitor or workflow
@@ -33,8 +33,8 @@ type Background struct {
 }
 
 // Loop lets hooks take part in the turns of one agent: it is its [agent.Hooks],
-// and for a subagent Start and End are those of its assembly. For each start of a
-// subagent exactly one SubagentStop is sent that cannot be, or was not, vetoed.
+// and for a subagent its assembly uses Start and End. For each start of a subagent
+// exactly one SubagentStop is sent that cannot be, or was not, vetoed.
 type Loop struct {
 	r          *Runner
 	background func() []Background
@@ -52,7 +52,7 @@ func NewLoop(r *Runner, background func() []Background) *Loop {
 	return &Loop{r: r, background: background}
 }
 
-// Called sends PostToolUse, or PostToolUseFailure, and puts what hooks say behind
+// Called sends PostToolUse, or PostToolUseFailure, and appends the texts of hooks to
 // the output.
 func (l *Loop) Called(ctx context.Context, c agent.Call, out agent.Output, took time.Duration) agent.Output {
 	event := PostToolUse
@@ -146,8 +146,8 @@ func (l *Loop) Stop(ctx context.Context, res agent.TurnResult, blocked int) (rea
 	if l.stopped {
 		return ""
 	}
-	// It is told to its end even if the agent is stopped meanwhile: who was told
-	// of half an end would be told again.
+	// All hooks get the event even if the agent is stopped meanwhile: otherwise the
+	// ones that got it would get it again.
 	last, done := outlive(ctx, afterStop)
 	defer done()
 	reason = l.veto(SubagentStop, l.r.Run(last, SubagentStop, fields), blocked)
@@ -192,7 +192,7 @@ func (l *Loop) stopFields(res agent.TurnResult, active bool) map[string]any {
 		"background_tasks": tasks, "session_crons": []any{}}
 }
 
-// Start sends SubagentStart and returns what the subagent is told.
+// Start sends SubagentStart and returns the hooks' text for the subagent.
 func (l *Loop) Start(ctx context.Context) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *Loop) Start(ctx context.Context) string {
 }
 
 // End sends the SubagentStop of an agent that ended otherwise than by itself, and
-// hears no veto. ctx should outlive the run.
+// ignores vetoes. ctx should not be the context of the run.
 func (l *Loop) End(ctx context.Context, res agent.TurnResult, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// payload is what a hook reads: the fields of both forms in the spelling of its
-// event. What is empty and belongs to nobody is left out.
+// payload returns the input of a hook: the fields of both forms in the spelling of its
+// event. Empty optional fields are left out.
 func (r *Runner) payload(h hook, fields map[string]any, now time.Time) ([]byte, error) {
 	all := r.base.fields()
 	maps.Copy(all, fields)
@@ -65,7 +65,7 @@ func copilotResult(kind string, out any) map[string]any {
 	return map[string]any{"resultType": kind, "textResultForLlm": text}
 }
 
-// fields are part of every event.
+// fields returns the fields of every event.
 func (b Base) fields() map[string]any {
 	out := map[string]any{"session_id": b.SessionID, "transcript_path": b.TranscriptPath, "cwd": b.Cwd}
 	optional := map[string]string{

@@ -123,8 +123,8 @@ func spelled(key string, as ...string) bool {
 	return slices.ContainsFunc(as, func(one string) bool { return strings.EqualFold(one, key) })
 }
 
-// contents reports whether the value of a key is no decision, whatever words it has: the texts
-// of a reply, and the parts of a payload that a hook may print as they came.
+// contents reports whether the value of a key cannot be a decision, whatever words it has: the
+// texts of a reply, and the parts of a payload that a hook may print unchanged.
 func contents(key string) bool {
 	return spelled(key, "reason", "permissionDecisionReason", "systemMessage", "message",
 		"additionalContext", "updatedInput",
@@ -175,7 +175,7 @@ func meant(word string) string {
 	return ""
 }
 
-// replyLike reports whether a text that is no JSON was meant as a reply: it begins as an object
+// replyLike reports whether a text that is not JSON was meant as a reply: it begins as an object
 // does, or has something like the key of a decision before a colon. broken: it has a brace.
 func replyLike(text string, broken bool) bool {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })

@@ -27,7 +27,7 @@ const (
 	maxAsync   = 16 // hooks in the background; more are waited for
 )
 
-// Base is what all hooks of one agent are told, and how they run.
+// Base is the input common to all hooks of one agent, and the way in which they run.
 type Base struct {
 	SessionID      string
 	TranscriptPath string
@@ -40,28 +40,28 @@ type Base struct {
 	// Of a subagent; all empty for the main agent.
 	AgentID, AgentType, DisplayName, Description, AgentTranscript string
 
-	// Env is that of the asking client. Keys of providers and what begins with
-	// DROVER_ are not passed on.
+	// Env is the environment of the asking client. Hooks do not get keys of providers
+	// and variables that begin with DROVER_.
 	Env   []string
 	Tools []agent.Tool // the agent's own, for their aliases
 
 	// Ready returns when somebody would end hooks if this process died, and is
-	// asked before each. nil: nobody would.
+	// asked before each. nil: hooks would outlive this process.
 	Ready func() error
-	// Bound returns the bounds of the command of a hook of a project; nil: there are none. An error
+	// Bound returns the bounds of the command of a hook of a project; nil: it has none. An error
 	// is a hook that cannot be started. nil func: no hook has bounds.
 	Bound func(command string) (process.Bounds, error)
-	// Spill makes a file of at most limit bytes for what a hook prints that is too much
-	// for the memory, by several goroutines. nil: that is dropped.
+	// Spill makes a file of at most limit bytes for output of a hook that is too long for
+	// the memory. It is called by several goroutines. nil: the excess is dropped.
 	Spill func(limit int64) (Overflow, error)
 	// Tell is given what the user should read, by several goroutines. nil: it is
-	// lost, but for [Outcome.UserNotes].
+	// lost, except for [Outcome.UserNotes].
 	Tell func(e Event, text string)
-	// Fault is given what is wrong with the answer of a hook, which the user should read once.
+	// Fault is given the faults of a hook's answer, which the user should read once.
 	// It is called as Tell, with the same text again.
 	Fault func(text string)
-	// Watch is told of each hook when it begins and when it has ended, by several
-	// goroutines. nil: nobody is.
+	// Watch, if not nil, is called for each hook when it begins and when it has ended, by
+	// several goroutines.
 	Watch func(Ran)
 }
 
@@ -135,7 +135,7 @@ func depthOf(env []string) int {
 }
 
 // Close ends the hooks that run in the background, and returns when all hooks
-// have ended. After it none runs: what a hook could deny is denied.
+// have ended. After it none runs: calls that a hook could deny are denied.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -237,7 +237,7 @@ func (r *Runner) one(ctx context.Context, h hook, fields map[string]any) result 
 	case <-j.done:
 	case <-j.gone:
 	}
-	stop() // of one that goes on only its time and the runner are the end
+	stop() // only its time limit and the runner end a hook in the background
 	select {
 	case <-j.gone:
 		return result{async: true}
@@ -265,7 +265,7 @@ func (r *Runner) begin(j *job) bool {
 	return true
 }
 
-// prompt is the ID of the prompt that is answered; empty: none was told.
+// prompt returns the ID of the prompt that is answered; empty: none is known.
 func (r *Runner) prompt() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +304,7 @@ func (r *Runner) dir(h hook) string {
 	return filepath.Join(r.base.Cwd, h.dir)
 }
 
-// toolFields are the fields of every event about a call.
+// toolFields returns the fields of every event about a call.
 func (r *Runner) toolFields(c agent.Call) map[string]any {
 	name := r.canonical(c.Name)
 	out := map[string]any{"tool_name": name, "tool_input": input(c.Input), "tool_use_id": c.ID}

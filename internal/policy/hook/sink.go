@@ -13,8 +13,8 @@ import (
 const (
 	maxKept = 8_000_000 // bytes of a stream in memory
 
-	// What is shown of a stream that is longer: its last lines, or where there is no file
-	// its beginning, which with a line about the rest is no more than is used of it.
+	// The shown part of a longer stream: its last lines, or without a file its beginning,
+	// which together with a line about the rest fits into the part that is used.
 	recentLines = 5
 	recentBytes = 16 << 10
 	headBytes   = maxText - 4<<10
@@ -31,14 +31,14 @@ type sink struct {
 	kept   bytes.Buffer // all while it is short; then, where no file could be made, the beginning
 	over   bool         // it is too long
 	object bool         // and begins as an object does
-	file   Overflow     // nil: it is not too long, or there is none
+	file   Overflow     // nil: it is not too long, or has no file
 	wrote  int64        // bytes that the file has
 	err    error        // why it has no more
 	recent []byte       // the end, once there is a file
 }
 
 // copy reads to the end, or to the deadline of the file. line is called once,
-// with the first line. nil: nobody wants it.
+// with the first line, unless it is nil.
 func (s *sink) copy(from *os.File, count func(int), line func([]byte)) {
 	defer s.close()
 	buf := make([]byte, 32<<10)
@@ -71,7 +71,7 @@ func (s *sink) add(p []byte) {
 	}
 }
 
-// overflow moves what was kept into a file.
+// overflow moves the kept output into a file.
 func (s *sink) overflow() {
 	s.over, s.object = true, bytes.HasPrefix(bytes.TrimSpace(s.kept.Bytes()), []byte("{"))
 	all := s.kept.Bytes()
@@ -87,8 +87,8 @@ func (s *sink) overflow() {
 	s.kept.Write(all[:headBytes])
 }
 
-// put writes to the file until that fails, since what comes behind a gap is worth
-// nothing. The hook goes on all the same.
+// put writes to the file until a write fails, since output after a gap is useless.
+// The hook continues after a failure.
 func (s *sink) put(p []byte) {
 	if s.err == nil {
 		_, s.err = s.file.Write(p)
@@ -107,7 +107,7 @@ func (s *sink) close() {
 	s.wrote -= s.file.Dropped()
 }
 
-// text is what is used of the stream: all, or if it is too long a part that says so.
+// text returns the stream: all of it, or if it is too long a part that says so.
 func (s *sink) text() string {
 	switch {
 	case !s.over:

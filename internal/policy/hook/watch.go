@@ -13,7 +13,7 @@ type Ran struct {
 	Done  bool   // it has ended, and what follows is set
 
 	Stdout, Stderr string
-	Code           *int   // of its exit; nil: it is no command, or goes on in the background
+	Code           *int   // of its exit; nil: it is not a command, or continues in the background
 	Outcome        string // success, error or cancelled
 }
 

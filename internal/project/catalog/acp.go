@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/subagent"
 )
 
-// acp is the program of an agent of another vendor. One that cannot be understood refuses the
-// definition: without it, it would be an agent of ours.
+// acp returns the program of an agent of another vendor. An invalid value refuses the
+// definition: without its program the agent would run as one of ours.
 func (r *reader) acp() *subagent.ACP {
 	f, ok := r.get("acp")
 	if !ok || f.Value == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// budget is what the agent and all below it may use. One that cannot be understood
-// refuses the definition: without it, it would be unlimited.
+// budget returns the limit of the agent together with all agents below it. An invalid
+// budget refuses the definition: without it the agent would be unlimited.
 func (r *reader) budget() (b task.Budget) {
 	f, ok := r.get("budget")
 	if !ok || f.Value == nil {
@@ -46,7 +46,7 @@ func (r *reader) budget() (b task.Budget) {
 	return b
 }
 
-// whole is a whole number above 0, also one that is written as 1e6.
+// whole parses a whole number above 0, also in the form 1e6.
 func whole(text string) (int64, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, n > 0

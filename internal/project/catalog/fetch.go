@@ -31,7 +31,7 @@ type Server struct {
 	Cache string // file that keeps the last answer with its ETag; empty: none
 }
 
-// Fetched is what a server has, or had.
+// Fetched is the answer of a server, perhaps from an earlier time.
 type Fetched struct {
 	Data  []byte
 	Stale error // why it is the answer of an earlier time; nil: it is fresh
@@ -44,14 +44,14 @@ type kept struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Cached is the answer kept from an earlier time, without asking anybody; nil if
-// there is none.
+// Cached returns the answer kept from an earlier time, without a request; nil if
+// none was kept.
 func (s Server) Cached() []byte { return s.cached().Data }
 
 // Fetch asks a server for its agents, for at most ten seconds. If it cannot be
-// reached, or fails, the answer kept from an earlier time is taken; one that
-// refuses us gets no such grace. An error beside data says that the answer
-// could not be kept.
+// reached, or fails, Fetch returns the answer kept from an earlier time, but not
+// if the server refuses us. An error together with data says that the answer could
+// not be kept.
 func Fetch(ctx context.Context, s Server) (Fetched, error) {
 	if err := allowed(s.URL); err != nil {
 		return Fetched{}, fmt.Errorf("agents of a server: %w", err)
@@ -149,7 +149,7 @@ func (s Server) ask(ctx context.Context, etag string) (data []byte, newTag strin
 	return data, res.Header.Get("ETag"), nil
 }
 
-// redirect follows a server to itself only: the token is for nobody else.
+// redirect follows a server to itself only: the token is for this server alone.
 func redirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirect:
@@ -168,8 +168,8 @@ func unaddressed(err error) error {
 	return err
 }
 
-// cached is what was kept of this address. A file that cannot be read is as good
-// as none.
+// cached returns the kept answer of this address. An unreadable file counts as
+// missing.
 func (s Server) cached() kept {
 	if s.Cache == "" {
 		return kept{}

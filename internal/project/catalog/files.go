@@ -21,18 +21,18 @@ type Config struct {
 	Places []definitions.Place // the first wins; see [Places]
 
 	Given  []byte // JSON before all files, as of --agents; see [ParseJSON]
-	Remote []byte // JSON behind all files, as of [Fetch]
+	Remote []byte // JSON after all files, as of [Fetch]
 
-	Told []Problem // of what was found before, such as [Plugins]
+	Told []Problem // found by earlier steps, such as [Plugins]
 
-	// Path is where programs are looked for: those of [subagent.Vendors] that are there are agents
-	// too. Empty: none.
+	// Path is the search path of programs: programs of [subagent.Vendors] in it become agents too.
+	// Empty: none do.
 	Path string
 
 	// Trusted says whether what the files of a project's folder would execute
 	// may run. It is asked again whenever something has changed, and only for
-	// folders whose agents would execute something. nil: what is there at the
-	// first look has the trust of its place, and what changes later has none.
+	// folders whose agents would execute something. nil: files that exist at the
+	// first look have the trust of their place, and later changes have none.
 	Trusted func(root string) bool
 
 	// Also are further files whose change makes Trusted be asked again, such as
@@ -65,8 +65,8 @@ func (f *Files) Current() subagent.Catalog {
 	return f.catalog
 }
 
-// Entries are all that were found, by name, the one that counts before those
-// that it hides.
+// Entries returns all entries that were found, by name, the effective one before
+// the ones that it hides.
 func (f *Files) Entries() []Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *Files) Entries() []Entry {
 	return slices.Clone(f.found)
 }
 
-// Problems tell what is wrong with the files as they are now, in the order of
+// Problems returns the faults of the files in their present state, in the order of
 // the files.
 func (f *Files) Problems() []Problem {
 	f.mu.Lock()
@@ -148,8 +148,8 @@ func (f *Files) decide() {
 	f.found, f.told, f.catalog = all, told, subagent.NewCatalog(count...)
 }
 
-// jsonEntries are those of a JSON text. What those of a server would execute is
-// left out: nobody has looked at it.
+// jsonEntries returns the entries of a JSON text. It removes from the entries of a
+// server everything that would execute: the user has not reviewed it.
 func jsonEntries(from string, level definitions.Level, data []byte) ([]Entry, []Problem) {
 	if len(data) == 0 {
 		return nil, nil
@@ -213,8 +213,8 @@ func Program(path, name string) string {
 	return ""
 }
 
-// stamp is what a file or folder looks like from outside: which it is, its size
-// and its times. The zero stamp matches no file.
+// stamp is the identity, the size and the times of a file or folder. A missing file
+// has the zero stamp.
 type stamp struct{ unix.Stat_t }
 
 // stampOf follows links, so that what they lead to counts.
@@ -223,7 +223,7 @@ func stampOf(path string) stamp {
 	if err := unix.Stat(path, &st.Stat_t); err != nil {
 		return stamp{}
 	}
-	st.Atim = unix.Timespec{} // to read is no change
+	st.Atim = unix.Timespec{} // a read does not change the file
 	return st
 }
 

@@ -18,7 +18,7 @@ const (
 
 // ParseJSON reads definitions as the SDK has them: one object whose keys are
 // the names of agents. from names it in messages and is the
-// source of what is in it. The error is for text that is no such object at all;
+// source of its entries. The error is for text that is not such an object at all;
 // a definition with a fault is left out, and a problem says why.
 func ParseJSON(from string, data []byte) ([]Entry, []Problem, error) {
 	if len(data) > maxJSON {

@@ -75,8 +75,8 @@ type field struct {
 }
 
 // Parse reads a definition from the text of a file. If it is false, the file is
-// no definition that can be used, and the last problem says why. What it would
-// execute is in it: whether it may is not decided here.
+// not a usable definition, and the last problem says why. The entry has everything
+// that it would execute: the caller decides whether it may.
 func Parse(path string, data []byte, d Dialect) (Entry, []Problem, bool) {
 	r := &reader{file: path, dialect: d}
 	doc, err := frontmatter.Parse(data, keys())
@@ -163,7 +163,7 @@ func (r *reader) read(name string) (Entry, []Problem, bool) {
 	return r.e, r.problems, true
 }
 
-// rank puts what is worst last.
+// rank orders severities, the worst last.
 func rank(s Severity) int { return slices.Index([]Severity{Note, Warning, Error}, s) }
 
 // name finds out what the agent is called: what its author says, or in
@@ -209,7 +209,7 @@ func usable(name string) bool {
 		})
 }
 
-// words are what is said to models.
+// words reads the texts that models see.
 func (r *reader) words() {
 	r.e.Description = r.text("description")
 	r.e.InitialPrompt = excerpt.Inert(r.text("initialPrompt"))
@@ -506,7 +506,7 @@ func (r *reader) servers(key string) []any {
 	return out
 }
 
-// rest keeps what nobody here uses.
+// rest keeps the fields that Drover does not use.
 func (r *reader) rest() {
 	var unknown []string
 	for _, f := range r.fields {

@@ -9,10 +9,10 @@ import (
 	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
-// Places are the usual ones, the first of which wins: those of the project, then
-// of the repository that it lies in, of the user, and of plugins, whose folders
-// are given. trusted is that of the folder: a repository around it is another
-// one and begins without trust. What is the user's own is trusted, plugins
+// Places returns the usual places, the first of which wins: the project, then
+// the repository that it lies in, the user, and plugins, whose folders are given.
+// trusted is the trust in the folder: a repository around it is another folder
+// and begins without trust. The user's own places are trusted, plugins
 // included. A folder that is the user's and the project's at once is the user's.
 func Places(env func(string) string, folder string, trusted bool, plugins []string) []definitions.Place {
 	users := definitions.OfUser(env, sort)

@@ -21,12 +21,12 @@ const (
 	maxManifest = 64 << 10 // bytes
 )
 
-// manifest is where a plugin says what it is called.
+// manifest is the file with the name of a plugin.
 const manifest = ".claude-plugin/plugin.json"
 
 // Plugins are the folders of plugins: those in the plugins folder of the user's
-// configuration by name, then the named ones. A folder that is no plugin, or has
-// the name of one before it, is left out with a problem. They are the user's own:
+// configuration by name, then the named ones. A folder that is not a plugin, or has
+// the name of an earlier one, is left out with a problem. They are the user's own:
 // nothing here may come from a project.
 func Plugins(env func(string) string, named []string) (dirs []string, told []Problem) {
 	say := func(path, what, fix string) {
@@ -103,7 +103,7 @@ func installed(env func(string) string, say func(path, what, fix string)) []stri
 	return dirs
 }
 
-// pluginName reads what a plugin is called.
+// pluginName reads the name of a plugin.
 func pluginName(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/frontmatter"
 )
 
-// Severity says what a [Problem] costs.
+// Severity is the cost of a [Problem].
 type Severity string
 
 // The severities.
@@ -42,7 +42,7 @@ func (p Problem) String() string {
 	return s
 }
 
-// bent is what a reader of front matter had to do.
+// bent returns the problem for a repair that the reader of front matter made.
 func bent(file string, w frontmatter.Warning) Problem {
 	return Problem{File: file, Line: w.Line, Severity: Warning, What: w.Text, Fix: mendOf(w.Text)}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
-// Bounds of what is read.
+// Bounds of a scan.
 const (
 	MaxFiles   = 500 // in all places together
 	maxEntries = 5000
@@ -90,7 +90,7 @@ type looker struct {
 	before map[string]*file
 }
 
-// mark takes a stamp, before what it stands for is read.
+// mark takes the stamp of a file or folder, before that is read.
 func (l *looker) mark(path string) stamp {
 	st := stampOf(path)
 	l.stamps = append(l.stamps, mark{path, st})
@@ -202,7 +202,7 @@ func (l *looker) file(root *os.Root, p definitions.Place, name string) {
 	l.files = append(l.files, f)
 }
 
-// read reads a file. One that cannot be used leaves the definition as it was.
+// read reads a file. An unusable file leaves the definition as it was.
 func (l *looker) read(root *os.Root, f *file, name string, old *file) {
 	var ok bool
 	f.parsed, f.problems, ok = l.parse(root, f, name)
@@ -259,7 +259,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// trustIn decides whether what a definition would execute may run.
+// trustIn decides whether a definition may execute its hooks and servers.
 func (l *looker) trustIn(f *file) {
 	f.entry = f.parsed
 	if len(f.entry.executes()) == 0 {
@@ -271,7 +271,7 @@ func (l *looker) trustIn(f *file) {
 			trusted = l.cfg.Trusted(f.place.Root)
 			l.trust[f.place.Root] = trusted
 		}
-		// What was trusted is what is there now: it must be what was read.
+		// The user trusts the file as it is now: it must be the file that was read.
 		f.trusted = trusted && stampOf(f.path) == f.stamp
 	}
 	if !f.trusted && !(f.place.Level != definitions.Project && f.place.Trusted) {
@@ -285,7 +285,7 @@ func sameDeeds(a, b Entry) bool {
 		reflect.DeepEqual(a.ACP, b.ACP)
 }
 
-// waiting are the notes about what has no effect for want of trust.
+// waiting returns the notes about parts that have no effect for want of trust.
 func (f *file) waiting() []Problem {
 	if len(f.entry.Waits) == 0 {
 		return nil

@@ -41,8 +41,8 @@ func ToolNames() []string {
 }
 
 // KnownTool reports whether a permission rule can be about a tool of this name: one of
-// ours, by any name that it has elsewhere, one of an MCP server, or one that only other
-// programs have. Case does not count.
+// ours, by any name that it has elsewhere, a tool of an MCP server, or a tool that only
+// other programs have. Case does not count.
 func KnownTool(name string) bool {
 	if strings.HasPrefix(name, "mcp__") || named(name, Claude) != nil {
 		return true
@@ -90,8 +90,8 @@ func alias(name string) []string {
 
 func todos() []string { return []string{"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"} }
 
-// sets are the groups of tools in Copilot's dialect: what stands before a slash
-// is one of them, or an MCP server.
+// sets returns the groups of tools in Copilot's dialect: the word before a slash
+// names a group or an MCP server.
 func sets() []string {
 	return []string{"execute", "read", "edit", "search", "agent", "web", "todo", "vscode", "runcommands"}
 }
@@ -137,8 +137,8 @@ func copilot(name string) []string {
 	return nil
 }
 
-// elsewhere reports whether a name is that of a tool which other programs have
-// and Drover does not: its author made no mistake.
+// elsewhere reports whether a name belongs to a tool which other programs have
+// and Drover lacks: its author made no mistake.
 func elsewhere(name string) bool {
 	switch strings.ToLower(name) {
 	case "notebookedit", "notebookread", "enterplanmode", "enterworktree", "exitworktree",
@@ -149,7 +149,7 @@ func elsewhere(name string) bool {
 	return false
 }
 
-// foreign reports whether a name is that of a tool of an MCP server. Such names
+// foreign reports whether a name belongs to a tool of an MCP server. Such names
 // are kept as they are.
 func foreign(name string, d Dialect) bool {
 	if strings.HasPrefix(name, "mcp__") {
@@ -159,7 +159,7 @@ func foreign(name string, d Dialect) bool {
 	return d == Copilot && ok && server != "" && tool != "" && !slices.Contains(sets(), strings.ToLower(server))
 }
 
-// choice is the tools that a list of names stands for.
+// choice is the set of tools that a list of names selects.
 type choice struct {
 	all       bool
 	tools     []string
@@ -181,8 +181,8 @@ func choose(words []string, d Dialect) choice {
 	return c
 }
 
-// Chosen are the tools that a list of names stands for, and the words that are none. A tool of
-// other programs that Drover has not is left out.
+// Chosen returns the tools that a list of names selects, and the words that name no tool. It
+// leaves out tools of other programs that Drover lacks.
 func Chosen(words []string) (tools, unknown []string) {
 	c := choose(words, Claude)
 	for _, w := range c.unknown {
@@ -227,7 +227,7 @@ func (c *choice) put(tool string) {
 	}
 }
 
-// types are the names in the brackets behind Agent.
+// types returns the names in the brackets after Agent.
 func types(list string) []string {
 	var out []string
 	for _, name := range strings.Split(list, ",") {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/skill"
 )
 
-// Sort says what a command is made of.
+// Sort is the origin of a command.
 type Sort string
 
 // The sorts.
@@ -23,7 +23,7 @@ const (
 	Program Sort = "program" // the program answers it, or changes something
 )
 
-// Command is one command, whole: a skill, or what a file or the program has in its form.
+// Command is one whole command: of a skill, of a file or of the program.
 // Name is without the slash, and sets folders apart by colons. Path and Dir are empty for
 // commands of the program; relative paths begin in Dir, or in the folder of the agent.
 type Command struct {
@@ -33,12 +33,12 @@ type Command struct {
 
 	Only  []string // rules that cover every call while its prompt is worked on; nil: all calls may be made
 	Model string   // that it wants
-	Agent string   // the type of agent that is to do the work; empty: the one that is asked
+	Agent string   // the type of agent that is to do the work; empty: the agent that is asked
 
 	Template Template
 
-	Shadowed string   // what has its name; empty: it can be called by it
-	Waits    []string // what of it has no effect until its folder is trusted
+	Shadowed string   // the owner of its name; empty: the command can be called by its name
+	Waits    []string // the parts without effect until its folder is trusted
 }
 
 // rank orders commands of one name: the lowest wins. What waits for trust takes no
@@ -59,7 +59,7 @@ func (c Command) rank() int {
 	return 5
 }
 
-// source is what a listing and an error call a command by.
+// source returns the origin of a command for listings and errors.
 func (c Command) source() string {
 	if c.Path != "" {
 		return c.Path
@@ -141,7 +141,7 @@ func NameOf(file string) string {
 	return strings.Join(words, ":")
 }
 
-// wait notes what has no effect until the folder is trusted.
+// wait notes the parts that have no effect until the folder is trusted.
 func (c *Command) wait() {
 	if c.Trusted {
 		return
@@ -150,7 +150,7 @@ func (c *Command) wait() {
 	c.Allow, c.Model = nil, ""
 }
 
-// Effects are what a command would do beyond being text.
+// Effects returns the effects of a command other than its text.
 func Effects(c Command) []string {
 	var out []string
 	for _, line := range c.Template.ShellLines() {

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/skill"
 )
 
-// Bounds of what is looked for.
+// Bounds of a search.
 const (
 	MaxCommands = 1000 // in all places together
 	maxEntries  = 5000 // files and folders of one place
@@ -30,7 +30,7 @@ type Catalog struct {
 	notes    []definitions.Note
 }
 
-// Find reads the commands of all places, with those of the program and the skills.
+// Find reads the commands of all places, of the program and of the skills.
 func Find(places []definitions.Place, skills skill.Catalog) Catalog {
 	c := Catalog{commands: builtIn()}
 	for _, p := range places {
@@ -59,8 +59,8 @@ func Find(places []definitions.Place, skills skill.Catalog) Catalog {
 	return c
 }
 
-// Current reads the commands of places as they are now, with the trust in the project. That
-// is looked at behind them, too: what is trusted is what was read.
+// Current reads the commands of places as they are now, with the trust in the project. It
+// checks the trust again after the read, so that it covers the files that were read.
 func Current(places func(trusted bool) []definitions.Place, skills skill.Catalog, trusted func() bool) Catalog {
 	before := trusted()
 	found := Find(places(before), skills)
@@ -173,7 +173,7 @@ func (c Catalog) Callable() []Command {
 	return slices.DeleteFunc(c.All(), func(one Command) bool { return one.Shadowed != "" || one.NoUser })
 }
 
-// Warnings tell what is wrong with files, those that were not loaded included.
+// Warnings returns the faults of files, including files that were not loaded.
 func (c Catalog) Warnings() []definitions.Note { return slices.Clone(c.notes) }
 
 // UnknownError says that no command has a name.
@@ -190,8 +190,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("there is no command /%s (%s)", e.Name, fix)
 }
 
-// Find returns the command that a name means: the whole name, or its end behind a
-// colon where one command has that.
+// Find returns the command that a name means: the whole name, or its end after a
+// colon where one command alone has that.
 func (c Catalog) Find(name string) (Command, error) {
 	all := c.Callable()
 	for _, one := range all {
@@ -219,7 +219,7 @@ func (c Catalog) Find(name string) (Command, error) {
 		strings.Join(names, ", /"))
 }
 
-// near are up to three names that may be meant by one that nothing has.
+// near returns up to three names that an unknown name may mean.
 func near(all []Command, name string) []string {
 	const most = 3
 	type found struct {

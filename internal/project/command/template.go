@@ -34,10 +34,10 @@ type Inclusion struct {
 // Included is what became of an [Inclusion].
 type Included struct {
 	Text string
-	None bool // there is no such file: what looks like a reference stays as it is
+	None bool // the file does not exist: the text of the reference stays as it is
 }
 
-// Values are what a template is filled with.
+// Values are the values that fill a template.
 type Values struct {
 	Args      string
 	Variables map[string]string // such as CLAUDE_PROJECT_DIR, without $
@@ -57,7 +57,7 @@ const (
 	plainPart    partKind = iota
 	allPart               // all arguments
 	argPart               // one argument
-	restPart              // one argument and all behind it
+	restPart              // one argument and all after it
 	variablePart          // a value of the surroundings
 	shellPart
 	filePart
@@ -160,8 +160,8 @@ func inline(text string, from int) (inner string, end int, ok bool) {
 	return inner, from + len(inner) + 1, ok && strings.TrimSpace(inner) != ""
 }
 
-// reference finds the path behind an @: up to the next blank, without what ends a
-// sentence, or between quotes.
+// reference finds the path after an @: up to the next blank, without the punctuation
+// that ends a sentence, or between quotes.
 func reference(text string, from int) (path string, end int) {
 	if strings.HasPrefix(text[from:], `"`) {
 		line, _, _ := strings.Cut(text[from+1:], "\n")
@@ -284,9 +284,9 @@ func source(parts []part) string {
 	return b.String()
 }
 
-// Expand makes the prompt. included are what became of the inclusions, in their
-// order; one that is missing is left out. Arguments that the template has no place
-// for stand behind it, and files behind those, each once.
+// Expand makes the prompt. included are the results of the inclusions, in their
+// order; a missing one is left out. Arguments without a place in the template
+// follow it, and files follow the arguments, each once.
 func (t Template) Expand(v Values, included []Included) (string, error) {
 	f := t.filler(v)
 	var b strings.Builder

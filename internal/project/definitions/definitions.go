@@ -1,7 +1,7 @@
-// Package definitions names the folders in which definitions are looked for: agents, skills and
-// commands of a project, of the user and of plugins.
+// Package definitions lists the folders of definitions: of agents, skills and commands of a
+// project, of the user and of plugins.
 //
-// It owns the order of the places, of which the first wins, and who is trusted. It reads no
+// It owns the order of the places, of which the first wins, and the trust in each. It reads no
 // definition.
 package definitions
 
@@ -45,8 +45,8 @@ type Note struct {
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// Usual returns the places of one sort of definitions, such as skills: those of the project,
-// of the user, and of plugins, whose folders are given. trusted says whether the project is;
+// Usual returns the places of one sort of definitions, such as skills: in the project, of
+// the user, and of plugins, whose folders are given. trusted says whether the project is;
 // the user's own places are trusted, plugins included.
 func Usual(env func(string) string, folder string, trusted bool, plugins []string, sort string) []Place {
 	out := append(InProject(folder, sort), OfUser(env, sort)...)

@@ -3,7 +3,7 @@
 //
 // It promises one text that is the same for the same files, in which every
 // file is named and nothing is hidden: characters without a shape are marked,
-// and so is what was cut. A file of a project reaches nothing outside of the
+// and so is every cut. A file of a project reaches nothing outside of the
 // project, unless the project is trusted, and then only the user's home. Notes
 // are information for a model; they permit nothing.
 package instructions
@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
-// Bounds of what is read.
+// Bounds of the notes.
 const (
 	MaxFile  = 40 << 10  // bytes of one file that are shown
 	MaxFiles = 50        // with those that are imported
@@ -50,9 +50,9 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Path + ": " + w.Text }
 
-// Read returns the notes as one text, empty if there are none: those of the
-// user, then those of the project from the root of its repository down to the
-// folder, each followed by what it imports.
+// Read returns the notes as one text, empty without notes: first the notes of the
+// user, then of the project from the root of its repository down to the folder,
+// each followed by its imports.
 func Read(c Config) (string, []Warning) {
 	r := &reader{paths: map[string]bool{}, texts: map[string]bool{}}
 	user := c.Env("HOME")
@@ -125,7 +125,7 @@ type reader struct {
 	warnings []Warning
 	files    int
 	tries    int
-	paths    map[string]bool // what was read
+	paths    map[string]bool // of the files that were read
 	texts    map[string]bool // by content
 	full     bool
 }
@@ -134,8 +134,8 @@ func (r *reader) warn(path, format string, args ...any) {
 	r.warnings = append(r.warnings, Warning{path, fmt.Sprintf(format, args...)})
 }
 
-// file adds a file and what it imports. One that was added already is passed
-// over, which also ends circles.
+// file adds a file and its imports. It skips a file that was added already,
+// which also ends circles.
 func (r *reader) file(p place, whose string, depth int) (found bool) {
 	if r.full || r.paths[p.path()] {
 		return true

@@ -24,7 +24,7 @@ const (
 	maxTag     = 32 // bytes
 	maxBy      = 80 // bytes
 
-	// What is more was not written here, and is not taken to pieces.
+	// A larger file was not written here, and is not parsed.
 	maxBoardFile = 1 << 20
 )
 
@@ -48,7 +48,7 @@ type Entry struct {
 	Tags []string  `json:"tags,omitempty"`
 }
 
-// Board is what is on it, oldest first.
+// Board is the content of the board, oldest entry first.
 type Board struct {
 	Entries  []Entry
 	Bytes    int      // of the file
@@ -64,7 +64,7 @@ type line struct {
 	id  string // empty: it cannot be read
 }
 
-// Board reads the board, which is empty where there is none.
+// Board reads the board. A missing file is an empty board.
 func (s *Store) Board() (Board, error) {
 	root, err := s.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +96,8 @@ func readBoard(root *os.Root) (Board, error) {
 	return parseBoard(data), nil
 }
 
-// parseBoard takes the file apart. A last line without its end counts if it is
-// whole all the same.
+// parseBoard parses the file. A last line without a newline counts if its entry is
+// whole.
 func parseBoard(data []byte) Board {
 	b := Board{Bytes: len(data)}
 	for n := 1; len(data) > 0; n++ {
@@ -256,7 +256,7 @@ func (s *Store) Prune(ctx context.Context, ids ...string) (gone []Entry, err err
 	return gone, nil
 }
 
-// change reads the board, changes it and writes it, while nobody else does.
+// change reads the board, changes it and writes it, under the lock.
 func (s *Store) change(ctx context.Context, create bool, do func(*Board) error) error {
 	root, err := s.open(create)
 	if err != nil {

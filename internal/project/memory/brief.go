@@ -12,7 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// Bounds of what new sessions are told.
+// Bounds of the text for new sessions.
 const (
 	BriefBytes   = 8 << 10 // of the index
 	BriefLines   = 200     // of the index
@@ -20,9 +20,9 @@ const (
 	briefBoard   = 4 << 10 // bytes of them
 )
 
-// Brief is what agents of a new session are told: the beginning of the index, and
+// Brief returns the text for agents of a new session: the beginning of the index, and
 // the newest entries of the board. It is empty where nothing is remembered. The
-// notes are for the user: what could not be read.
+// notes tell the user about files that could not be read.
 func (s *Store) Brief() (text string, notes []string) {
 	index, err := s.index()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func (s *Store) Brief() (text string, notes []string) {
 	return excerpt.Element("memory", strings.TrimSuffix(text, "\n"), "folder", s.dir), notes
 }
 
-// index is the beginning of the index, with a note of what was left out.
+// index returns the beginning of the index, with a note about the omitted rest.
 func (s *Store) index() (string, error) {
 	root, err := s.open(false)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) index() (string, error) {
 	return text, nil
 }
 
-// cut is as much as new sessions are told, in whole lines if there are any.
+// cut returns the part for new sessions, in whole lines if it has any.
 func cut(data []byte) []byte {
 	at, lines := 0, 0
 	for lines < BriefLines {
@@ -87,7 +87,7 @@ func cut(data []byte) []byte {
 	return data[:at]
 }
 
-// brief is the newest entries as agents are told them.
+// brief returns the newest entries in the form for agents.
 func (b Board) brief() string {
 	if len(b.Entries) == 0 {
 		return ""

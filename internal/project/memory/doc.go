@@ -5,9 +5,9 @@
 // that is read into new sessions, up to a bound. The board is one JSON object per
 // line. A change of it happens under a lock and is whole or not there; a last line
 // that was torn is set aside and loses nothing else. The consolidation lock is a
-// file whose time of change is that of the last consolidation: one process holds
-// it, and what a holder that died has left is put back by the next who looks.
+// file whose modification time is the time of the last consolidation. One process
+// holds it; if the holder dies, the next process that looks undoes its changes.
 //
-// It promises to follow no link, to wait for no pipe and to bound what it reads. It
-// runs no agent, and does not judge what is remembered.
+// The package follows no link, waits for no pipe and bounds its reads. It runs no
+// agent, and does not judge the memories.
 package memory

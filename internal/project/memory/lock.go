@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	markName = "consolidation"      // its time of change is the time of the last consolidation
+	markName = "consolidation"      // modified at the time of the last consolidation
 	markLock = "consolidation.lock" // locked while one is under way; never read or written
 
 	// How long a change of the board waits for others before it gives up.
@@ -48,14 +48,14 @@ type mark struct {
 	Prior   time.Time         `json:"prior,omitzero"` // time of the file before the holder came; zero: there was none
 }
 
-// State is where consolidation stands.
+// State is the state of consolidation.
 type State struct {
 	Last time.Time // end of the last consolidation; zero: there was none
 	PID  int       // of the process that consolidates now; 0: none
 }
 
-// State looks without taking anything. Who holds the lock is told by what the
-// holder has written, and whether it lives; only [Store.Acquire] can be sure.
+// State looks without taking the lock. It infers the holder from the mark and from
+// whether the process lives; only [Store.Acquire] can be sure.
 func (s *Store) State() (State, error) {
 	root, err := s.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func (s *Store) State() (State, error) {
 	return st, nil
 }
 
-// last is the time of the last consolidation: one that is under way is none yet.
+// last returns the time of the last consolidation; one under way does not count yet.
 func (m mark) last(changed time.Time) time.Time {
 	if m.Holder != nil {
 		return m.Prior
@@ -84,8 +84,8 @@ func (m mark) last(changed time.Time) time.Time {
 	return changed
 }
 
-// readMark reads the file. One that is not there is the zero mark, never changed;
-// content that means nothing is none, since the time is what counts.
+// readMark reads the file. A missing file is the zero mark, never changed. It ignores
+// invalid content, since only the time counts.
 func readMark(root *os.Root) (mark, time.Time, error) {
 	data, info, err := read(root, markName, maxMark)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,8 +134,8 @@ type Lock struct {
 }
 
 // Acquire takes the lock, or returns a [*HeldError]. The lock is one of the
-// kernel's on a file beside the mark, so it ends with its holder, and there is no
-// moment in which two have it; what a dead holder has left in the mark is undone.
+// kernel's on a file next to the mark, so it ends with its holder, and two processes
+// never have it at once. Acquire undoes the mark of a dead holder.
 func (s *Store) Acquire() (_ *Lock, err error) {
 	root, err := s.open(true)
 	if err != nil {
@@ -186,7 +186,7 @@ func (l *Lock) Done() error {
 	return l.end(func() error { return writeMark(l.root, mark{}, time.Now()) })
 }
 
-// Rollback ends one that came to nothing: the next may begin as if it had not been.
+// Rollback ends a failed consolidation: the next may begin as if this one never began.
 func (l *Lock) Rollback() error {
 	return l.end(func() error { return restore(l.root, l.prior) })
 }
@@ -210,8 +210,8 @@ func (l *Lock) close() {
 	_ = l.root.Close()
 }
 
-// Recover undoes what a holder has left that died. It costs next to nothing where
-// there is no such thing, and leaves a living holder alone.
+// Recover undoes the mark of a dead holder. It is cheap without one, and leaves a
+// living holder alone.
 func (s *Store) Recover() error {
 	root, err := s.open(false)
 	if errors.Is(err, fs.ErrNotExist) {

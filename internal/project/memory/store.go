@@ -39,7 +39,7 @@ func At(dir string) *Store { return &Store{filepath.Clean(dir)} }
 // Dir is where it is.
 func (s *Store) Dir() string { return s.dir }
 
-// Ensure makes the folder, and refuses one that others could write to.
+// Ensure makes the folder, and refuses a folder that other users could write to.
 func (s *Store) Ensure() error {
 	root, err := s.open(true)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Store) Ensure() error {
 	return root.Close()
 }
 
-// open opens the folder. Without create one that is not there is
-// [fs.ErrNotExist].
+// open opens the folder. Without create it returns [fs.ErrNotExist] for a missing
+// folder.
 func (s *Store) open(create bool) (*os.Root, error) {
 	if create {
 		if err := saferoot.Near(s.dir).Mkdir(s.dir); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -111,7 +111,7 @@ func openFile(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, erro
 	return f, after, nil
 }
 
-// read returns the first bytes of a file, and what it is.
+// read returns the first bytes of a file, and its info.
 func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
 	f, info, err := openFile(root, name, os.O_RDONLY)
 	if err != nil {
@@ -124,7 +124,7 @@ func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
 
 // replace puts a file in the place of another at once, with the time of its last
 // change unless that is zero. The caller holds the lock that guards the file, so a
-// temporary one that is there was left by a crash.
+// existing temporary file was left by a crash.
 func replace(root *os.Root, name string, data []byte, changed time.Time) error {
 	temp := tempName + name
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +217,7 @@ func fileName(name string) bool {
 }
 
 // MayWrite says why a file with this absolute path may not be given so many bytes,
-// or nil: a file of memory stands in the folder itself, ends in .md, is no link,
+// or nil: a file of memory lies in the folder itself, ends in .md, is not a link,
 // and is small.
 func (s *Store) MayWrite(path string, bytes int64) error {
 	name := filepath.Base(path)
@@ -252,7 +252,7 @@ func (s *Store) MayWrite(path string, bytes int64) error {
 	return err
 }
 
-// holds reports whether a folder is the memory's, by whatever name.
+// holds reports whether dir is the folder of the memory, by whatever name.
 func (s *Store) holds(dir string) bool {
 	if dir == s.dir {
 		return true

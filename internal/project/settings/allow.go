@@ -168,8 +168,8 @@ func withRule(old []byte, rule string) ([]byte, error) {
 	return out, nil
 }
 
-// place finds the value with the path in a JSON text: where the bracket stands
-// that closes it, and where what is before that bracket ends.
+// place finds the value with the path in a JSON text. It returns the position of its
+// closing bracket, and the end of the content before that bracket.
 func place(data []byte, path []string) (end, last int) {
 	d := json.NewDecoder(bytes.NewReader(jsonc.Plain(data)))
 	opened, ok := enter(d)

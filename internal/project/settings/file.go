@@ -222,8 +222,8 @@ func (l *loader) hookDir(dir string, trusted bool) {
 	}
 }
 
-// hooks notes the hooks of a source, and lets those that may run join those of
-// the sources before it.
+// hooks notes the hooks of a source, and adds the ones that may run to the hooks of
+// the earlier sources.
 func (l *loader) hooks(source string, v any, of level) error {
 	tree, ok := v.(map[string]any)
 	if !ok {

@@ -17,9 +17,9 @@ import (
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
-// foreign takes what counts here from the settings of another program: hooks and rules
-// that forbid, and from those of a project that is trusted also what it allows and sets.
-// The rest is named in one note. Such a file stops nothing: what cannot be read is named.
+// foreign reads from the settings of another program its hooks and the rules that
+// forbid, and in a trusted project also the rules that allow and its values. One note
+// names the rest. An unreadable file stops nothing: a note names it.
 func (l *loader) foreign(path string, of level) {
 	if path == "" {
 		return

@@ -28,7 +28,7 @@ func (c Catalog) All() []Skill { return slices.Clone(c.skills) }
 // Hidden returns the skills whose names others have.
 func (c Catalog) Hidden() []Skill { return slices.Clone(c.hidden) }
 
-// Warnings tell what is wrong with files, those that were not loaded included.
+// Warnings returns the faults of files, including files that were not loaded.
 func (c Catalog) Warnings() []definitions.Note { return slices.Clone(c.notes) }
 
 // Only is the catalog with the named skills and no others, and the names that no skill has.
@@ -64,8 +64,8 @@ func (c Catalog) Find(name string) (Skill, bool) {
 	return c.skills[i], true
 }
 
-// Reminder is the list of skills for a model: one line each, in the order of
-// their names. It is empty if there are none.
+// Reminder returns the list of skills for a model: one line each, in the order of
+// their names. It is empty without skills.
 func (c Catalog) Reminder() string {
 	if len(c.skills) == 0 {
 		return ""

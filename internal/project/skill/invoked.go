@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
 
-// Bounds of what is remembered.
+// Bounds of a ledger.
 const (
 	PreviewLines = 20
 	maxLine      = 500     // code points of a line of a preview
@@ -49,7 +49,7 @@ func (l *Ledger) Record(s Skill, at time.Time) {
 	l.used = l.used[:min(len(l.used), maxInvoked)]
 }
 
-// GoOn takes over what was used by the agent that had the conversation before.
+// GoOn takes over the skills that the previous agent of the conversation has used.
 func (l *Ledger) GoOn(from *Ledger) {
 	used := from.All()
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *Ledger) GoOn(from *Ledger) {
 	l.used = used
 }
 
-// All returns what was used, the latest first.
+// All returns the used skills, the latest first.
 func (l *Ledger) All() []Invoked {
 	l.mu.Lock()
 	defer l.mu.Unlock()

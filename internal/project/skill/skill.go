@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/definitions"
 )
 
-// Bounds of what is read.
+// Bounds of skills and their files.
 const (
 	MaxSkills = 500       // in all places together
 	maxFile   = 256 << 10 // bytes of a SKILL.md
@@ -27,7 +27,7 @@ const (
 
 // Skill is one skill, whole.
 type Skill struct {
-	Name        string   // by which it is called: its folder's name, in lower-case kebab
+	Name        string   // by which it is called: the name of its folder, in lower-case kebab
 	Display     string   // as its author writes it
 	Description string   // whole; for whoever chooses a skill
 	Allow       []string // permission rules that it asks for; nil: none

@@ -29,9 +29,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// folder is that of a list while this process has its lock, so nobody else
-// changes it. Names are made here and hold no slash; none is followed if it is
-// a link.
+// folder is the folder of a list while this process has its lock, so no other process
+// changes it. Its methods make the names, which hold no slash, and follow no link.
 type folder struct {
 	dir   *saferoot.Folder
 	lock  *os.File
@@ -89,7 +88,7 @@ func (f *folder) acquire(ctx context.Context) (err error) {
 }
 
 // tryLock opens and locks the lock file. A file that was removed between the two excludes
-// nobody, so another attempt follows.
+// no other process, so another attempt follows.
 func (f *folder) tryLock() (*os.File, error) {
 	lock, err := f.openFile(lockName, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -164,8 +163,8 @@ func (f *folder) write(name string, data []byte) error {
 	return f.sync()
 }
 
-// temporary makes a file to be renamed. Only the holder of the lock writes, so one that
-// exists was left by a crash and is removed; what cannot be removed is passed by.
+// temporary makes a file to be renamed. Only the holder of the lock writes, so an existing
+// file was left by a crash and is removed; if that fails, another name is used.
 func (f *folder) temporary() (file *os.File, err error) {
 	for i := range 8 {
 		name := tempName + strconv.Itoa(i)

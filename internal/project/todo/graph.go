@@ -31,8 +31,8 @@ func (l List) Graph() Graph {
 // maxIndent bounds how deep a tree is drawn, so that a long chain stays short.
 const maxIndent = 20
 
-// Tree draws the list: below each to-do, what waits for it. One that waits for
-// several stands below each of them, with its own only the first time. Line
+// Tree draws the list: below each to-do the to-dos that wait for it. A to-do that waits
+// for several appears below each of them, with its own subtree only the first time. line
 // makes the text of one. The time grows with the to-dos and their edges.
 func (l List) Tree(line func(it Item, again bool) string) string {
 	below := make(map[ID][]Item, len(l.Items))
@@ -67,7 +67,7 @@ func (l List) Tree(line func(it Item, again bool) string) string {
 			draw(it)
 		}
 	}
-	for _, it := range l.Items { // items of a circle
+	for _, it := range l.Items { // the to-dos of a circle
 		if !drawn[it.ID] {
 			draw(it)
 		}

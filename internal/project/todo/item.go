@@ -54,7 +54,7 @@ func (id *ID) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Status is where a to-do stands. Every change between the three is allowed.
+// Status is the progress of a to-do. Every change between the three is allowed.
 type Status string
 
 // The statuses.
@@ -74,7 +74,7 @@ type Item struct {
 	ActiveForm  string                     `json:"active_form"` // the -ing form, shown while it is in progress
 	Status      Status                     `json:"status"`
 	Owner       string                     `json:"owner"`      // the name of an agent, or empty
-	BlockedBy   []ID                       `json:"blocked_by"` // what it waits for, in order; never nil
+	BlockedBy   []ID                       `json:"blocked_by"` // the to-dos it waits for, in order; never nil
 	Metadata    map[string]json.RawMessage `json:"metadata"`   // never nil
 	Revision    int                        `json:"revision"`   // grows with each change
 	CreateTime  time.Time                  `json:"create_time"`
@@ -84,8 +84,8 @@ type Item struct {
 	extra   map[string]json.RawMessage // of a newer version
 }
 
-// Title is what a spinner shows: the active form while it is in progress, if
-// there is one, else the subject.
+// Title returns the text for a spinner: the active form, if any, while the to-do is in
+// progress, else the subject.
 func (it Item) Title() string {
 	if it.Status == InProgress && it.ActiveForm != "" {
 		return it.ActiveForm
@@ -104,7 +104,7 @@ type field struct {
 	at   any
 }
 
-// fields are the fields of the file, in its order.
+// fields returns the fields of the file, in its order.
 func (it *Item) fields() []field {
 	return []field{
 		{"v", &it.version},
@@ -123,7 +123,7 @@ func (it *Item) fields() []field {
 }
 
 // decode reads the file of the to-do with this ID. Names are compared exactly,
-// so that what is not ours can be told apart and kept.
+// so that foreign fields are recognised and kept.
 func decode(id ID, data []byte) (Item, error) {
 	var it Item
 	var raw map[string]json.RawMessage

@@ -65,8 +65,8 @@ func (l List) Blocks(id ID) []ID {
 	return out
 }
 
-// Waits returns what a to-do still waits for: what is not completed, and what
-// cannot be read.
+// Waits returns the to-dos that a to-do still waits for: the open ones and the
+// unreadable ones.
 func (l List) Waits(it Item) []ID {
 	out := []ID{}
 	for _, id := range it.BlockedBy {
@@ -88,8 +88,8 @@ func (l List) Ready() []Item {
 	return out
 }
 
-// settle brings what was read into order, forgets edges to what was deleted,
-// and reports a circle that somebody has written by hand.
+// settle sorts the to-dos, drops edges to deleted ones, and reports a circle that
+// somebody has written by hand.
 func (l *List) settle() {
 	slices.SortFunc(l.Items, func(a, b Item) int { return int(a.ID - b.ID) })
 	slices.SortFunc(l.Problems, func(a, b Problem) int { return strings.Compare(a.File, b.File) })
@@ -112,9 +112,9 @@ func (l *List) settle() {
 }
 
 // findCircle returns to-dos of which each waits for the next and the last for
-// the first, or nil. It takes away, again and again, what waits for nothing;
-// from what is left every way leads into a circle. Its time grows with the
-// to-dos and their edges.
+// the first, or nil. It repeatedly removes to-dos that wait for nothing; from the
+// remaining ones every path leads into a circle. Its time grows with the to-dos
+// and their edges.
 func findCircle(waits map[ID][]ID) []ID {
 	open := make(map[ID]int, len(waits))
 	blocks := make(map[ID][]ID, len(waits))

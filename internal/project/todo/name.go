@@ -17,7 +17,7 @@ func ListName(env func(string) string, otherwise string) (string, error) {
 	return name, nil
 }
 
-// CheckName refuses a name that a list cannot have: it names a folder.
+// CheckName refuses a name that a list cannot have: the list's folder has the same name.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= 64
 	for _, c := range []byte(name) {

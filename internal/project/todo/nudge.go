@@ -14,9 +14,9 @@ const nudgeFrom = 3 // fewer to-dos are a small matter
 //go:embed nudge.md
 var nudgeText string
 
-// Nudge is what the main agent is told when a change has completed the last
+// Nudge returns the note for the main agent when a change has completed the last
 // open to-do, three or more are completed, and none was about verification; else
-// it is empty.
+// it returns "".
 func Nudge(c Change, after List) string {
 	if c.Before.Status == Completed || c.After.Status != Completed || len(after.Items) < nudgeFrom ||
 		len(after.Problems) > 0 {

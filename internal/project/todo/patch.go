@@ -65,8 +65,8 @@ func differences(a, b Item) []string {
 	return out
 }
 
-// connect changes what it waits for, and returns the others that are to wait
-// for it.
+// connect changes the to-dos that it waits for, and returns the others that are to
+// wait for it.
 func (l List) connect(it *Item, p Patch) ([]Item, error) {
 	if p.BlockedBy != nil {
 		it.BlockedBy = nil
@@ -116,7 +116,7 @@ func (l List) there(id ID) error {
 	return fmt.Errorf("to-do %s: %w", id, ErrNotFound)
 }
 
-// merge puts metadata over what is there.
+// merge puts metadata over the present metadata.
 func (it *Item) merge(more map[string]json.RawMessage) error {
 	for key, value := range more {
 		var plain bytes.Buffer

@@ -12,7 +12,7 @@ import (
 // ErrNotFound is returned for a number that no to-do of the list has.
 var ErrNotFound = errors.New("no such to-do")
 
-// ErrChanged is returned when a to-do is no longer as the caller has seen it.
+// ErrChanged is returned when a to-do has changed since the caller saw it.
 var ErrChanged = errors.New("it was changed meanwhile")
 
 // damaged is a to-do that is there and cannot be read.
@@ -27,7 +27,7 @@ func (d *damaged) Error() string {
 func (d *damaged) Unwrap() error { return d.err }
 
 // Store is one list. It keeps nothing open and nothing in memory, so it may be
-// used by several goroutines, and beside Stores of other processes. Each method
+// used by several goroutines, and together with Stores of other processes. Each method
 // is one change under the lock of the list; it waits for others until ctx ends,
 // at most for 10 s.
 type Store struct {
@@ -37,7 +37,7 @@ type Store struct {
 }
 
 // At is the list in a folder, an absolute path, which the first to-do creates.
-// What was acknowledged survives kill -9; with power also a power cut.
+// Acknowledged changes survive kill -9; with power also a power cut.
 func At(dir string, power bool) *Store { return &Store{dir: dir, power: power, now: time.Now} }
 
 // Draft is a to-do that is to be made. Subject is required.
@@ -48,17 +48,17 @@ type Draft struct {
 	Metadata                         map[string]json.RawMessage
 }
 
-// Patch says what is to be changed; the zero value of a field leaves it alone.
+// Patch is a change of a to-do; the zero value of a field leaves it alone.
 type Patch struct {
 	Subject, Description, ActiveForm, Owner *string
 	Status                                  *Status
-	Metadata                                map[string]json.RawMessage // put over what is there; null takes a key away
+	Metadata                                map[string]json.RawMessage // put over the present; null removes a key
 
-	BlockedBy    *[]ID // in place of what is there
+	BlockedBy    *[]ID // replaces the present ones
 	AddBlockedBy []ID
 	AddBlocks    []ID // those then wait for this one
 
-	By       string // becomes the owner of what is started and has none
+	By       string // becomes the owner of a started to-do without one
 	Revision int    // if not 0: [ErrChanged] unless the to-do still has it
 }
 
@@ -188,9 +188,9 @@ func (it Item) touched(now time.Time) Item {
 	return it
 }
 
-// Delete removes a to-do, also one that cannot be read, and returns what it
-// was. What waited for it waits no more: an edge to a number that is gone means
-// nothing, and numbers do not come again.
+// Delete removes a to-do, also an unreadable one, and returns it. Others no longer
+// wait for it: an edge to a deleted number means nothing, and numbers are never
+// used again.
 func (s *Store) Delete(ctx context.Context, id ID) (it Item, err error) {
 	err = s.locked(ctx, false, func(f *folder) error {
 		it, err = s.remove(f, id)

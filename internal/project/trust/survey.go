@@ -21,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/project/command"
 )
 
-// Bounds of what is looked at.
+// Bounds of a survey.
 const (
 	maxFiles = 2000
 	maxFile  = 1 << 20 // bytes of a file with settings or definitions
@@ -35,7 +35,7 @@ type Item struct {
 	What string `json:"what"`
 }
 
-// survey is what was found in a folder.
+// survey is the list of findings in a folder.
 type survey struct {
 	root  *os.Root
 	items []Item
@@ -87,7 +87,7 @@ func look(folder string) (survey, error) {
 	return s, nil
 }
 
-// digest stands for the files and what is in them.
+// digest returns the digest of the files and their contents.
 func (s survey) digest() string {
 	names := make([]string, 0, len(s.sums))
 	for name := range s.sums {
@@ -165,7 +165,7 @@ func (s *survey) skills(dir string) {
 	}
 }
 
-// reading tells what a file would have done, and the commands in that.
+// reading returns the effects of a file, and the commands among them.
 type reading func(data []byte) (what, commands []string, err error)
 
 func (s *survey) file(name string, read reading) {
@@ -478,8 +478,8 @@ func programOf(v any) []string {
 	return []string{strings.Join(line, " ")}
 }
 
-// prompt reads a command: what it runs and includes when it is called, and the rules
-// that it asks for. One that cannot be read is called by nobody.
+// prompt reads a command: its shell lines and inclusions when it is called, and the rules
+// that it asks for. An unreadable command cannot be called.
 func prompt(data []byte) (what, commands []string, err error) {
 	c, err := command.Read(data)
 	if err != nil {
@@ -488,8 +488,8 @@ func prompt(data []byte) (what, commands []string, err error) {
 	return command.Effects(c), c.Template.ShellLines(), nil
 }
 
-// allowed reads a SKILL.md: the rules that it asks for count, and what a user who calls
-// it by its name has it run.
+// allowed reads a SKILL.md: the rules that it asks for count, and the commands that it
+// runs when the user calls it by its name.
 func allowed(data []byte) (what, commands []string, err error) {
 	d, err := frontmatter.Parse(data, frontmatter.SkillKeys())
 	if err != nil {

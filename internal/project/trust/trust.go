@@ -31,7 +31,7 @@ type Change struct {
 	How  string `json:"how"` // added, changed or removed
 }
 
-// State is what is known of a folder.
+// State is the state of trust of a folder.
 type State struct {
 	Folder     string   `json:"folder"`     // absolute, links resolved
 	Trusted    bool     `json:"trusted"`    // exactly these files
@@ -61,7 +61,7 @@ type entry struct {
 // ErrBlind is returned, wrapped, for a folder that cannot be trusted as it is.
 var ErrBlind = errors.New("some of its files cannot be looked at")
 
-// Check looks at a folder, which is the one that it is given and not one above.
+// Check looks at the given folder itself, not at one above.
 // If the store cannot be read, no folder is trusted.
 func (s Store) Check(folder string) (State, error) {
 	folder, err := real(folder)
@@ -124,8 +124,8 @@ func (s Store) Grant(ctx context.Context, st State) error {
 }
 
 // Keep trusts a folder again whose user has just had file written, with data in it:
-// what was trusted before, or had nothing to trust, stays trusted if nothing else
-// has changed. It reports whether the folder is trusted now.
+// a folder that was trusted before, or had nothing to trust, stays trusted if nothing
+// else has changed. It reports whether the folder is trusted now.
 func (s Store) Keep(ctx context.Context, before State, file string, data []byte) (bool, error) {
 	now, err := s.Check(before.Folder)
 	if err != nil || now.Trusted {
@@ -154,7 +154,7 @@ func (s Store) Revoke(ctx context.Context, folder string) (bool, error) {
 	return had, err
 }
 
-// real is the one name of a folder. One that is gone has the name it was given.
+// real returns the one name of a folder. A missing folder keeps the given name.
 func real(folder string) (string, error) {
 	abs, err := filepath.Abs(folder)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s Store) read() (content, error) {
 	return c, nil
 }
 
-// change rewrites the file while nobody else does.
+// change rewrites the file under the lock.
 func (s Store) change(ctx context.Context, f func(*content)) error {
 	unlock, err := lock(ctx, s.path+".lock")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Check finds what is wrong between the parts of a plan. A plan without faults can
-// be run. That of a nested workflow is looked at too.
+// Check finds faults between the parts of a plan. A plan without faults can be run.
+// Check also looks at the plans of nested workflows.
 func (p *Plan) Check() []Fault {
 	r := &reader{file: p.File}
 	if len(p.Steps) == 0 || len(p.Steps) > MaxSteps || p.Parallel < 1 || p.Parallel > MaxParallel {
@@ -76,7 +76,7 @@ func (r *reader) uses(p *Plan, s Step) {
 }
 
 // line checks a shell line: values get there as variables only, since the shell
-// would run what stands in a value.
+// would run commands in a value.
 func (r *reader) line(p *Plan, s Step, above map[string]bool) {
 	if pieces, err := parseText(s.Shell); strings.Contains(s.Shell, opens) {
 		fix := "use variables such as $DROVER_PARAM_NAME or $DROVER_STEP_ID_OUTPUT"
@@ -113,7 +113,7 @@ func (r *reader) line(p *Plan, s Step, above map[string]bool) {
 	}
 }
 
-// with checks what a nested workflow is given.
+// with checks the parameters of a nested workflow.
 func (r *reader) with(p *Plan, s Step, above map[string]bool) {
 	given := map[string]string{}
 	for _, v := range s.Workflow.With {

@@ -96,7 +96,7 @@ func (c *compiler) nested(s *Step, path string, above []string, sum hash.Hash) {
 	}
 }
 
-// nameOf is what a workflow without a name is called: as its file.
+// nameOf returns the name of a workflow that has none itself: from its file.
 func nameOf(path string) string {
 	base := filepath.Base(path)
 	name := strings.Map(func(r rune) rune {

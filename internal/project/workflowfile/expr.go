@@ -279,7 +279,7 @@ func (p *parser) one(depth int) (node, error) {
 	return p.name(w.text)
 }
 
-// name reads what stands without quotes.
+// name reads a word without quotes.
 func (p *parser) name(text string) (node, error) {
 	parts := strings.Split(text, ".")
 	switch {
@@ -352,7 +352,7 @@ const (
 	closes = "}}"
 )
 
-// parseText takes a text with expressions apart. $${{ stands for ${{ itself.
+// parseText splits a text with expressions. $${{ means ${{ itself.
 func parseText(text string) ([]piece, error) {
 	var out []piece
 	for {
@@ -378,7 +378,7 @@ func parseText(text string) ([]piece, error) {
 	}
 }
 
-// endOf finds the }} that is not within quotes; -1: there is none.
+// endOf returns the position of the first }} outside of quotes, or -1.
 func endOf(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch {

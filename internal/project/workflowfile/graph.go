@@ -10,8 +10,8 @@ import (
 // a failure, or in any case, and names nothing that it needs.
 func (s Step) last() bool { return len(s.Needs) == 0 && s.Handles() }
 
-// After is what each step waits for, by its ID: what it needs, and of a step that
-// comes last by itself everything that does not need such a step.
+// After returns the steps that each step waits for, by its ID: the ones it needs, and for
+// a step that comes last by itself every step that does not need such a step.
 func (p *Plan) After() map[string][]string {
 	out := make(map[string][]string, len(p.Steps))
 	behind := p.behindLast()

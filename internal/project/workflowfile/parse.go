@@ -420,8 +420,8 @@ func stepID(s string) bool {
 
 func paramName(s string) bool { return len(s) <= 64 && lower(s) }
 
-// lower reports whether a word begins with a small letter and goes on with such,
-// digits, - and _.
+// lower reports whether a word begins with a small letter and continues with small
+// letters, digits, - and _.
 func lower(s string) bool {
 	return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }

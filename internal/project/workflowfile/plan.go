@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/spelling"
 )
 
-// Bounds of a workflow. What is larger is refused.
+// Bounds of a workflow. Larger ones are refused.
 const (
 	MaxBytes     = 128 << 10 // of one file
 	MaxAllBytes  = 512 << 10 // of a file with all that it names
@@ -68,7 +68,7 @@ type Step struct {
 	If       string        `json:"if,omitempty"` // empty: unless something has failed
 	Shell    string        `json:"shell,omitempty"`
 	Agent    *Agent        `json:"agent,omitempty"`
-	Approval string        `json:"approval,omitempty"` // what is asked
+	Approval string        `json:"approval,omitempty"` // the question
 	Workflow *Nested       `json:"workflow,omitempty"`
 	On       string        `json:"on,omitempty"`  // a worker or a label, for Shell and Agent; empty: this machine
 	Cwd      string        `json:"cwd,omitempty"` // relative to where the workflow works, or absolute
@@ -186,7 +186,7 @@ func (p *Plan) stepNames() []string {
 	return names
 }
 
-// fits says why the parameter cannot have a value.
+// fits says why the parameter cannot have a value; nil: it can.
 func (a Param) fits(v string) error {
 	switch {
 	case len(v) > MaxValue:
@@ -206,8 +206,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// known names what a wrong word may have meant; none is said where there is nothing
-// to mean.
+// known returns the name that a wrong word may have meant, else the names that it may be;
+// none is the text for an empty list.
 func known(word string, names []string, none string) string {
 	switch near := closest(word, names); {
 	case near != "":

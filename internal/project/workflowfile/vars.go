@@ -22,8 +22,8 @@ func mentioned(line string) []string {
 // a bound for all of them together.
 const maxVars = 1 << 20
 
-// Vars are the variables of a shell step beside its environment, as NAME=value: all
-// parameters, what the line names of other steps, and what the step sets itself.
+// Vars returns the variables of a shell step in addition to its environment, as NAME=value:
+// all parameters, the values of other steps that the line names, and the step's own.
 func (p *Plan) Vars(s Step, scope Scope) ([]string, error) {
 	var out []string
 	size := 0

@@ -273,7 +273,7 @@ func (run0) Rest(ctx context.Context, wait func(context.Context) error) error { 
 
 // open opens a conversation that is a task.
 func (p *place) open(t testing.TB) *Conversation {
-	c, err := Open(Config{ID: session, Agent: agent.Config{Model: agenttest.ModelFunc(p.reply), WaitWhilePaused: p.hold}, Box: p.box, Post: p.Post, Session: p, Hooks: p, Feed: &Feed{},
+	c, err := Open(Config{ID: session, Wrap: func(task.ID, *agent.Config) {}, Agent: agent.Config{Model: agenttest.ModelFunc(p.reply), WaitWhilePaused: p.hold}, Box: p.box, Post: p.Post, Session: p, Hooks: p, Feed: &Feed{},
 		Log: &p.log, Mail: func(withheld func(mailbox.Mail) bool) agent.Mail { return reader{p.box, withheld} }})
 	if err != nil {
 		t.Fatal(err)

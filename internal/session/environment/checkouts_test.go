@@ -25,7 +25,7 @@ func (h *host) Checkpoint(_ context.Context, state []byte) error {
 // An agent is known as isolated before it has a checkout, so that a further run after a
 // crash does not take place in the folder of the user.
 func TestIsolatedFirst(t *testing.T) {
-	c := NewCheckouts(worktree.Open(t.TempDir()), nil, &Edits{}, func(task.ID, string) {})
+	c := NewCheckouts(worktree.Open(t.TempDir()), Unrecorded{}, &Edits{}, func(task.ID, string) {})
 	h := &host{rec: task.Record{ID: "a00000001", Kind: task.LocalAgent}}
 	if tree.Isolated(h.rec) {
 		t.Fatal("it is isolated already: the test shows nothing")

@@ -61,7 +61,7 @@ func (p Place) Open() (*os.Root, error) {
 	return root, err
 }
 
-// unlinked refuses a folder that a symbolic link leads to: what was approved is the path.
+// unlinked refuses a folder that a symbolic link leads to: the user approved the path itself.
 func unlinked(root *os.Root, dir string) error {
 	if dir == "/" {
 		return nil
@@ -82,8 +82,8 @@ func unlinked(root *os.Root, dir string) error {
 }
 
 // OpenFile opens the file of the place, following no link out of Dir, and refuses
-// one that must not be used with [ErrRefused]. It never waits for the other end
-// of a pipe, truncates only what may be used, and the flags are those of
+// a file that must not be used with [ErrRefused]. It never waits for the other end
+// of a pipe and truncates only after these checks. flag and perm are as for
 // [os.OpenFile].
 func (p Place) OpenFile(flag int, perm fs.FileMode) (*os.File, error) {
 	root, err := p.Open()

@@ -92,7 +92,7 @@ func around(text string, line int, inserted string) string {
 	count := min(most, line-from+strings.Count(inserted, "\n")+1+margin)
 	shown, _, err := number([]byte(text), from, count)
 	if err != nil {
-		return "" // what is left of the file is shorter
+		return "" // the rest of the file is shorter
 	}
 	shown, _, _ = strings.Cut(shown, "\n(lines ")
 	return strings.TrimRight(shown, "\n")

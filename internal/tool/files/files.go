@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-// Bounds of what is read and shown.
+// Bounds of files, and of the part of them that a model sees.
 const (
 	DefaultLines = 2000
 	maxLine      = 2000      // code points of a line that are shown
@@ -25,7 +25,7 @@ const (
 )
 
 // New makes the tools Read, Write and Edit of one agent, in this order. Files in readDirs,
-// absolute paths of folders such as that of output files, can only be read.
+// absolute paths of folders such as the folder of output files, can only be read.
 func New(a confine.Area, readDirs ...string) []agent.Tool {
 	s := &set{read: a, write: a, seen: make(map[string]sum)}
 	s.read.Dirs = slices.Concat(a.Dirs, readDirs)
@@ -129,7 +129,7 @@ func load(p confine.Place) ([]byte, fs.FileInfo, error) {
 	return data, info, nil
 }
 
-// regular refuses what has no content of its own.
+// regular refuses files without content of their own.
 func regular(info fs.FileInfo) error {
 	switch m := info.Mode(); {
 	case m.IsRegular():
@@ -161,7 +161,7 @@ func plain(err error) error {
 	return err
 }
 
-// refuse tells the model what was wrong with which file.
+// refuse returns the error about a file as a refusal for the model.
 func refuse(path string, err error) (agent.Output, error) {
 	return agent.Output{}, toolkit.Refuse(confine.About(path, err))
 }

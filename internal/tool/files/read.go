@@ -108,7 +108,7 @@ func number(data []byte, from, count int) (string, ReadResult, error) {
 	return b.String(), res, nil
 }
 
-// shorten cuts a line between code points and shows what is hidden in it.
+// shorten cuts a line between code points and makes hidden characters visible.
 func shorten(line string) string {
 	if len(line) <= maxLine {
 		return excerpt.Visible(line)

@@ -48,7 +48,7 @@ func (s *set) writeFile(_ context.Context, _ agent.Call, in writeInput) (agent.O
 	return agent.Output{Text: fmt.Sprintf("%s %s (%d bytes)", word, place.Path(), len(in.Content)), Structured: res}, nil
 }
 
-// existing returns a file that may be overwritten, or no info if there is none.
+// existing returns a file that may be overwritten, or no info for a missing one.
 func (s *set) existing(p confine.Place) ([]byte, fs.FileInfo, error) {
 	if _, err := os.Lstat(p.Path()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil

@@ -1,9 +1,10 @@
 // Package findtool has the tools ToolSearch and CallTool, by which a model uses tools whose
 // schemas are not in its requests.
 //
-// What both say of themselves depends only on the tools that they are made with, so the beginning
+// The texts of both depend only on the tools that they are made with, so the beginning
 // of a request stays the same however many tools a model looks up. A call by CallTool becomes a
-// call of the named tool before anybody else sees it; see [agent.Forwarder].
+// call of the named tool before hooks and rules see it; see [agent.Forwarder]. The package looks
+// up tools and runs none.
 package findtool
 
 import (
@@ -86,7 +87,7 @@ func (c *caller) Forward(raw json.RawMessage) (string, json.RawMessage, error) {
 	return in.Name, in.Input, nil
 }
 
-// finder has what is known of the tools.
+// finder has the specifications of the tools.
 type finder []agent.ToolSpec
 
 // list names the tools, in the order in which they were given.

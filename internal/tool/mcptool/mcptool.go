@@ -1,9 +1,8 @@
 // Package mcptool makes tools for a model of the tools of MCP servers: their
 // names, their specifications, and the text of their results.
 //
-// What a server says is shown and not believed: characters that nobody could
-// see are made visible, and hints give no permission. The package calls no
-// server itself.
+// Text of a server is shown and not trusted: invisible characters are made
+// visible, and hints give no permission. The package calls no server itself.
 package mcptool
 
 import (
@@ -41,7 +40,7 @@ func Name(server, tool string) string {
 	return name[:maxName-digest-1] + "_" + sum(server+"\x00"+tool)
 }
 
-// ServerName is a server as it stands in the names of its tools and in rules.
+// ServerName returns the form of a server's name in the names of its tools and in rules.
 func ServerName(server string) string {
 	name := part(server)
 	for strings.Contains(name, "__") {
@@ -71,7 +70,7 @@ func sum(text string) string {
 	return hex.EncodeToString(h[:])[:digest]
 }
 
-// Spec is what a model is told of a tool.
+// Spec returns the specification of a tool for a model.
 func Spec(server string, t mcpclient.Tool) agent.ToolSpec {
 	about := []rune(excerpt.Visible(strings.TrimSpace(cmp.Or(t.Description, t.Title))))
 	if len(about) > maxAbout {
@@ -80,8 +79,8 @@ func Spec(server string, t mcpclient.Tool) agent.ToolSpec {
 	return agent.ToolSpec{Name: Name(server, t.Name), Description: string(about), InputSchema: schema(t.InputSchema)}
 }
 
-// schema is that of the server, byte for byte, unless it says something that
-// nobody could see: then what is said for people is shown.
+// schema returns the server's schema, byte for byte, unless it has invisible
+// characters: then these become visible in its descriptions.
 func schema(raw json.RawMessage) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -119,12 +118,12 @@ func reveal(v any) bool {
 	return changed
 }
 
-// Config is what a tool is made of.
+// Config configures a tool.
 type Config struct {
 	Server string // as it is configured
 	Tool   mcpclient.Tool
-	// Call calls the tool: the result is that of tools/call, or a text that takes
-	// its place.
+	// Call calls the tool. It returns the result of tools/call, or a text in its
+	// place.
 	Call func(ctx context.Context, c agent.Call) (result json.RawMessage, text string, err error)
 	// Limit is how many characters of a result a model is shown.
 	Limit int
@@ -143,7 +142,7 @@ func New(c Config) agent.Tool {
 	var hints struct {
 		ReadOnly bool `json:"readOnlyHint"`
 	}
-	_ = json.Unmarshal(c.Tool.Annotations, &hints) // what is no hint says nothing
+	_ = json.Unmarshal(c.Tool.Annotations, &hints) // invalid annotations give no hint
 	return &tool{Spec(c.Server, c.Tool), hints.ReadOnly, c}
 }
 
@@ -153,8 +152,7 @@ func (t *tool) Spec() agent.ToolSpec { return t.spec }
 // Parallel implements [agent.Parallel]: that is all that the hint is good for.
 func (t *tool) Parallel() bool { return t.parallel }
 
-// Call implements [agent.Tool]. Whatever is wrong with the server is told to the
-// model.
+// Call implements [agent.Tool]. The model gets the errors of the server.
 func (t *tool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	raw, text, err := t.cfg.Call(ctx, c)
 	var refusal *toolkit.Refusal

@@ -119,7 +119,7 @@ func shown(raw json.RawMessage) string {
 	return fmt.Sprintf("[a part of type %q is not shown]", c.Type)
 }
 
-// binary stands for what a model is not shown.
+// binary returns the placeholder of data that a model does not get.
 func binary(what, mime, data string) string {
 	mime = first(mime, "of unknown type")
 	n, err := base64.StdEncoding.Decode(make([]byte, base64.StdEncoding.DecodedLen(len(data))), []byte(data))

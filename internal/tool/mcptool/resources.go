@@ -20,7 +20,7 @@ const (
 	ReadName = "ReadMcpResource"
 )
 
-// Listed is what a server tells of one of its resources, or, with a template, of many.
+// Listed is a server's entry for one of its resources, or, with a template, for many.
 type Listed struct {
 	Server, URI, Template, Name, Title, Description, MimeType string
 }
@@ -33,7 +33,7 @@ type ResourceConfig struct {
 	Read func(ctx context.Context, server, uri string) (json.RawMessage, error)
 	// Limit is how many characters of a result a model is shown.
 	Limit int
-	// Spill keeps what is not shown, and says where. nil: it is lost.
+	// Spill keeps the omitted rest, and returns its path. nil: it is lost.
 	Spill func(id, text string) (path string, err error)
 	// Save keeps a file, and says where. nil: it is lost.
 	Save func(id, mime string, data []byte) (path string, err error)
@@ -132,7 +132,7 @@ func (cfg ResourceConfig) read(ctx context.Context, c agent.Call, in readInput) 
 	return agent.Output{Text: cut(text, c.ID, cfg.Limit, cfg.Spill)}, nil
 }
 
-// kept saves what is not text.
+// kept saves binary content.
 func (cfg ResourceConfig) kept(id, uri, mime, blob string) string {
 	data, err := base64.StdEncoding.DecodeString(blob)
 	if err != nil {

@@ -53,7 +53,7 @@ type Config struct {
 	Area     confine.Area  // whose files may be watched; commands begin in its Root
 	Cwd      func() string // where the next command of Bash runs; nil: always the Root
 	Commands bool          // commands may be watched
-	Told     func() string // how the promise to tell of events and of the end goes on; nil: it does not
+	Told     func() string // the rest of the promise to report events and the end; nil: empty
 }
 
 // Result is the structured result of a call.
@@ -167,7 +167,7 @@ func (in input) check() error {
 }
 
 // file finds a file. Its own link is left to the watch, since it may come to lead
-// elsewhere: the folder in which it stands is what counts.
+// elsewhere: only the folder that contains it counts.
 func (c Config) file(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.Area.Root, path)

@@ -1,7 +1,7 @@
 // Package search holds the tools Glob and Grep.
 //
-// They look for files by name and by content in the folders that an agent may
-// read. They promise the same form of answer whether ripgrep is there or not,
-// bounded in lines and bytes, and that nothing a repository has configured is
-// executed. They change nothing.
+// They find files by name and by content in the folders that an agent may read.
+// An answer has the same form with and without ripgrep, and is bounded in lines and
+// bytes. The configuration of a repository cannot make them execute anything. They
+// change nothing.
 package search

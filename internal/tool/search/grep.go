@@ -149,7 +149,7 @@ func (a *answer) take(l line) bool {
 	return !a.full
 }
 
-// endFile writes what is known only when all lines of a file were seen.
+// endFile writes the results that need all lines of a file.
 func (a *answer) endFile() {
 	switch {
 	case a.count == 0:

@@ -16,9 +16,9 @@ import (
 )
 
 // list returns the names of the files below a folder, relative to it and
-// sorted, or "." for a place that is a file. In a repository git says what is
-// there; where it knows of nothing, such as in an ignored folder, everything
-// counts. Not more than maxListed are returned.
+// sorted, or "." for a place that is a file. In a repository git lists the files;
+// where it knows none, such as in an ignored folder, list returns all. It returns
+// at most maxListed.
 func list(ctx context.Context, p confine.Place) ([]string, error) {
 	root, err := p.Open()
 	if err != nil {

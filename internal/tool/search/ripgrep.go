@@ -68,7 +68,7 @@ func ask(ctx context.Context, rg string, p confine.Place, q query, take func(lin
 	return fmt.Errorf("rg: %s", excerpt.Line(said.b.String(), 400))
 }
 
-// split says where rg begins and what it searches there.
+// split returns the folder in which rg starts, and the name that it searches there.
 func split(p confine.Place) (dir, name string, err error) {
 	root, err := p.Open()
 	if err != nil {
@@ -153,7 +153,7 @@ func receive(r io.Reader, dir string, take func(line) bool) (enough bool, err er
 	}
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the data written to it.
 type head struct {
 	b    bytes.Buffer
 	most int

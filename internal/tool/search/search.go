@@ -68,7 +68,7 @@ func (f finder) short(path string) string {
 	return strings.ReplaceAll(excerpt.Visible(path), "\n", "<U+000A>")
 }
 
-// refuse tells the model what was wrong, and where.
+// refuse returns the error about a path as a refusal for the model.
 func refuse(ctx context.Context, path string, err error) (agent.Output, error) {
 	return agent.Output{}, toolkit.RefuseIn(ctx, confine.About(path, err))
 }

@@ -28,8 +28,8 @@ func Carry(dir string) (*Carried, error) {
 }
 
 // Script is a script that writes the file. It does that only if the file is still there: a command that was moved to
-// the background must not leave one behind when it ends. What is added stays on the first line, so that the line
-// numbers in messages of bash count lines of the user's text.
+// the background must not leave a file when it ends. The added text stays on the first line, so that the line numbers
+// in messages of bash fit the command.
 func (c *Carried) Script(line string) string {
 	file := quote(c.file.Name())
 	return "trap " + quote("[ -e "+file+" ] && pwd -P >| "+file+" 2>/dev/null") + " EXIT; " + line
@@ -38,8 +38,8 @@ func (c *Carried) Script(line string) string {
 // maxCwd bounds the path of a working directory.
 const maxCwd = 4 << 10
 
-// Dir is the directory, absolute; empty: none was written. It is read from what was made: the command may have put a
-// pipe or a link in its place.
+// Dir returns the absolute directory; empty: none was written. It reads from the open file, since the command may have
+// put a pipe or a link in its place.
 func (c *Carried) Dir() string {
 	data, err := io.ReadAll(io.LimitReader(c.file, maxCwd))
 	if dir := strings.TrimSuffix(string(data), "\n"); err == nil && strings.HasPrefix(dir, "/") {

@@ -71,7 +71,7 @@ func wholeRunes(s string) string {
 	return s
 }
 
-// started tells of a command that goes on.
+// started describes a command that continues in the background.
 func started(out Outcome, cmd Command, text string) string {
 	var b strings.Builder
 	switch {

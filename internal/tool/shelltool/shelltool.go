@@ -30,7 +30,7 @@ const maxLineBytes = 100_000
 type Shells interface {
 	// Run runs a command as a task. In the foreground it returns at the end, or
 	// when the task was moved to the background. In the background it returns
-	// once the task is durably recorded. A [toolkit.Refusal] is told to the model;
+	// once the task is durably recorded. The model gets a [toolkit.Refusal];
 	// another error is a failure of the runtime.
 	Run(ctx context.Context, c Command) (Outcome, error)
 }
@@ -38,7 +38,7 @@ type Shells interface {
 // Command is one command.
 type Command struct {
 	Line        string   // as the model wrote it, for display
-	Args        []string // what is executed
+	Args        []string // of the program to execute
 	Cwd         string   // absolute
 	Description string
 	ToolUseID   string
@@ -53,8 +53,8 @@ type Command struct {
 type Outcome struct {
 	Task         task.Record
 	Output       string   // the end of the output, as it is in the file
-	Backgrounded bool     // the task goes on
-	Told         string   // how the promise to tell of its end goes on
+	Backgrounded bool     // the task continues
+	Told         string   // the rest of the promise to report its end
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts

@@ -38,7 +38,7 @@ type input struct {
 func New(skills func() skill.Catalog, used *skill.Ledger) agent.Tool {
 	return toolkit.New(toolkit.Tool[input]{
 		Name: "Skill", Description: prompt, Aliases: []string{"skill"},
-		ReadOnly: true, // a skill is text: what it makes the model do is asked about then
+		ReadOnly: true, // a skill is text: calls that the model then makes need their own permission
 		Call: func(_ context.Context, _ agent.Call, in input) (agent.Output, error) {
 			return load(in, skills(), used)
 		},
@@ -76,7 +76,7 @@ func unknown(name string, names []string) error {
 	return toolkit.Refusef("there is no skill %q; %s", excerpt.Line(name, 80), there)
 }
 
-// render puts the arguments where the skill wants them, or behind it.
+// render puts the arguments where the skill wants them, or after it.
 func render(s skill.Skill, args string) string {
 	const place = "$ARGUMENTS"
 	body := excerpt.Visible(s.Body)

@@ -19,8 +19,8 @@ import (
 // DefaultType is the agent type of a call that names none.
 const DefaultType = "general-purpose"
 
-// PermissionModes are the words of permission_mode, and those of mode that are
-// not about execution. It is a function because slices can be changed.
+// PermissionModes returns the words of permission_mode, which are also the words of mode
+// that are not about execution. It is a function because slices can be changed.
 func PermissionModes() []string {
 	return []string{"default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto"}
 }
@@ -83,8 +83,8 @@ func same(name, value, alias, other string) (string, error) {
 	return cmp.Or(value, other), nil
 }
 
-// soloInput is the input for an agent that sends no messages. It is not told of what it hardly needs: nobody of a
-// team would hear of it, and it has few tools.
+// soloInput is the input for an agent that sends no messages. Its schema omits rarely needed fields: the agent has no
+// team, and few tools.
 type soloInput struct {
 	agentInput
 	Description    string `json:"description" input:"filled"`
@@ -159,7 +159,7 @@ func (c Config) start(ctx context.Context, call agent.Call, in agentInput) (agen
 	return reported(r, out, c.OutputLimit), nil
 }
 
-// Launched is the structured result of an agent that goes on in the background,
+// Launched is the structured result of an agent that continues in the background,
 // in the words of every dialect.
 type Launched struct {
 	Status            string  `json:"status"` // async_launched

@@ -104,8 +104,8 @@ func entry(r task.Record, now time.Time) ListedTask {
 	return e
 }
 
-// text is in the form of the reminder about background tasks, with the age and
-// the tokens behind.
+// text returns the list in the form of the reminder about background tasks, followed
+// by the age and the tokens.
 func (l Listed) text(in listInput) string {
 	if l.Total == 0 {
 		if in.Status == "" && !in.All {

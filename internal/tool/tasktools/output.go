@@ -95,7 +95,7 @@ type ShownAgent struct {
 	Shown
 	Prompt string  `json:"prompt"`
 	Result string  `json:"result"` // same as output
-	Error  *string `json:"error"`  // null if there is none
+	Error  *string `json:"error"`  // null without an error
 }
 
 // ShownRemote is the output of a remote agent.

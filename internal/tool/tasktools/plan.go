@@ -27,7 +27,7 @@ type exitInput struct {
 // MaxPlanBytes is the length of the longest plan: it goes as a message.
 const MaxPlanBytes = task.MaxMessageBytes - 4<<10
 
-// Planner is the port of submit_plan and ExitPlanMode. Its errors are as for [Tasks].
+// Planner handles plans for submit_plan and ExitPlanMode. Its errors are as in [Tasks].
 type Planner interface {
 	// Propose hands the plan of a call to who leads the agent. It returns when that is
 	// durable, or where a person leads when that person has answered.
@@ -44,7 +44,7 @@ type Proposed struct {
 	Plan     string `json:"plan,omitempty"`         // that the person approved instead; empty: as it was proposed
 }
 
-// PlanAnswer is what a leader says to a plan.
+// PlanAnswer is the answer of a leader to a plan.
 type PlanAnswer struct {
 	RequestID string `json:"request_id" jsonschema:"request_id of the plan" input:"filled"`
 	Approve   bool   `json:"approve" jsonschema:"Whether it may carry the plan out"`

@@ -23,7 +23,7 @@ type readInput struct {
 	Timeout *int   `json:"timeout,omitempty" jsonschema:"How long to wait, in milliseconds" input:"minimum=0,maximum=600000,default=30000"`
 }
 
-// Reader is the port of read_agent. Its errors are as for [Tasks].
+// Reader returns the answers of agents for read_agent. Its errors are as in [Tasks].
 type Reader interface {
 	// Responses returns what an agent has answered after the response of that
 	// number (-1: all), oldest first. With a wait it returns when there is one,

@@ -24,7 +24,7 @@ type sendInput struct {
 	Plan    *PlanAnswer `json:"plan_approval,omitempty" jsonschema:"Answer to the plan of a teammate that you lead"`
 }
 
-// Sender is the port of SendMessage. Its errors are as for [Tasks].
+// Sender sends messages for SendMessage. Its errors are as in [Tasks].
 type Sender interface {
 	// Send gives a message to an agent. It returns when the message is durable,
 	// or, where an agent that has ended went on with it, as [Tasks.Agent] does.
@@ -45,7 +45,7 @@ type Sent struct {
 	Resumed bool        // it had ended and has a new run
 	Report  string      // of that run, where it has ended already
 	Note    string      // for the model
-	Told    string      // how the promise to tell of its end goes on
+	Told    string      // the rest of the promise to report its end
 }
 
 // NewSend makes the tool SendMessage, which keeps no state. It is parallel, so that

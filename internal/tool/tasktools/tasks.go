@@ -16,7 +16,7 @@ import (
 
 // Tasks is what the tools can do with tasks. A ref is an ID, a prefix of an ID
 // that is unique in the session, or a name. A method that knows no task by a
-// ref returns [ErrUnknown]. A [toolkit.Refusal] is told to the model; another error is
+// ref returns [ErrUnknown]. The model gets a [toolkit.Refusal]; another error is
 // a failure of the runtime. All methods may be called by several goroutines.
 type Tasks interface {
 	// Agent starts an agent. In the foreground it returns at the end, or when
@@ -30,12 +30,12 @@ type Tasks interface {
 	// Text is the final answer of an agent that has ended, else the end of the
 	// output so far, as it is in the file.
 	Text(ctx context.Context, rec task.Record) (string, error)
-	// Stop ends a task and returns when it is gone. Stopping what has ended
-	// changes nothing and is no error.
+	// Stop ends a task and returns when it is gone. Stopping an ended task
+	// changes nothing and returns no error.
 	Stop(ctx context.Context, ref string) (task.Record, task.Receipt, error)
 }
 
-// AgentRequest starts an agent. Its tags name the fields of the input of the tool Agent.
+// AgentRequest starts an agent. Its tags also describe the input of the tool Agent.
 type AgentRequest struct {
 	Description string `json:"description" jsonschema:"The work in three to five words, for the user" input:"filled"`
 	Prompt      string `json:"prompt" jsonschema:"The whole task for the agent" input:"filled"`
@@ -65,8 +65,8 @@ type AgentOutcome struct {
 	Task         task.Record
 	Text         string // the report, of an agent that has ended
 	Note         string // for the model, such as a place in a queue
-	Backgrounded bool   // it goes on
-	Told         string // how the promise to tell of its end goes on
+	Backgrounded bool   // it continues
+	Told         string // the rest of the promise to report its end
 }
 
 // ErrUnknown is returned for a ref that names no task.

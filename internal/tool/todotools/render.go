@@ -11,8 +11,8 @@ import (
 // maxListed is how many to-dos a model is shown at once.
 const maxListed = 500
 
-// page leaves out what is too much: first the oldest that are completed, then
-// the newest. It returns how many are hidden.
+// page leaves out to-dos beyond the limit: first the oldest completed ones, then
+// the newest. It returns the number of hidden ones.
 func page(items []todo.Item) (shown []todo.Item, hidden int) {
 	hidden = max(0, len(items)-maxListed)
 	skip := hidden

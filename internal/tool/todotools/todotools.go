@@ -26,12 +26,12 @@ type Hooks interface {
 // Config is what the tools need. Store is required.
 type Config struct {
 	Store  *todo.Store
-	Caller string // the name of the agent: it owns what it begins
+	Caller string // the name of the agent, which owns the to-dos that it begins
 	Main   bool   // the main agent, which is reminded of verification
 	Hooks  Hooks  // nil: nothing is refused
 
 	// Assign tells a new owner, who is not the caller, that a to-do is its own.
-	// If it is nil nobody is told.
+	// nil: the new owner gets no message.
 	Assign func(ctx context.Context, owner string, it todo.Item, by string) error
 }
 
@@ -51,7 +51,7 @@ func New(c Config) []agent.Tool {
 	}
 }
 
-// answer makes a result of what a hook or the list refused. Only the end of the
+// answer turns a refusal by a hook or the list into a result. Only the end of the
 // turn is an error.
 func answer[In any](
 	do func(context.Context, In) (agent.Output, error),
@@ -102,7 +102,7 @@ func (c Config) create(ctx context.Context, in createInput) (agent.Output, error
 	}
 	if c.Hooks != nil {
 		if refused := c.Hooks.Created(ctx, it); refused != nil {
-			// Nobody may find what was refused, also when the turn has ended.
+			// A refused to-do must disappear, also when the turn has ended.
 			_, err := c.Store.Delete(context.WithoutCancel(ctx), it.ID)
 			if errors.Is(err, todo.ErrNotFound) {
 				err = nil
@@ -120,7 +120,7 @@ type getInput struct {
 	TaskID string `json:"taskId" jsonschema:"Number of the to-do" input:"filled"`
 }
 
-// Got is the structured result of TaskGet. Task is null if there is none.
+// Got is the structured result of TaskGet. Task is null for an unknown to-do.
 type Got struct {
 	Task *GotItem `json:"task"`
 }
@@ -163,7 +163,7 @@ type ListedItem struct {
 	Subject   string      `json:"subject"`
 	Status    todo.Status `json:"status"`
 	Owner     string      `json:"owner,omitempty"`
-	BlockedBy []todo.ID   `json:"blockedBy"` // what is not completed
+	BlockedBy []todo.ID   `json:"blockedBy"` // open to-dos only
 }
 
 func (c Config) list(ctx context.Context, _ struct{}) (agent.Output, error) {

@@ -147,8 +147,8 @@ func (c Config) ask(ctx context.Context, id todo.ID, p todo.Patch) (int, error) 
 	return change.Before.Revision, c.Hooks.Completed(ctx, change.After)
 }
 
-// assign tells a new owner. What went wrong is told to the model: the change
-// has been made.
+// assign informs a new owner. It returns a failure as text for the model, since the
+// change has been made.
 func (c Config) assign(ctx context.Context, change todo.Change) string {
 	it := change.After
 	if it.Owner == change.Before.Owner || it.Owner == "" || it.Owner == c.Caller || c.Assign == nil {

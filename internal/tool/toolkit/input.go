@@ -20,7 +20,7 @@ const MaxBytes = 10 << 20
 
 // Decode reads raw, a JSON object, into a new In, as the schema of In says. It
 // is stricter than [json.Unmarshal]: names are compared exactly and none may
-// come twice; null is no value of any field. Only an optional field with an enum
+// come twice; no field takes null. Only an optional field with an enum
 // may be the empty string, which is as if it were not there. Errors are for the
 // model: one short line.
 func Decode[In any](raw json.RawMessage) (In, error) {
@@ -69,7 +69,7 @@ func readObject(v reflect.Value, s *jsonschema.Schema, raw json.RawMessage) erro
 	return nil
 }
 
-// read reads one value; what is how errors call it.
+// read reads one value, which errors call by the given phrase.
 func read(v reflect.Value, s *jsonschema.Schema, name, what string, raw json.RawMessage, optional bool) error {
 	if v.Kind() == reflect.Pointer && string(raw) != "null" {
 		v.Set(reflect.New(v.Type().Elem()))

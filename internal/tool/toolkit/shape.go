@@ -13,7 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// shape is what is known of a type of input: its schema, and the same as JSON.
+// shape describes a type of input: its schema, and the same as JSON.
 type shape struct {
 	schema *jsonschema.Schema
 	text   json.RawMessage
@@ -43,7 +43,7 @@ func shapeOf[In any]() *shape {
 // input has the rest, as name=value with the names of JSON Schema (minimum,
 // maximum, minItems, maxItems, default; enum with | between its values), and two
 // words: with filled the text must not be blank, which the schema does not say; with unlisted the
-// schema does not tell of the field, which is read all the same: a name of another dialect.
+// schema omits the field, which is read nevertheless: a name of another dialect.
 func derive(t reflect.Type) (*shape, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[json.RawMessage](): {},

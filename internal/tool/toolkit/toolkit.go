@@ -1,11 +1,10 @@
 // Package toolkit makes tools for models out of Go functions.
 //
-// A [Tool] is declared with the type of its input. It promises that the schema
-// that the model is shown and the reading of what the model wrote come from
-// this one type: input that the schema does not allow never reaches the
-// function, and the model is shown one line that says what to correct. It owns
-// the [Refusal], the one error whose text is for the model. It knows no tool,
-// asks for no permission and runs nothing by itself.
+// A [Tool] is declared with the type of its input. The schema for the model and
+// the decoder of the model's input come from this one type: input that the schema
+// does not allow never reaches the function, and the model gets one line that says
+// how to correct it. The package owns the [Refusal], the one error whose text is
+// for the model. It knows no tool, asks for no permission and runs nothing by itself.
 package toolkit
 
 import (
@@ -23,7 +22,7 @@ type Tool[In any] struct {
 	Name        string
 	Description string   // as the model reads it
 	Aliases     []string // names of the same tool in other dialects
-	Parallel    bool     // calls may run beside others
+	Parallel    bool     // calls may run in parallel with others
 	ReadOnly    bool     // calls need no permission
 
 	// Call does the work. A [Refusal] becomes the result of the call, beginning
@@ -70,8 +69,8 @@ func (d *declared[In]) Call(ctx context.Context, c agent.Call) (agent.Output, er
 	return out, nil
 }
 
-// Refusal is an error whose text is for the model: what it asked for cannot be
-// done, and it may correct the call or go on without.
+// Refusal is an error whose text is for the model: its request cannot be fulfilled,
+// and it may correct the call or continue without.
 type Refusal struct{ Text string }
 
 func (r *Refusal) Error() string { return r.Text }

@@ -25,7 +25,7 @@ var askPrompt string
 
 // Ask puts a question to somebody and waits for the answer. The question has
 // the kind [task.Choice] and the input of the call; the choice comes back as
-// the text of the reply. A reply that does not allow is no answer.
+// the text of the reply. Only a reply that allows is an answer.
 type Ask func(context.Context, task.Question) (task.Reply, error)
 
 // askInput is the questions of a call.
@@ -45,7 +45,7 @@ type option struct {
 	Description string `json:"description" jsonschema:"What it means, and what follows from it"`
 }
 
-// NewAsk makes the tool AskUserQuestion. With nil nobody is there to answer.
+// NewAsk makes the tool AskUserQuestion. With nil questions stay unanswered.
 func NewAsk(ask Ask) agent.Tool {
 	return toolkit.New(toolkit.Tool[askInput]{
 		Name: "AskUserQuestion", Description: askPrompt,

@@ -3,6 +3,6 @@
 // task_complete reports that all work is done.
 //
 // It owns the texts of these tools. A question is validated before it is shown. If
-// nobody answers, the model is told to decide by itself. The package does not know
+// no answer comes, the result asks the model to decide by itself. The package does not know
 // who answers, and does not verify that work is complete.
 package usertools

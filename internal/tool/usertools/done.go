@@ -29,8 +29,8 @@ type Done struct {
 	Summary string `json:"summary"`
 }
 
-// NewDone makes the tool task_complete, a call of which ends the turn. With nil
-// nobody holds it back.
+// NewDone makes the tool task_complete, a call of which ends the turn. A nil veto
+// allows every end.
 func NewDone(veto Veto) agent.Tool {
 	return toolkit.New(toolkit.Tool[doneInput]{Name: DoneName, Description: donePrompt, ReadOnly: true,
 		Call: veto.complete})

@@ -32,8 +32,8 @@ type Schema struct {
 	resolved *jsonschema.Resolved
 }
 
-// ParseSchema reads a JSON schema, and refuses one that values cannot be checked against or
-// that no provider takes as the input of a tool.
+// ParseSchema reads a JSON schema. It refuses a schema that values cannot be checked against,
+// and one which no provider takes as the input of a tool.
 func ParseSchema(raw []byte) (*Schema, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("the JSON schema has %d bytes and may have %d", len(raw), maxSchemaBytes)
@@ -78,7 +78,7 @@ func (s *Schema) Check(value json.RawMessage) error {
 // place that leads to them, by JSON pointers.
 type references map[string][]string
 
-// collect adds what a place of the schema leads to, and the places below it.
+// collect adds the references of a place in the schema and of the places below it.
 func (r references) collect(node any, at string) error {
 	switch node := node.(type) {
 	case []any:

@@ -49,7 +49,7 @@ type Fetcher struct {
 	size  int             // of their texts; guarded by mu
 }
 
-// page is what a fetch gave.
+// page is the result of a fetch.
 type page struct {
 	code  int
 	kind  string // media type
@@ -65,8 +65,8 @@ func NewFetcher(c Config) *Fetcher {
 	f := &Fetcher{cfg: c, pages: map[string]page{}}
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	if !c.AllowPrivate {
-		// Here the name is resolved already, and what is checked is what is
-		// connected to.
+		// Here the name is resolved already, so the checked address is the one
+		// of the connection.
 		dialer.Control = func(network, address string, _ syscall.RawConn) error { return public(network, address) }
 	}
 	f.client = &http.Client{
@@ -98,8 +98,8 @@ type movedError struct{ to string }
 
 func (e *movedError) Error() string { return "redirects to " + e.to }
 
-// follow lets redirects lead to the same host only, since that is what a person
-// or a rule has agreed to.
+// follow lets redirects lead to the same host only, since a person or a rule has
+// agreed to this host.
 func follow(next *http.Request, via []*http.Request) error {
 	from, to := via[len(via)-1].URL, next.URL
 	if len(via) > maxRedirects {
@@ -197,8 +197,8 @@ func readable(kind string) bool {
 	return false
 }
 
-// decode makes text of bytes: of UTF-8, of Latin-1, and of what is neither as
-// far as it can be read.
+// decode converts UTF-8 or Latin-1 to text, and other bytes as far as they can be
+// read.
 func decode(data []byte, charset string) string {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if utf8.ValidString(text) {

@@ -144,7 +144,7 @@ func (w *writer) end(a atom.Atom) {
 	w.newline(breaks(a))
 }
 
-// endLink puts the address behind the text of the link, if it has a text.
+// endLink puts the address after the text of the link, if it has a text.
 func (w *writer) endLink() {
 	if len(w.links) == 0 {
 		return

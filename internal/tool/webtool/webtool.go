@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
-// maxShown bounds what a model is shown of a page, in code points.
+// maxShown bounds the part of a page that a model gets, in code points.
 const maxShown = 100_000
 
 //go:embed fetch.md
@@ -64,7 +64,7 @@ func (f *Fetcher) call(ctx context.Context, _ agent.Call, in input) (agent.Outpu
 
 func line(text string) string { return excerpt.Line(text, 1000) }
 
-// address refuses what is no address of a page.
+// address parses the address of a page, and refuses all others.
 func address(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {

@@ -30,7 +30,7 @@ type input struct {
 	Resume string            `json:"resume,omitempty" jsonschema:"Instead of file: ID of an ended workflow to continue"`
 }
 
-// Workflows runs them. A [toolkit.Refusal] is told to the model; another error is a failure
+// Workflows runs workflows. The model gets a [toolkit.Refusal]; another error is a failure
 // of the runtime.
 type Workflows interface {
 	// Start returns when the workflow is durably recorded, or, where nothing may run
@@ -38,7 +38,7 @@ type Workflows interface {
 	Start(ctx context.Context, r Request) (Outcome, error)
 }
 
-// Request starts a workflow, or goes on with one.
+// Request starts or continues a workflow.
 type Request struct {
 	File      string // absolute; empty with Resume
 	Params    map[string]string
@@ -49,9 +49,9 @@ type Request struct {
 // Outcome is what became of it.
 type Outcome struct {
 	Task         task.Record
-	Backgrounded bool   // it goes on
-	Told         string // how the promise to tell of its end goes on
-	Text         string // the result of one that has ended
+	Backgrounded bool   // it continues
+	Told         string // the rest of the promise to report its end
+	Text         string // the result of an ended workflow
 }
 
 // New makes the tool. It keeps no state. Relative paths begin at root; limit is how many code
@@ -92,7 +92,7 @@ func (in input) request(root string) (Request, error) {
 	return r, nil
 }
 
-// Launched is the structured result of a workflow that goes on in the background.
+// Launched is the structured result of a workflow that continues in the background.
 type Launched struct {
 	Status     string     `json:"status"` // async_launched
 	TaskID     task.ID    `json:"taskId"`
@@ -101,7 +101,7 @@ type Launched struct {
 	OutputFile string     `json:"outputFile"`
 }
 
-// Ended is the structured result of one that has ended.
+// Ended is the structured result of an ended workflow.
 type Ended struct {
 	Status task.Status `json:"status"`
 	TaskID task.ID     `json:"taskId"`

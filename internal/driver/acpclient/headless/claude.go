@@ -8,7 +8,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 )
 
-// claude translates stream-json of Claude Code. Its control requests are those of the Agent SDK
+// claude translates stream-json of Claude Code. Its control requests come from the Agent SDK
 // (0.3): initialize, set_model, set_permission_mode and interrupt from us, can_use_tool from the program.
 type claude struct {
 	session   string

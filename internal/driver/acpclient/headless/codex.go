@@ -17,7 +17,7 @@ type codex struct {
 	turn      string // under way; empty: none
 	ids       numbers
 	asked     map[string]sent            // by ID: requests of ours
-	questions map[string]json.RawMessage // by the ID of the permission request: that of the program's request
+	questions map[string]json.RawMessage // by the ID of the permission request: the ID of the program's request
 	items     map[string]codexItem       // calls under way, which approvals name by ID
 	prompt    json.RawMessage            // ID of the session/prompt under way; nil: none
 	early     bool                       // the prompt was cancelled before its turn had an ID
@@ -198,7 +198,7 @@ type codexChange struct {
 	} `json:"kind"`
 }
 
-// call is an item in terms of ACP; nil: it is no call.
+// call returns an item in terms of ACP; nil: it is not a call.
 func (i codexItem) call() object {
 	out := object{"toolCallId": i.ID}
 	switch i.Type {
