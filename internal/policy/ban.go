@@ -273,16 +273,27 @@ func runsFound(w word) bool {
 	return slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, w.text)
 }
 
+// maxLaunched bounds where in the words of a program that runs others a command is looked for.
+const maxLaunched = 32
+
 // mayUse reports whether a command may use a file that a ban names, though its words do not say so.
 func (g *Gate) mayUse(r rule, c command, l line) bool {
 	if len(c.words) == 0 || silent(c) {
 		return false
+	}
+	for i := 1; i < len(c.words) && i < maxLaunched && launches(c.name()); i++ {
+		if inner := (command{words: c.words[i:]}); !launches(inner.name()) && g.mayUse(r, inner, l) {
+			return true
+		}
 	}
 	if kindOf(r.tool) == editTool && !changes(c) {
 		return false
 	}
 	_, reads := readerOf(c.name())
 	known := reads || writer(c.name(), c.words[1:]) || launches(c.name()) || reachesDeep(c)
+	if removes(c.name()) && slices.ContainsFunc(c.words[1:], func(w word) bool { return g.around(r, w, l.dirs) }) {
+		return true
+	}
 	if kindOf(r.tool) != editTool && slices.Contains([]string{"tee", "touch", "rm", "rmdir", "unlink", "chmod", "chown",
 		"truncate"}, c.name()) {
 		return false // they show nothing
@@ -320,6 +331,14 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 
 // changes reports commands that may change the files in their words.
 func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
+
+// around reports whether a word is a folder above what a ban names.
+func (g *Gate) around(r rule, w word, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		real, err := resolve(g.expand(w.text, dir))
+		return err == nil && !w.marked() && slices.ContainsFunc(r.globs, func(glob string) bool { return strings.HasPrefix(glob, real+"/") })
+	})
+}
 
 // silent reports commands that open no file in their words.
 func silent(c command) bool {

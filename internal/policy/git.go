@@ -325,9 +325,6 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 	}
 	at := gitCommand(ws)
 	if at == 0 {
-		if len(ws) == 1 || ws[len(ws)-1].text == "--version" {
-			return "", false
-		}
 		return "git without a command", true
 	}
 	if why := gitUnsafe(ws[at:]); why != "" {
@@ -381,6 +378,11 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 			}
 		}
 	}
+	return j.gitFiles(rest), false
+}
+
+// gitFiles says why a file that words of git name may not be read. A revision with a path names that path.
+func (j *judge) gitFiles(rest []word) string {
 	for _, w := range rest {
 		if strings.HasPrefix(w.text, "-") {
 			continue
@@ -391,9 +393,9 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 		}
 		for _, form := range forms {
 			if why := j.readable(form, false); why != "" && form != "" {
-				return "git would read " + form + ": " + why, false
+				return "git would read " + form + ": " + why
 			}
 		}
 	}
-	return "", false
+	return ""
 }

@@ -159,8 +159,13 @@ func (r *lineReader) file(f *syntax.File, depth int) {
 			for _, w := range n.Args {
 				c.words = append(c.words, evaluate(w)...)
 			}
-			if c.name() == "cd" || c.name() == "pushd" {
-				r.enter(c.words[1:])
+			inner := c
+			for len(inner.words) > 1 && (inner.name() == "command" || inner.name() == "builtin" ||
+				strings.HasPrefix(inner.words[0].text, "-")) {
+				inner.words = inner.words[1:]
+			}
+			if name := inner.name(); name == "cd" || name == "pushd" {
+				r.enter(inner.words[1:])
 			}
 			r.line.commands = append(r.line.commands, c)
 		case *syntax.DeclClause:

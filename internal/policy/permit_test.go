@@ -190,6 +190,8 @@ func TestDecide(t *testing.T) {
 		{"plan-read", Rules{Mode: Plan}, call("Read", "file_path", "a.txt"), Allow},
 		{"plan-shell", Rules{Mode: Plan, Allow: []string{"Bash(*)"}}, bash("rm a.txt"), Deny},
 		{"plan-reading", Rules{Mode: Plan, ReadOnlyAuto: true}, bash("cat a.txt"), Allow},
+		{"plan-rule", Rules{Mode: Plan, Allow: []string{"Bash(make:*)"}}, bash("make"), Deny},
+		{"plan-redirect", Rules{Mode: Plan, ReadOnlyAuto: true, Allow: []string{"Edit(out)"}}, bash("echo x > out"), Deny},
 		{"dontask", Rules{Mode: DontAsk}, bash("make"), Deny},
 		{"dontask-allowed", Rules{Mode: DontAsk, Allow: []string{"Bash(make:*)"}}, bash("make test"), Allow},
 		{"bypass", Rules{Mode: Bypass}, bash("x=$(rm -rf y)"), Allow},

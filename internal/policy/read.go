@@ -58,7 +58,7 @@ func readerOf(name string) (reader, bool) {
 	case "diff":
 		return reader{not: "-l --paginate --from-file --to-file -r --recursive"}, true
 	case "file":
-		return reader{not: "-C -m -f -z -Z -s --compile --magic-file --files-from --uncompress"}, true
+		return reader{not: "-C -m -f -z -Z -s -p --preserve-date --compile --magic-file --files-from --uncompress"}, true
 	case "tree":
 		return reader{not: "-o -R -H --fromfile --output"}, true
 	case "date":
@@ -389,8 +389,14 @@ func (j *judge) risk(r rule, ws []word) (why string, firm bool) {
 		if len(r.words) < 2 || name != "git" {
 			return j.reads(ws)
 		}
-		if why := gitUnsafe(ws[gitCommand(ws):]); why != "" {
+		at := gitCommand(ws)
+		if why := gitUnsafe(ws[at:]); why != "" {
 			return why, true
+		}
+		if slices.Contains([]string{"diff", "log", "show", "grep", "blame", "cat-file"}, ws[at].text) {
+			if why := j.gitFiles(ws[at+1:]); why != "" {
+				return why, false
+			}
 		}
 	}
 	if launches(name) && len(r.words) < 2 {
@@ -400,9 +406,8 @@ func (j *judge) risk(r rule, ws []word) (why string, firm bool) {
 		if w.open || w.odd && len(ws) > 1 && strings.Contains(w.text, "-") && unsafeFor(name) != "" {
 			return "a word is known only when the command runs", true
 		}
-		if w.glob && (unsafeFor(name) != "" || j.g.paths) && (strings.HasPrefix(w.pattern, anyText) ||
-			strings.HasPrefix(w.pattern, "-") || j.g.paths) {
-			return "names of files that could be taken for options", true
+		if w.glob {
+			return "names of files that are known only when the command runs", false
 		}
 	}
 	if bad := (reader{not: unsafeFor(name), exact: name == "go"}).refused(ws[1:]); bad != "" {
@@ -429,7 +434,7 @@ func unsafeFor(name string) string {
 	case "npm", "pnpm", "yarn", "npx", "bun":
 		return "--script-shell --node-options --prefix --userconfig --globalconfig --init-module -C"
 	case "make", "gmake":
-		return "--eval"
+		return "--eval -p --print-data-base"
 	case "tar":
 		return "-I -P -F --to-command --use-compress-program --checkpoint-action --rsh-command --info-script --new-volume-script " +
 			"--absolute-names --transform --files-from -T"
@@ -604,8 +609,8 @@ func (j *judge) readable(text string, option bool) string {
 			if !j.g.MayRead(full) {
 				return "a rule speaks of it"
 			}
-			if info, err := os.Lstat(real); err == nil && info.Mode()&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket) != 0 {
-				return "it is not a regular file"
+			if info, err := os.Lstat(real); err == nil && info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0 {
+				return "it is a device or a socket"
 			}
 		}
 	}
@@ -637,8 +642,8 @@ func odd(name string, args []word) string {
 		}
 	case "ps":
 		// Letters without a dash, and unknown names of columns, may show the environment of programs.
-		if !regexp.MustCompile(`^(-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o (pid|ppid|cmd|comm|args|etime|time|stat|user|%cpu|%mem|,)+| )*$`).
-			MatchString(text(args)) {
+		const columns = `(pid|ppid|cmd|comm|args|etime|time|stat|user|%cpu|%mem|,)+`
+		if !regexp.MustCompile(`^((-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o ` + columns + `)( |$))*$`).MatchString(text(args)) {
 			return "options of ps that may show the environment"
 		}
 	case "find":

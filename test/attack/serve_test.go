@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func serveCell() error {
 		}
 	}
 	for _, name := range c.Corpus.Heads {
-		c.oracle.readers[name] = true
+		c.oracle.readers[name] = !slices.Contains(unknown, name)
 	}
 	if err := out.Encode(tally{}); err != nil {
 		return err
@@ -118,6 +119,10 @@ func difference(a, b string) string {
 	}
 	return "something is gone"
 }
+
+// unknown are programs of testdata of which the rules know nothing: a rule that names one covers all that it does.
+var unknown = []string{"ag", "bat", "batcat", "bc", "bzcat", "cal", "cargo", "diff3", "getfacl", "look", "man", "more", "namei", "nm", "numfmt",
+	"pr", "readelf", "sdiff", "size", "tsort", "unzip", "xzcat", "zcat"}
 
 func (c *cell) set(text string) ruleset {
 	for _, s := range c.Corpus.Sets {
