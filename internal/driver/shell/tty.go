@@ -22,7 +22,7 @@ var _ task.Steerer = (*Driver)(nil)
 // the last words of a command that has ended; it takes 2 s itself at most.
 const settleWait = 3 * time.Second
 
-// Steer types into the terminal of a running command, exactly what it is given.
+// Steer types the text unchanged into the terminal of a running command.
 // The keys are not recorded. It returns when they are on their way.
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	t := d.terminals.of(id)

@@ -1,8 +1,7 @@
-// Package child converts between processes and tasks: what the drivers have in common whose
-// work is done by a process group.
+// Package child converts between process groups and tasks, for the drivers that run commands.
 //
-// It owns how the end of a group becomes the result of a task, and how long a stop waits. It
-// starts and ends nothing by itself, except what a dead host has left.
+// It owns the rules by which the end of a group becomes the result of a task, and the time that
+// a stop waits. It starts no process, and ends only the processes of a dead host.
 package child
 
 import (
@@ -60,7 +59,7 @@ func (Freezer) Freeze(p task.Process) error { return process.FreezeGroup(Identit
 // Thaw resumes the group.
 func (Freezer) Thaw(p task.Process) error { return process.ThawGroup(Identity(p)) }
 
-// Note adds to a result how a group was ended.
+// Note adds the report of the end of a group to a result.
 func Note(res *task.Result, id task.ID, report process.Report) {
 	for _, s := range report.Sent {
 		res.Signals = append(res.Signals,
@@ -75,7 +74,7 @@ func Note(res *task.Result, id task.ID, report process.Report) {
 	}
 }
 
-// Exited adds to a result how the leader ended.
+// Exited adds the end of the leader to a result.
 func Exited(res *task.Result, e process.Exit) {
 	res.ExitCode, res.Signal = &e.Code, process.SignalName(e.Signal)
 }
@@ -103,7 +102,7 @@ func GraceOf(cause error) time.Duration {
 	return Grace
 }
 
-// Clear ends what is left of a task whose host died.
+// Clear ends the remaining processes of a task whose host died.
 func Clear(ctx context.Context, rec task.Record, table *process.Table) process.Report {
 	of := func(p process.Proc) bool {
 		return p.PID == rec.Process.PID && p.Start == rec.Process.Start || p.Carries(process.MarkTask, string(rec.ID))
