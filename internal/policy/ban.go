@@ -332,11 +332,12 @@ func (g *Gate) mayUse(r rule, c command, l line) bool {
 // changes reports commands that may change the files in their words.
 func changes(c command) bool { return !talks(c) || writer(c.name(), c.words[1:]) }
 
-// around reports whether a word is a folder above what a ban names.
+// around reports whether a word is a folder above a banned file.
 func (g *Gate) around(r rule, w word, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		real, err := resolve(g.expand(w.text, dir))
-		return err == nil && !w.marked() && slices.ContainsFunc(r.globs, func(glob string) bool { return strings.HasPrefix(glob, real+"/") })
+		return err == nil && !w.marked() &&
+			slices.ContainsFunc(r.globs, func(glob string) bool { return strings.HasPrefix(glob, real+"/") })
 	})
 }
 

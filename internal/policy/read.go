@@ -643,7 +643,8 @@ func odd(name string, args []word) string {
 	case "ps":
 		// Letters without a dash, and unknown names of columns, may show the environment of programs.
 		const columns = `(pid|ppid|cmd|comm|args|etime|time|stat|user|%cpu|%mem|,)+`
-		if !regexp.MustCompile(`^((-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o ` + columns + `)( |$))*$`).MatchString(text(args)) {
+		forms := `^((-?aux|ax|-ef|-e|-f|-A|-p [0-9]+|-u root|-e?o ` + columns + `)( |$))*$`
+		if !regexp.MustCompile(forms).MatchString(text(args)) {
 			return "options of ps that may show the environment"
 		}
 	case "find":

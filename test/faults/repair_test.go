@@ -45,8 +45,8 @@ func TestRepaired(t *testing.T) {
 			if s.Code() != 0 || s.Stderr() != "" {
 				t.Fatal(s)
 			}
-			made := strings.Contains(s.Stdout(), "made anew")
-			if !made && !strings.Contains(s.Stdout(), "nothing is wrong") {
+			made := strings.Contains(s.Stdout(), "rebuilt its log")
+			if !made && !strings.Contains(s.Stdout(), "its log is undamaged") {
 				t.Errorf("it does not say what it did: %s", s)
 			}
 			kept, _ := filepath.Glob(db + ".damaged-*Z")
