@@ -54,6 +54,12 @@ type Steerer interface {
 	Steer(ctx context.Context, id ID, text string) error
 }
 
+// SteerError is returned by [Steerer.Steer] for a message that the work cannot take. It says
+// what to do instead.
+type SteerError struct{ Why string }
+
+func (e *SteerError) Error() string { return e.Why }
+
 // Freezer is implemented by drivers whose processes can be suspended. Both methods may be
 // called while Run is under way, and succeed for a process that has ended.
 type Freezer interface {

@@ -130,7 +130,7 @@ func (b surroundings) boundServers(pool *mcpclient.Pool, set settings.Settings) 
 	c := b.sandbox(set)
 	c.Report = b.note
 	box := sandboxes.New(c)
-	pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+	pool.Bound(func(name string, _ mcpclient.Server) (process.Bounds, error) {
 		start, err := box.Command(sandboxes.Wish{Folders: []string{b.cwd}, Line: name, Name: mcpclient.Outside + name})
 		if err != nil || start.Fork == nil {
 			return nil, err

@@ -300,7 +300,7 @@ func (s *Session) boundServers() {
 		return
 	}
 	folders := append([]string{s.cfg.Place.Project().Folder()}, s.cfg.Agents.Rules.Dirs...)
-	m.Pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+	m.Pool.Bound(func(name string, _ mcpclient.Server) (process.Bounds, error) {
 		start, err := s.sandboxes.Command(sandboxes.Wish{
 			Folders: folders, Line: name, Name: mcpclient.Outside + name,
 			Reach: func(ctx context.Context, host string, port int, name string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/script"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -49,7 +50,7 @@ func loops() int {
 		model, err = script.Parse("s.yaml", fmt.Appendf(nil, "version: 1\nagents:\n  '*':\n    - {tools: [{name: Echo, input: {a: %s, n: '{{turn}}'}}], repeat: %d}\n    - {text: end}\n",
 			strings.Repeat("w", 1000), turns-1))
 	} else {
-		model, err = anthropic.New(anthropic.Config{BaseURL: server, APIKey: "k"})
+		model, err = anthropic.New(anthropic.Config{Account: modelwire.Account{BaseURL: server, APIKey: "k"}})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

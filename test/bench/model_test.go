@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -35,12 +36,16 @@ func (t *bench) stream() {
 		make func(url string) (closing, error)
 	}{
 		{"Messages", modeltest.Messages,
-			func(url string) (closing, error) { return anthropic.New(anthropic.Config{BaseURL: url, APIKey: "k"}) }},
+			func(url string) (closing, error) {
+				return anthropic.New(anthropic.Config{Account: modelwire.Account{BaseURL: url, APIKey: "k"}})
+			}},
 		{"Chat Completions", modeltest.Chat,
-			func(url string) (closing, error) { return openai.New(openai.Config{BaseURL: url, APIKey: "k"}) }},
+			func(url string) (closing, error) {
+				return openai.New(modelwire.Account{BaseURL: url, APIKey: "k"}, openai.Chat)
+			}},
 		{"Responses", modeltest.Responses,
 			func(url string) (closing, error) {
-				return openai.New(openai.Config{BaseURL: url, APIKey: "k", API: openai.Responses})
+				return openai.New(modelwire.Account{BaseURL: url, APIKey: "k"}, openai.Responses)
 			}},
 	} {
 		n := t.size(50_000, 5_000)

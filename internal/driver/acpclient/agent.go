@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
@@ -146,7 +147,7 @@ func (a *Agent) begin(ctx context.Context, session string) (*conn, error) {
 
 // drop ends a process and everything that it has started.
 func (a *Agent) drop(ctx context.Context, c *conn) {
-	c.close(ctx, 0, grace)
+	c.close(ctx, 0, child.Grace)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn == c {
@@ -189,14 +190,7 @@ func (a *Agent) report(ctx context.Context, res *task.Result) {
 func (a *Agent) note(id task.ID, r process.Report) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, s := range r.Sent {
-		a.result.Signals = append(a.result.Signals,
-			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
-	}
-	for _, l := range r.Left {
-		a.result.Left = append(a.result.Left,
-			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
-	}
+	child.Note(&a.result, id, r)
 }
 
 // signal applies do to the process groups of the agent and of its commands.

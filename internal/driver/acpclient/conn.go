@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/acpwire"
 	"github.com/drover-dev/drover/task"
@@ -39,17 +39,17 @@ type conn struct {
 	task task.ID
 	g    *process.Group
 
-	in, out, errs *os.File
-	rpc           *acpwire.Conn
-	said          tail
-	life          context.Context // ends with the process, its stdout, or a broken bound; the cause says why
-	lost          context.CancelCauseFunc
-	flows         sync.WaitGroup // the readers, and the goroutine that waits for the process
-	once          sync.Once      // of close
-	waited        chan struct{}  // closed when follow has stopped waiting for the process
-	terminals     terminals
-	headless      *translated // nil: the program speaks ACP
-	junk          int         // lines that were not messages; used by Serve only
+	pipes     process.Streams
+	rpc       *acpwire.Conn
+	said      tail
+	life      context.Context // ends with the process, its stdout, or a broken bound; the cause says why
+	lost      context.CancelCauseFunc
+	flows     sync.WaitGroup // the readers, and the goroutine that waits for the process
+	once      sync.Once      // of close
+	waited    chan struct{}  // closed when follow has stopped waiting for the process
+	terminals terminals
+	headless  *translated // nil: the program speaks ACP
+	junk      int         // lines that were not messages; used by Serve only
 
 	init    initialized
 	session string // set before the first turn
@@ -80,22 +80,13 @@ func (a *Agent) launch(session string) (*conn, error) {
 		}
 	}
 	cmd := process.Command{Args: args, Dir: a.o.Dir, Fork: b.Fork, Session: true,
-		Env: append(marks(rec, self), b.Env...)}
-	var errs [3]error
-	cmd.Stdin, c.in, errs[0] = os.Pipe()
-	c.out, cmd.Stdout, errs[1] = os.Pipe()
-	c.errs, cmd.Stderr, errs[2] = os.Pipe()
-	if err = errors.Join(errs[:]...); err == nil {
-		c.g, err = process.StartGroup(cmd)
-	}
-	closeAll(cmd.Stdin, cmd.Stdout, cmd.Stderr)
-	if err != nil {
-		closeAll(c.in, c.out, c.errs)
+		Env: append(child.Marks(rec, self), b.Env...)}
+	if c.g, c.pipes, err = process.StartPiped(cmd); err != nil {
 		return nil, err
 	}
 	id := c.g.Identity()
 	if !a.begun {
-		if err = a.o.Host.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err == nil {
+		if err = a.o.Host.Begun(child.Record(id)); err == nil {
 			a.begun = true
 		}
 	}
@@ -106,7 +97,7 @@ func (a *Agent) launch(session string) (*conn, error) {
 	c.terminals.c = c
 	c.connect()
 	if err != nil {
-		c.close(context.Background(), 0, grace)
+		c.close(context.Background(), 0, child.Grace)
 		return nil, err
 	}
 	a.mu.Lock()
@@ -115,29 +106,13 @@ func (a *Agent) launch(session string) (*conn, error) {
 	return c, nil
 }
 
-func marks(rec task.Record, self process.Identity) []string {
-	return []string{
-		process.MarkTask + "=" + string(rec.ID),
-		process.MarkSession + "=" + string(rec.Session),
-		process.MarkHost + "=" + self.Mark(),
-	}
-}
-
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // a pipe that nothing more is read from or written to
-		}
-	}
-}
-
 // connect starts to read.
 func (c *conn) connect() {
-	var from io.Reader = c.out
+	var from io.Reader = c.pipes.Out
 	var to io.Writer = stdin{c}
 	if c.headless != nil {
 		from, to = c.headless.client, c.headless
-		c.flows.Go(func() { c.headless.read(c.out) })
+		c.flows.Go(func() { c.headless.read(c.pipes.Out) })
 	}
 	c.waited = make(chan struct{})
 	c.rpc = acpwire.New(from, to, acpwire.Options{MaxLine: maxLine, MaxRequests: maxRequests, Begin: c.begin,
@@ -146,7 +121,7 @@ func (c *conn) connect() {
 	heard := make(chan struct{})                   // closed when stderr has ended
 	c.flows.Go(func() {
 		defer close(heard)
-		_, _ = io.Copy(&c.said, c.errs)
+		_, _ = io.Copy(&c.said, c.pipes.Err)
 	})
 	c.flows.Go(func() { c.follow(heard) })
 }
@@ -186,8 +161,8 @@ func (c *conn) follow(heard <-chan struct{}) {
 	}
 	close(c.waited)
 	deadline := time.Now().Add(drainWait) // another process may hold the pipes open
-	_ = c.out.SetReadDeadline(deadline)
-	_ = c.errs.SetReadDeadline(deadline)
+	_ = c.pipes.Out.SetReadDeadline(deadline)
+	_ = c.pipes.Err.SetReadDeadline(deadline)
 	<-c.rpc.Done()
 	<-heard
 	what := fmt.Sprintf("its process ended with exit code %d", exit.Code)
@@ -215,8 +190,8 @@ func (c *conn) lastWords() string {
 func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 	c.once.Do(func() {
 		c.terminals.stop()
-		_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // ends a write
-		_ = c.in.Close()
+		_ = c.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // ends a write
+		_ = c.pipes.In.Close()
 		if leave > 0 {
 			moment, done := context.WithTimeout(context.Background(), leave)
 			select {
@@ -233,12 +208,12 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 			c.headless.close()
 		}
 		deadline := time.Now().Add(drainWait)
-		_ = c.out.SetReadDeadline(deadline)
-		_ = c.errs.SetReadDeadline(deadline)
+		_ = c.pipes.Out.SetReadDeadline(deadline)
+		_ = c.pipes.Err.SetReadDeadline(deadline)
 		c.flows.Wait()
 		c.rpc.Close()
 		c.terminals.wait()
-		closeAll(c.out, c.errs)
+		c.pipes.Close()
 		if k := c.a.cfg.Keeper; k != nil {
 			_ = k.Forget(c.g.Identity()) // a keeper that has ended has no groups
 		}

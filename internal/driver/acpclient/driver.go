@@ -2,35 +2,18 @@ package acpclient
 
 import (
 	"context"
-	"errors"
-	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 
-// Keeper ends process groups when this host dies.
-type Keeper interface {
-	// Ready returns when the keeper watches this host.
-	Ready() error
-	// Watch adds a group by its leader.
-	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	// Forget removes a group that has ended.
-	Forget(leader process.Identity) error
-}
-
 // Config is shared by the agents of a host. Its zero value works.
 type Config struct {
-	Keeper  Keeper         // nil: processes outlive a host that dies
+	Keeper  child.Keeper   // nil: processes outlive a host that dies
 	Version string         // of this program, for agents
 	Table   *process.Table // nil: one of its own
 }
-
-// grace is the time between TERM and KILL unless the stop names another, and closingGrace when the host closes.
-const (
-	grace        = 2 * time.Second
-	closingGrace = time.Second
-)
 
 // Driver runs one agent as a task. The embedded driver runs the conversation with the agent as its model.
 type Driver struct {
@@ -59,7 +42,7 @@ func (d *Driver) Launches() {}
 // Run runs the conversation, then ends everything that the agent has started.
 func (d *Driver) Run(ctx context.Context, h task.Host) (res task.Result, err error) {
 	defer func() { // also in a panic
-		d.agent.end(ctx, graceOf(context.Cause(ctx)))
+		d.agent.end(ctx, child.GraceOf(context.Cause(ctx)))
 		d.agent.report(ctx, &res)
 	}()
 	return d.Driver.Run(ctx, h)
@@ -70,14 +53,3 @@ func (d *Driver) Freeze(task.Process) error { return d.agent.signal(process.Free
 
 // Thaw resumes them.
 func (d *Driver) Thaw(task.Process) error { return d.agent.signal(process.ThawGroup) }
-
-func graceOf(cause error) time.Duration {
-	var stop *task.StopError
-	switch {
-	case errors.As(cause, &stop) && stop.Grace != nil:
-		return max(0, *stop.Grace)
-	case errors.Is(cause, task.ErrClosing):
-		return closingGrace
-	}
-	return grace
-}

@@ -17,11 +17,11 @@ type stdin struct{ c *conn }
 
 func (w stdin) Write(p []byte) (int, error) {
 	c := w.c
-	_ = c.in.SetWriteDeadline(time.Now().Add(sendTime)) // a pipe has deadlines
-	if c.life.Err() != nil {                            // after the deadline is set, so that close cannot miss it
+	_ = c.pipes.In.SetWriteDeadline(time.Now().Add(sendTime)) // a pipe has deadlines
+	if c.life.Err() != nil {                                  // after the deadline is set, so that close cannot miss it
 		return 0, context.Cause(c.life)
 	}
-	n, err := c.in.Write(p)
+	n, err := c.pipes.In.Write(p)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.lost(fmt.Errorf("it has not read its stdin for %v", sendTime))

@@ -12,6 +12,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
@@ -103,10 +104,10 @@ func (s *terminals) start(args []string, dir, text string, env []string, limit *
 		return nil, err
 	}
 	g, err := process.StartGroup(process.Command{Args: args, Dir: dir, Stdout: theirs, Stderr: theirs, Fork: b.Fork,
-		Session: true, Env: append(append(marks(c.a.o.Host.Record(), self), b.Env...), env...)})
-	closeAll(theirs)
+		Session: true, Env: append(append(child.Marks(c.a.o.Host.Record(), self), b.Env...), env...)})
+	_ = theirs.Close()
 	if err != nil {
-		closeAll(ours)
+		_ = ours.Close()
 		return nil, err
 	}
 	if k := c.a.cfg.Keeper; k != nil {
@@ -114,7 +115,7 @@ func (s *terminals) start(args []string, dir, text string, env []string, limit *
 			g.End(context.Background(), process.Ending{Table: c.a.cfg.Table})
 			g.Reap()
 			g.Close()
-			closeAll(ours)
+			_ = ours.Close()
 			return nil, err
 		}
 	}
@@ -150,10 +151,10 @@ func (s *terminals) follow(t *terminal, out *os.File) {
 		}
 	})
 	exit, _ := t.g.Wait(context.Background()) // the end of the agent kills it
-	report := t.g.End(context.Background(), process.Ending{Grace: grace, Table: s.c.a.cfg.Table, ByItself: true})
+	report := t.g.End(context.Background(), process.Ending{Grace: child.Grace, Table: s.c.a.cfg.Table, ByItself: true})
 	_ = out.SetReadDeadline(time.Now().Add(drainWait)) // another process may hold the pipe open
 	reading.Wait()
-	closeAll(out)
+	_ = out.Close()
 	if text := report.Note(); text != "" {
 		t.add([]byte("\n[" + text + "]\n"))
 	}

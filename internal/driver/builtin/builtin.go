@@ -36,7 +36,7 @@ type Kinds struct {
 // other machines; calls makes no driver without Open.
 func New(c shell.Config, fleet *placement.Fleet, calls mcptask.Config, elsewhere *remote.Driver) *Kinds {
 	k := &Kinds{Fleet: fleet, remote: elsewhere, shell: shell.New(c),
-		monitors: monitor.New(monitor.Config{Keeper: c.Keeper})}
+		monitors: monitor.New(c.Keeper)}
 	k.others.Keeper, k.others.Table = c.Keeper, new(process.Table)
 	if calls.Open != nil {
 		k.mcp = mcptask.New(calls)

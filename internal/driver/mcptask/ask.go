@@ -113,13 +113,13 @@ func (f *forms) fill(one *form, text string) error {
 	} else {
 		question := task.Question{Kind: task.Form, Input: one.input}
 		if err := question.Check(task.Reply{Allow: true, Input: answer.Values}); err != nil {
-			return &SteerError{fmt.Sprintf("the task asks a question: %v. Send a JSON object, or the word decline", err)}
+			return &task.SteerError{Why: fmt.Sprintf("the task asks a question: %v. Send a JSON object, or the word decline", err)}
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if one.answer != nil {
-		return &SteerError{"the question has just been answered"}
+		return &task.SteerError{Why: "the question has just been answered"}
 	}
 	one.answer = &answer
 	one.filled(errFilled)

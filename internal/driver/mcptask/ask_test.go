@@ -100,7 +100,7 @@ func TestSteerAnswers(t *testing.T) {
 	r := start(t, d, h)
 	first := r.question()
 	for text, says := range map[string]string{"Ahab": "by a JSON object", `{}`: `"name" is missing`, `{"name":"A"}`: "at least 2", `{"name":7}`: "must be a text"} {
-		var refused *mcptask.SteerError
+		var refused *task.SteerError
 		if err := d.Steer(t.Context(), h.Record().ID, text); !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -139,7 +139,7 @@ func TestSteer(t *testing.T) {
 		if _, err := r.wait(); err != nil {
 			t.Error(err)
 		}
-		var gone *mcptask.SteerError
+		var gone *task.SteerError
 		if err := d.Steer(t.Context(), h.Record().ID, "still there?"); !errors.As(err, &gone) {
 			t.Errorf("a task that has ended: %v", err)
 		}

@@ -168,27 +168,22 @@ var (
 	_ task.Steerer = (*Driver)(nil)
 )
 
-// SteerError is a message that a task cannot take, with what to do instead.
-type SteerError struct{ Why string }
-
-func (e *SteerError) Error() string { return e.Why }
-
 // Steer answers the oldest open question of a task by a JSON object, or declines
 // it by the word decline. To a task that asks nothing it is a message, where the
-// server takes some. What cannot be taken gives a [*SteerError].
+// server takes some. What cannot be taken gives a [*task.SteerError].
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	d.mu.Lock()
 	r := d.live[id]
 	d.mu.Unlock()
 	if r == nil {
-		return &SteerError{fmt.Sprintf("task %s is not there yet, or has just ended", id)}
+		return &task.SteerError{Why: fmt.Sprintf("task %s is not there yet, or has just ended", id)}
 	}
 	if f := r.forms.oldest(); f != nil {
 		return r.forms.fill(f, text)
 	}
 	err := r.to.Steer(ctx, r.at.Task, text)
 	if errors.Is(err, mcpclient.ErrNoSteer) {
-		return &SteerError{fmt.Sprintf(
+		return &task.SteerError{Why: fmt.Sprintf(
 			"task %s belongs to MCP server %s, which takes no messages for a running task: start a new task instead",
 			id,
 			r.at.Server,

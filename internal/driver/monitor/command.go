@@ -9,15 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 
-const (
-	grace        = 2 * time.Second // that a command may take to go after TERM, unless the stop says otherwise
-	closingGrace = time.Second     // the same when the host closes
-	drainWait    = time.Second     // for the ends of pipes when the group is gone: somebody who left it may hold one
-)
+// drainWait is how long the ends of pipes are waited for when the group is gone: a process
+// that left it may hold one.
+const drainWait = time.Second
 
 // running is one command at work.
 type running struct {
@@ -57,22 +56,22 @@ func (c *running) wait(ctx context.Context, p *pipes) error {
 		if cause == nil { // it could not be waited for
 			cause = err
 		}
-		c.end(context.WithoutCancel(ctx), graceOf(cause))
-		if exit, err := c.g.Wait(patience(0)); err == nil {
-			c.ended(exit)
+		c.end(context.WithoutCancel(ctx), child.GraceOf(cause))
+		if exit, err := c.g.Wait(child.Patience(0)); err == nil {
+			child.Exited(&c.result, exit)
 		}
 		p.drain(c)
 		c.release()
 		return cause
 	}
 	c.alone = true
-	c.ended(exit)
+	child.Exited(&c.result, exit)
 	if c.g.Reap() {
-		c.end(ctx, grace)
+		c.end(ctx, child.Grace)
 	}
 	p.drain(c)
 	c.release()
-	return verdict(exit.Code, c.result.Signal)
+	return child.Verdict(exit.Code, c.result.Signal)
 }
 
 // begin starts the command. After an error nothing is left of it.
@@ -85,26 +84,25 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 	}
 	rec := h.Record()
 	self, err := d.self.Identity()
-	if err == nil && d.Keeper != nil {
-		err = d.Keeper.Ready()
+	if err == nil && d.keeper != nil {
+		err = d.keeper.Ready()
 	}
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	g, err := process.StartGroup(process.Command{Args: w.argv(), Dir: w.Cwd, Stdout: p.out.theirs, Stderr: p.err.theirs,
-		Env: append([]string{process.MarkTask + "=" + string(rec.ID), process.MarkSession + "=" + string(rec.Session),
-			process.MarkHost + "=" + self.Mark()}, d.client.Env...), Fork: d.client.Fork})
+		Env: append(child.Marks(rec, self), d.client.Env...), Fork: d.client.Fork})
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	c := &running{d: d, g: g, id: rec.ID}
 	id := g.Identity()
-	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
+	if err := h.Begun(child.Record(id)); err != nil {
 		c.undo(ctx)
 		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
 	}
-	if d.Keeper != nil {
-		if err := d.Keeper.Watch(id, string(rec.ID), false, ""); err != nil {
+	if d.keeper != nil {
+		if err := d.keeper.Watch(id, string(rec.ID), false, ""); err != nil {
 			c.undo(ctx)
 			return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 		}
@@ -113,69 +111,23 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 }
 
 func (c *running) undo(ctx context.Context) {
-	c.end(context.WithoutCancel(ctx), grace)
+	c.end(context.WithoutCancel(ctx), child.Grace)
 	c.release()
 }
 
 // end ends the group and what escaped from it, and adds to the result.
 func (c *running) end(ctx context.Context, grace time.Duration) {
 	ending := process.Ending{Grace: grace, Mark: string(c.id), Table: &c.d.table, ByItself: c.alone}
-	note(&c.result, c.id, c.g.End(ctx, ending))
-}
-
-func note(res *task.Result, id task.ID, report process.Report) {
-	for _, s := range report.Sent {
-		res.Signals = append(res.Signals,
-			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
-	}
-	if text := report.Note(); text != "" {
-		res.Notes = append(res.Notes, text)
-	}
-	for _, l := range report.Left {
-		res.Left = append(res.Left,
-			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
-	}
-}
-
-func (c *running) ended(e process.Exit) {
-	c.result.ExitCode, c.result.Signal = &e.Code, process.SignalName(e.Signal)
+	child.Note(&c.result, c.id, c.g.End(ctx, ending))
 }
 
 // release lets go of the leader and of its number.
 func (c *running) release() {
-	if c.d.Keeper != nil {
-		_ = c.d.Keeper.Forget(c.g.Identity()) // a keeper that is gone has forgotten it already
+	if c.d.keeper != nil {
+		_ = c.d.keeper.Forget(c.g.Identity()) // a keeper that is gone has forgotten it already
 	}
 	c.g.Reap()
 	c.g.Close()
-}
-
-func verdict(code int, signal string) error {
-	switch {
-	case signal != "":
-		return &task.FailError{Reason: task.ReasonSignal, Err: errors.New("ended by " + signal)}
-	case code != 0:
-		return &task.FailError{Reason: task.ReasonExit, Err: fmt.Errorf("exit code %d", code)}
-	}
-	return nil
-}
-
-func graceOf(cause error) time.Duration {
-	var stop *task.StopError
-	switch {
-	case errors.As(cause, &stop) && stop.Grace != nil:
-		return max(0, *stop.Grace)
-	case errors.Is(cause, task.ErrClosing):
-		return closingGrace
-	}
-	return grace
-}
-
-// patience is a context that ends after d, and by nothing else.
-func patience(d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	context.AfterFunc(ctx, cancel)
-	return ctx
 }
 
 // pipes are the pipes for the output of a command.
@@ -229,7 +181,7 @@ func copyTo(from io.Reader, to func([]byte)) {
 // a pipe then is ended, and if he cannot be, he is not waited for.
 func (p *pipes) drain(c *running) {
 	if !p.wait() {
-		c.end(patience(grace), grace)
+		c.end(child.Patience(child.Grace), child.Grace)
 		p.wait()
 	}
 	for _, one := range []pipe{p.out, p.err} {
@@ -258,19 +210,10 @@ func (p *pipes) close() {
 	}
 }
 
-var _ task.Freezer = (*Driver)(nil)
-
-// Freeze makes the group of a command stand still.
-func (d *Driver) Freeze(p task.Process) error { return process.FreezeGroup(identity(p)) }
-
-// Thaw lets it go on.
-func (d *Driver) Thaw(p task.Process) error { return process.ThawGroup(identity(p)) }
-
-func identity(p task.Process) process.Identity {
-	return process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot}
-}
-
-var _ task.Adopter = (*Driver)(nil)
+var (
+	_ task.Freezer = (*Driver)(nil)
+	_ task.Adopter = (*Driver)(nil)
+)
 
 // Adopts takes up monitors with a process, to end it: it was not to outlive its host.
 func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
@@ -278,9 +221,7 @@ func (d *Driver) Adopts(r task.Record) bool { return r.Process != nil }
 func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error) {
 	var res task.Result
 	if rec.Process.Boot == process.Boot() {
-		note(&res, rec.ID, process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
-			return p.PID == rec.Process.PID && p.Start == rec.Process.Start || p.Carries(process.MarkTask, string(rec.ID))
-		}}, process.Ending{Grace: grace, Table: &d.table}))
+		child.Note(&res, rec.ID, child.Clear(ctx, rec, &d.table))
 	}
 	return res, errors.Join(task.ErrLost, &task.StopError{Cause: *task.Lost(rec, process.Boot())})
 }

@@ -10,24 +10,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
-
-// Keeper keeps track of groups, so that they end when this host dies.
-type Keeper interface {
-	// Ready returns when the keeper would see this host die.
-	Ready() error
-	// Watch tells of a group by its leader. Monitors are never kept.
-	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	Forget(leader process.Identity) error
-}
-
-// Config is what all monitors of a host share. Its zero value works: then
-// commands that a dead host has left are ended by the next one only.
-type Config struct {
-	Keeper Keeper
-}
 
 // Subscription is a resource of an MCP server that is watched.
 type Subscription interface {
@@ -54,11 +40,12 @@ type Client struct {
 // Driver runs monitors. It serves many tasks at the same time.
 type Driver struct {
 	*shared
+	child.Freezer
 	client Client
 }
 
 type shared struct {
-	Config
+	keeper  child.Keeper
 	starts  chan struct{} // a place for each command that is being started
 	self    process.Self
 	table   process.Table
@@ -66,9 +53,10 @@ type shared struct {
 }
 
 // New returns a driver that can say what became of old monitors; [Driver.For]
-// makes drivers for new ones.
-func New(c Config) *Driver {
-	return &Driver{shared: &shared{Config: c, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}}
+// makes drivers for new ones. Without a keeper, the next host ends the commands that a dead
+// one has left.
+func New(keeper child.Keeper) *Driver {
+	return &Driver{shared: &shared{keeper: keeper, starts: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}}
 }
 
 // For returns a driver for the watch of a client, which shares everything else with d.

@@ -99,7 +99,7 @@ func watchWith(t *testing.T, c monitor.Client, w monitor.Watch, fail func() erro
 	if c.Env == nil {
 		c.Env = os.Environ()
 	}
-	d := monitor.New(monitor.Config{}).For(c, w)
+	d := monitor.New(nil).For(c, w)
 	input, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
@@ -160,14 +160,14 @@ func TestContract(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return monitor.New(monitor.Config{}).For(monitor.Client{Env: os.Environ()}, w), input
+			return monitor.New(nil).For(monitor.Client{Env: os.Environ()}, w), input
 		}
 	}
 	tasktest.Run(t, tasktest.Config{Long: command("sleep 631"), Short: command("printf 'the last '; sleep 0.05; printf word"), Prints: "the last word"})
 }
 
 func TestCheck(t *testing.T) {
-	d := monitor.New(monitor.Config{})
+	d := monitor.New(nil)
 	for input, ok := range map[string]bool{
 		`{"line":"true"}`: true, `{"args":["true"],"cwd":"/","match":"a+"}`: true, `{"file":"/a/b"}`: true, `{"server":"s","uri":"u:x"}`: true,
 		`{}`: false, `{"match":"a"}`: false, `{"line":"true","file":"/a"}`: false, `{"line":"true","args":["true"]}`: false, `{"args":[""]}`: false,
@@ -317,7 +317,7 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := tasktest.NewHost(t, task.MonitorMCP, input)
-	res, err := monitor.New(monitor.Config{}).For(monitor.Client{Env: os.Environ()}, w).Run(t.Context(), h)
+	res, err := monitor.New(nil).For(monitor.Client{Env: os.Environ()}, w).Run(t.Context(), h)
 	if err != nil || res.Text != "1 event in 2 lines." {
 		t.Errorf("%q, %v", res.Text, err)
 	}
@@ -353,7 +353,7 @@ func TestUnrecorded(t *testing.T) {
 	w := monitor.Watch{Line: "sleep 635"}
 	input, _ := json.Marshal(w)
 	h := unrecorded{tasktest.NewHost(t, task.MonitorMCP, input)}
-	if _, err := monitor.New(monitor.Config{}).For(monitor.Client{Env: os.Environ()}, w).Run(t.Context(), h); err == nil || !strings.Contains(err.Error(), "disk full") {
+	if _, err := monitor.New(nil).For(monitor.Client{Env: os.Environ()}, w).Run(t.Context(), h); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("err = %v", err)
 	}
 	if left := new(process.Table).Marked(process.MarkTask, string(h.Record().ID)); len(left) > 0 {
@@ -373,7 +373,7 @@ func TestLost(t *testing.T) {
 	if err := h.Begun(task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}); err != nil {
 		t.Fatal(err)
 	}
-	d := monitor.New(monitor.Config{})
+	d := monitor.New(nil)
 	if !d.Adopts(h.Record()) || d.Adopts(task.Record{}) {
 		t.Error("what has a process is to be adopted, and nothing else")
 	}
@@ -389,7 +389,7 @@ func TestLost(t *testing.T) {
 
 // A command can be stopped and let go on, and that it has ended is no error.
 func TestFreeze(t *testing.T) {
-	d := monitor.New(monitor.Config{})
+	d := monitor.New(nil)
 	x := watch(t, monitor.Client{}, monitor.Watch{Line: "echo ready; exec sleep 637"})
 	x.hears("ready")
 	p := *x.Record().Process

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -21,12 +22,12 @@ const (
 
 // adopt takes over what an earlier host started.
 func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.Result, error) {
-	id := process.Identity{PID: rec.Process.PID, Start: rec.Process.Start, Boot: rec.Process.Boot}
+	id := child.Identity(*rec.Process)
 	if id.Boot != process.Boot() {
 		return task.Result{}, lost(task.ByUnknown, task.ReasonReboot, "interrupted by a restart of the machine")
 	}
 	if !rec.Keep {
-		return d.clear(ctx, rec, id)
+		return d.clear(ctx, rec)
 	}
 	g, err := process.Adopt(id)
 	switch {
@@ -50,7 +51,7 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 	if err == nil {
 		r.alone = true
 		term.settle()
-		r.end(ctx, grace)
+		r.end(ctx)
 		r.release()
 		return d.departed(rec.ID, id, &r.result, exitWait)
 	}
@@ -73,13 +74,11 @@ func (d *Driver) adopt(ctx context.Context, h task.Host, rec task.Record) (task.
 }
 
 // clear ends the processes left by a command that was not to outlive its host.
-func (d *Driver) clear(ctx context.Context, rec task.Record, leader process.Identity) (task.Result, error) {
-	report := process.EndAll(context.WithoutCancel(ctx), process.Choice{Root: func(p process.Proc) bool {
-		return p.PID == leader.PID && p.Start == leader.Start || p.Carries(process.MarkTask, string(rec.ID))
-	}}, process.Ending{Grace: grace, Table: &d.table, Hangup: rec.TTY})
+func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error) {
+	report := child.Clear(ctx, rec, &d.table)
 	d.unlay(rec.ID)
 	var res task.Result
-	note(&res, rec.ID, report)
+	child.Note(&res, rec.ID, report)
 	detail := "its host died"
 	if len(report.Sent) > 0 {
 		detail = "its host died, and what it had left running was ended later"
@@ -98,7 +97,7 @@ func (d *Driver) departed(id task.ID, leader process.Identity, res *task.Result,
 	_ = failpoint.Hit("adopt/noted")
 	res.ExitCode, res.Signal = &dep.ExitCode, dep.Signal
 	res.Settle = d.settle(id)
-	return *res, verdict(dep.ExitCode, dep.Signal)
+	return *res, child.Verdict(dep.ExitCode, dep.Signal)
 }
 
 // await reads the exit file, which may appear a moment after the exit.
@@ -107,7 +106,7 @@ func (d *Driver) await(id task.ID, leader process.Identity, wait time.Duration) 
 	if path == "" {
 		return process.Departure{}, errors.New("nobody noted how the command ended")
 	}
-	limit := patience(wait)
+	limit := child.Patience(wait)
 	tick := time.NewTicker(exitTick)
 	defer tick.Stop()
 	for {

@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 
 // The kernel is blamed for what it may have done, and with the doubt that there is.
 func TestBlame(t *testing.T) {
-	killed, exited := verdict(-1, "SIGKILL"), verdict(137, "")
+	killed, exited := child.Verdict(-1, "SIGKILL"), child.Verdict(137, "")
 	for name, c := range map[string]struct {
 		err    error
 		found  process.Evidence
@@ -131,7 +132,7 @@ func TestDue(t *testing.T) {
 func TestGraceOfProcesses(t *testing.T) {
 	crowded := fmt.Errorf("run: %w", &task.FailError{Reason: task.ReasonProcessLimit, Err: errors.New("too many")})
 	full := &task.FailError{Reason: task.ReasonOutputLimit, Err: errors.New("too much")}
-	if graceOf(crowded) != 0 || graceOf(full) != grace {
+	if graceOf(crowded) != 0 || graceOf(full) != child.Grace {
 		t.Errorf("%v and %v", graceOf(crowded), graceOf(full))
 	}
 }

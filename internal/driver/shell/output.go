@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -183,7 +184,7 @@ func (o *output) drain(r *run) {
 		return
 	}
 	if !o.wait(drainWait) {
-		r.end(patience(grace), grace)
+		r.end(child.Patience(child.Grace))
 		o.wait(drainWait)
 		o.abandon()
 	}

@@ -17,18 +17,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/task"
 )
-
-// grace is how long a command may take to go after TERM, unless the stop says
-// otherwise.
-const grace = 2 * time.Second
-
-// closingGrace is the same when the host closes, which is given 2 s in all.
-const closingGrace = time.Second
 
 // Command is the input of a task. Exactly one of Args and Line is set.
 type Command struct {
@@ -100,18 +94,10 @@ func (c Command) plain() bool {
 
 // Keeper keeps track of groups, so that they end, or are kept, when this host dies.
 type Keeper interface {
-	// Ready returns when the keeper would see this host die. It is called before
-	// anything is started.
-	Ready() error
-	// Expect tells of a kept task before it is started; Watch or Unexpect follows.
+	child.Keeper
+	// Expect names a kept task before it is started; Watch or Unexpect follows.
 	Expect(task, exitFile string) error
 	Unexpect(task string) error
-	// Watch tells of a group by its leader, of whether it outlives this host,
-	// and where its exit is then to be written.
-	Watch(leader process.Identity, task string, keep bool, exitFile string) error
-	// Forget tells that the group has ended, by its leader: its number alone may be
-	// somebody else's.
-	Forget(leader process.Identity) error
 }
 
 // Config is what all commands of a host share. Its zero value works: then
@@ -155,6 +141,7 @@ type Client struct {
 // Driver runs commands. It serves many tasks at the same time.
 type Driver struct {
 	*shared
+	child.Freezer
 	client  Client
 	checked atomic.Pointer[checked] // the input that was checked last: it is run next
 }
@@ -318,8 +305,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 			}
 		}()
 	}
-	marks := []string{process.MarkTask + "=" + string(rec.ID), process.MarkSession + "=" + string(rec.Session),
-		process.MarkHost + "=" + self.Mark()}
+	marks := child.Marks(rec, self)
 	g, err := process.StartGroup(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group other than the terminal's foreground group would be stopped when
@@ -341,8 +327,8 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 	begun := &run{d: d, g: g, id: rec.ID, keep: keep, tty: c.TTY}
 	// The record comes first: a kept command that no record names could never be
 	// taken up again, and would be started twice.
-	if err := h.Begun(recorded(g.Identity())); err != nil {
-		begun.end(context.WithoutCancel(ctx), grace)
+	if err := h.Begun(child.Record(g.Identity())); err != nil {
+		begun.end(context.WithoutCancel(ctx))
 		begun.release()
 		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
 	}
@@ -351,16 +337,12 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		err = out.term.attend(g.Identity(), marks)
 	}
 	if err != nil {
-		begun.end(context.WithoutCancel(ctx), grace)
+		begun.end(context.WithoutCancel(ctx))
 		begun.release()
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
 	_ = failpoint.Hit("command/watched")
 	return begun, nil
-}
-
-func recorded(id process.Identity) task.Process {
-	return task.Process{PID: id.PID, Start: id.Start, Boot: id.Boot}
 }
 
 // run is one command at work.
@@ -407,8 +389,8 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 			return task.Result{}, task.ErrDetached
 		}
 		r.stop(ctx, cause)
-		if exit, err := r.g.Wait(patience(0)); err == nil {
-			r.ended(exit)
+		if exit, err := r.g.Wait(child.Patience(0)); err == nil {
+			child.Exited(&r.result, exit)
 		}
 		out.term.settle()
 		out.drain(r)
@@ -418,16 +400,16 @@ func (r *run) run(ctx context.Context, o task.Output, out *output) (task.Result,
 	_ = failpoint.Hit("command/exited")
 	r.alone = true
 	found := r.d.caps.starved(watched, exit)
-	r.ended(exit)
+	child.Exited(&r.result, exit)
 	if !out.term.settle() {
-		r.end(context.WithoutCancel(ctx), grace)
+		r.end(context.WithoutCancel(ctx))
 	}
 	switch {
 	case r.keep:
 		// The closer look, at a leader not yet reaped: see settle.
-		r.end(ctx, grace)
+		r.end(ctx)
 	case r.g.Reap():
-		r.end(ctx, grace)
+		r.end(ctx)
 	}
 	_ = failpoint.Hit("command/reaped")
 	out.drain(r)
@@ -446,33 +428,14 @@ func (r *run) stop(ctx context.Context, cause error) {
 }
 
 // end ends the processes left of a command.
-func (r *run) end(ctx context.Context, grace time.Duration) {
-	r.ending(ctx, process.Ending{Grace: grace})
+func (r *run) end(ctx context.Context) {
+	r.ending(ctx, process.Ending{Grace: child.Grace})
 }
 
 // ending ends the group and what escaped from it, and adds to the result.
 func (r *run) ending(ctx context.Context, e process.Ending) {
 	e.Mark, e.Table, e.Hangup, e.ByItself = string(r.id), &r.d.table, r.tty, r.alone
-	note(&r.result, r.id, r.g.End(ctx, e))
-}
-
-func note(res *task.Result, id task.ID, report process.Report) {
-	for _, s := range report.Sent {
-		res.Signals = append(res.Signals,
-			task.SignalSent{Signal: process.SignalName(s.Signal), AfterMS: s.After.Milliseconds()})
-	}
-	if text := report.Note(); text != "" {
-		res.Notes = append(res.Notes, text)
-	}
-	for _, l := range report.Left {
-		res.Left = append(res.Left,
-			task.Survivor{Task: id, PID: l.PID, Start: l.Start, Boot: l.Boot, Command: l.Command, Why: l.Why})
-	}
-}
-
-func (r *run) ended(e process.Exit) {
-	r.result.ExitCode = &e.Code
-	r.result.Signal = process.SignalName(e.Signal)
+	child.Note(&r.result, r.id, r.g.End(ctx, e))
 }
 
 // settle releases a command that has ended, and a kept one once its end is durable:
@@ -495,30 +458,13 @@ func (r *run) release() {
 	r.g.Close()
 }
 
-// verdict is the error that tells how a command ended by itself.
-func verdict(code int, signal string) error {
-	switch {
-	case signal != "":
-		return &task.FailError{Reason: task.ReasonSignal, Err: errors.New("ended by " + signal)}
-	case code != 0:
-		return &task.FailError{Reason: task.ReasonExit, Err: fmt.Errorf("exit code %d", code)}
-	}
-	return nil
-}
-
-// graceOf is how long the stop wants to be patient.
+// graceOf is how long the stop of a command waits.
 func graceOf(cause error) time.Duration {
-	var stop *task.StopError
 	var fail *task.FailError
-	switch {
-	case errors.As(cause, &stop) && stop.Grace != nil:
-		return max(0, *stop.Grace)
-	case errors.As(cause, &fail) && fail.Reason == task.ReasonProcessLimit:
-		return 0 // it would go on to multiply while it is asked
-	case errors.Is(cause, task.ErrClosing):
-		return closingGrace
+	if errors.As(cause, &fail) && fail.Reason == task.ReasonProcessLimit {
+		return 0 // the command would multiply meanwhile
 	}
-	return grace
+	return child.GraceOf(cause)
 }
 
 // firstOf returns the signal that asks a command to end before TERM.
@@ -528,11 +474,4 @@ func firstOf(cause error) syscall.Signal {
 		return syscall.SIGINT
 	}
 	return 0
-}
-
-// patience is a context that ends after d, and by nothing else.
-func patience(d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	context.AfterFunc(ctx, cancel)
-	return ctx
 }

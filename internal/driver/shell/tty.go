@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -21,21 +22,16 @@ var _ task.Steerer = (*Driver)(nil)
 // the last words of a command that has ended; it takes 2 s itself at most.
 const settleWait = 3 * time.Second
 
-// SteerError is text that a command cannot be given, with what to do instead.
-type SteerError struct{ Why string }
-
-func (e *SteerError) Error() string { return e.Why }
-
-// Steer types into the terminal of a running command, exactly what it is given.
+// Steer types the text unchanged into the terminal of a running command.
 // The keys are not recorded. It returns when they are on their way.
 func (d *Driver) Steer(ctx context.Context, id task.ID, text string) error {
 	t := d.terminals.of(id)
 	if t == nil {
-		return &SteerError{fmt.Sprintf("task %s has no terminal, or has just ended", id)}
+		return &task.SteerError{Why: fmt.Sprintf("task %s has no terminal, or has just ended", id)}
 	}
 	err := t.Type(ctx, []byte(text))
 	if err != nil && ctx.Err() == nil {
-		return &SteerError{fmt.Sprintf("task %s: %v", id, err)}
+		return &task.SteerError{Why: fmt.Sprintf("task %s: %v", id, err)}
 	}
 	return err
 }
@@ -229,10 +225,10 @@ func lostTerminal() error {
 // up, and the process that serves the master has not ended by itself.
 func (t *terminal) verdict(code int, signal string) error {
 	if t == nil || t.copier == nil || signal != "SIGHUP" {
-		return verdict(code, signal)
+		return child.Verdict(code, signal)
 	}
-	if e, err := t.copier.Wait(patience(0)); err != nil || e == (process.Exit{}) {
-		return verdict(code, signal)
+	if e, err := t.copier.Wait(child.Patience(0)); err != nil || e == (process.Exit{}) {
+		return child.Verdict(code, signal)
 	}
 	return lostTerminal()
 }
@@ -249,7 +245,7 @@ func (t *terminal) settle() bool {
 	case t.gone == nil:
 		return true
 	}
-	limit := patience(settleWait)
+	limit := child.Patience(settleWait)
 	if t.copier != nil {
 		_, err := t.copier.Wait(limit)
 		return err == nil

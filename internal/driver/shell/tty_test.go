@@ -91,7 +91,7 @@ func TestTyped(t *testing.T) {
 			if got := strings.ReplaceAll(h.text(), "\r", ""); got != "24 80\ndumb\nname? ann\n<ann>\n" {
 				t.Errorf("printed %q", got)
 			}
-			var mute *shell.SteerError
+			var mute *task.SteerError
 			if err := d.Steer(t.Context(), h.rec.ID, "x"); !errors.As(err, &mute) {
 				t.Errorf("after the end: %v", err)
 			}

@@ -10,7 +10,7 @@ import (
 
 // helperWait is how long the helpers of a command that has ended by itself may take to end too.
 // A process that was forked and has not called exec counts as a helper for settleTime, with a look
-// every settleTick: its shell has ended before it became a helper, or what it will be.
+// every settleTick: its shell has ended before it became a helper or its own program.
 const (
 	helperWait = 2 * time.Second
 	settleTime = 250 * time.Millisecond

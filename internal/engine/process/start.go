@@ -31,7 +31,7 @@ type Command struct {
 	Terminal bool
 
 	// Fork starts the program in place of a plain fork, for example within bounds. It must set
-	// nothing in attr.Sys but what it adds, and return a child of this process with an open
+	// only the fields of attr.Sys that it adds, and return a child of this process with an open
 	// pidfd of it. Linux only. nil: a plain fork.
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 }

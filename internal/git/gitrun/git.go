@@ -185,57 +185,31 @@ func said(text string, exit process.Exit) string {
 
 // call starts git in a process group of its own and waits until no process of the group is left.
 func (g Git) call(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (process.Exit, error) {
-	var flows sync.WaitGroup // one per stream; waited for before call returns
-	stdout, childOut, err := os.Pipe()
-	if err != nil {
-		return process.Exit{}, err
-	}
-	defer stdout.Close()
-	stderr, childErr, err := os.Pipe()
-	if err != nil {
-		_ = childOut.Close()
-		return process.Exit{}, err
-	}
-	defer stderr.Close()
-	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Stdout: childOut, Stderr: childErr, Session: true}
-	feed := func() {}
-	if in != nil {
-		childIn, stdin, err := os.Pipe()
-		if err != nil {
-			_, _ = childOut.Close(), childErr.Close()
-			return process.Exit{}, err
-		}
-		defer childIn.Close()
-		c.Stdin = childIn
-		defer stdin.Close()
-		feed = func() {
-			_, _ = io.Copy(stdin, in) // a git that does not read on says why
-			_ = stdin.Close()
-		}
-	}
+	c := process.Command{Args: args, Dir: g.place(), Env: g.env(), Session: true}
 	if g.Held != nil {
 		c.Extra = []*os.File{g.Held}
 	}
-	group, err := process.StartGroup(c)
-	_, _ = childOut.Close(), childErr.Close()
+	group, p, err := process.StartPiped(c)
 	if err != nil {
 		return process.Exit{}, err
 	}
 	defer group.Close()
-	if c.Stdin != nil {
-		_ = c.Stdin.Close() // git has its own
-	}
-	flows.Go(feed)
-	flows.Go(func() { _, _ = io.Copy(out, stdout) })
-	flows.Go(func() { _, _ = io.Copy(errs, stderr) })
+	defer p.Close()
+	var flows sync.WaitGroup // one per stream; waited for before call returns
+	flows.Go(func() {
+		if in != nil {
+			_, _ = io.Copy(p.In, in) // a git that reads no further says why
+		}
+		_ = p.In.Close()
+	})
+	flows.Go(func() { _, _ = io.Copy(out, p.Out) })
+	flows.Go(func() { _, _ = io.Copy(errs, p.Err) })
 	exit, err := group.Wait(ctx)
 	if err != nil || group.Reap() {
 		group.End(context.Background(), process.Ending{})
 		group.Reap()
 	}
-	// It does not wait for processes that left the group and still have the pipes.
-	_ = stdout.SetReadDeadline(time.Now().Add(lastBytes))
-	_ = stderr.SetReadDeadline(time.Now().Add(lastBytes))
+	p.Expire(lastBytes) // it does not wait for processes that left the group and still have the pipes
 	flows.Wait()
 	return exit, err
 }

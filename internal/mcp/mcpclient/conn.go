@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
 )
 
 // ErrGone is wrapped by errors of a server that has ended, or was ended. [Lease.Conn]
@@ -88,7 +90,7 @@ type Conn struct {
 	life context.Context // ends when the server goes, or is to go; the cause says why
 	end  context.CancelCauseFunc
 
-	bounds Bounds // nil: it has none; set before the Conn is shared
+	bounds process.Bounds // nil: it has none; set before the Conn is shared
 
 	revision     string          // as are the next two, set before the Conn is shared
 	capabilities json.RawMessage // the server's

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/internal/engine/process"
 )
 
 func pool(t *testing.T, c Config) *Pool {
@@ -553,7 +555,7 @@ func TestWriteAtEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newConn(t.Context(), "fake", limits{})
-	w := &stdio{c: c, in: in}
+	w := &stdio{c: c, pipes: process.Streams{In: in}}
 	c.end(ErrClosed)
 	if err := w.write([]byte("{}")); !errors.Is(err, ErrGone) {
 		t.Errorf("written: %v", err)

@@ -25,14 +25,6 @@ var ErrClosed = errors.New("MCP servers are closed")
 
 var errUnused = errors.New("nobody uses it")
 
-// Bounds limit the command of a server.
-type Bounds interface {
-	// Apply makes a command start within them.
-	Apply(c *process.Command)
-	// Refused returns why the command was not let through to hosts so far.
-	Refused() []string
-}
-
 // Config configures a pool. The zero value works.
 type Config struct {
 	Version string   // of this program, for servers
@@ -82,7 +74,7 @@ type Pool struct {
 
 // Binder returns the bounds of a server of a project; nil: it is unbounded. An error means that
 // the server cannot be started.
-type Binder func(name string, s Server) (Bounds, error)
+type Binder func(name string, s Server) (process.Bounds, error)
 
 // Bound makes servers with [Server.Bounded] start within bounds. It must be called before the
 // first [Pool.Use].
@@ -398,7 +390,7 @@ const Outside = "mcp:"
 
 // walls adds to an error the accesses that the bounds of a server may have refused, and how to
 // allow them.
-func walls(e *entry, bounds Bounds, err error) error {
+func walls(e *entry, bounds process.Bounds, err error) error {
 	if bounds == nil {
 		return err
 	}
@@ -430,7 +422,7 @@ func lastLine(text string) string {
 }
 
 // reach gives the connection its wire. bounds is nil without bounds.
-func (p *Pool) reach(c *Conn, e *entry) (bounds Bounds, err error) {
+func (p *Pool) reach(c *Conn, e *entry) (bounds process.Bounds, err error) {
 	s := e.server
 	if s.Kind() == HTTP {
 		w := newWeb(c, s)

@@ -23,44 +23,23 @@ const (
 
 // stdio is a server that is a command.
 type stdio struct {
-	c         *Conn
-	g         *process.Group
-	mark      string
-	table     *process.Table
-	meter     meter
-	in        *os.File
-	out, errs *os.File
-	spoken    ring
+	c      *Conn
+	g      *process.Group
+	mark   string
+	table  *process.Table
+	meter  meter
+	pipes  process.Streams
+	spoken ring
 
 	writing sync.Mutex // held while a frame is written
 }
 
-// startStdio starts a command. Its stdio is made here; the mark must be among
-// its environment.
+// startStdio starts a command. The mark must be in its environment.
 func startStdio(c *Conn, cmd process.Command, mark string, table *process.Table) (*stdio, error) {
 	w := &stdio{c: c, mark: mark, table: table, meter: meter{most: int64(c.cfg.budget)}}
-	var errs [3]error
-	cmd.Stdin, w.in, errs[0] = os.Pipe()
-	w.out, cmd.Stdout, errs[1] = os.Pipe()
-	w.errs, cmd.Stderr, errs[2] = os.Pipe()
-	err := errors.Join(errs[:]...)
-	if err == nil {
-		w.g, err = process.StartGroup(cmd)
-	}
-	closeAll(cmd.Stdin, cmd.Stdout, cmd.Stderr)
-	if err != nil {
-		closeAll(w.in, w.out, w.errs)
-		return nil, err
-	}
-	return w, nil
-}
-
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // a pipe, which loses no data at its close
-		}
-	}
+	var err error
+	w.g, w.pipes, err = process.StartPiped(cmd)
+	return w, err
 }
 
 func (w *stdio) agreed(string) <-chan struct{} { return nil }
@@ -78,11 +57,11 @@ func (w *stdio) send(_ context.Context, frame []byte) error { return w.write(fra
 func (w *stdio) write(frame []byte) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	_ = w.in.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
-	if w.c.life.Err() != nil {                           // checked after the deadline is set: close's deadline wins
+	_ = w.pipes.In.SetWriteDeadline(time.Now().Add(sendLimit)) // a pipe has deadlines
+	if w.c.life.Err() != nil {                                 // checked after the deadline is set: close's deadline wins
 		return w.c.goneError()
 	}
-	_, err := w.in.Write(append(frame, '\n'))
+	_, err := w.pipes.In.Write(append(frame, '\n'))
 	if err == nil {
 		return nil
 	}
@@ -109,7 +88,7 @@ func (w *stdio) run(ctx context.Context) error {
 	heard := make(chan struct{})
 	flows.Go(func() {
 		defer close(heard)
-		_, _ = io.Copy(&w.spoken, w.errs) // to its end, or the deadline
+		_, _ = io.Copy(&w.spoken, w.pipes.Err) // to its end, or the deadline
 	})
 	exit, err := w.g.Wait(silent)
 	if err != nil && ctx.Err() == nil { // its stdout has ended first
@@ -118,9 +97,7 @@ func (w *stdio) run(ctx context.Context) error {
 		done()
 	}
 	if ctx.Err() == nil { // answers before its end count, and its last output may say why it ended
-		deadline := time.Now().Add(drainWait)
-		_ = w.out.SetReadDeadline(deadline)
-		_ = w.errs.SetReadDeadline(deadline)
+		w.pipes.Expire(drainWait)
 		<-silent.Done()
 		<-heard
 	}
@@ -130,11 +107,9 @@ func (w *stdio) run(ctx context.Context) error {
 	}
 	w.c.end(why)
 	w.close()
-	deadline := time.Now().Add(drainWait)
-	_ = w.out.SetReadDeadline(deadline)
-	_ = w.errs.SetReadDeadline(deadline)
+	w.pipes.Expire(drainWait)
 	flows.Wait()
-	closeAll(w.out, w.errs)
+	w.pipes.Close()
 	w.g.Reap()
 	w.g.Close()
 	return why
@@ -142,9 +117,9 @@ func (w *stdio) run(ctx context.Context) error {
 
 // close ends the command and all that it has started.
 func (w *stdio) close() {
-	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // frees a blocked writer
+	_ = w.pipes.In.SetWriteDeadline(time.Unix(1, 0)) // frees a blocked writer
 	w.writing.Lock()
-	_ = w.in.Close()
+	_ = w.pipes.In.Close()
 	w.writing.Unlock()
 	moment, done := context.WithTimeout(context.Background(), leaveWait)
 	_, _ = w.g.Wait(moment) // the chance to end by itself
@@ -172,7 +147,7 @@ func (w *stdio) ended(exit process.Exit, err, read error) error {
 
 // read takes frames until the stdout ends.
 func (w *stdio) read() error {
-	l := newLines(w.out, w.c.cfg.frame, &w.meter)
+	l := newLines(w.pipes.Out, w.c.cfg.frame, &w.meter)
 	for {
 		one, err := l.next()
 		switch {

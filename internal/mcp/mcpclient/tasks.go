@@ -85,6 +85,75 @@ type TaskWatch struct {
 	Ask func(ctx context.Context, e Elicitation) TaskAnswer
 }
 
+// answer asks a question of the task, with the parameters of elicitation/create, and returns
+// the answer for the server.
+func (w *TaskWatch) answer(ctx context.Context, params json.RawMessage) (map[string]any, error) {
+	e, err := ReadElicitation(params)
+	if err != nil {
+		return nil, err
+	}
+	a := w.Ask(ctx, e)
+	if a.Action == FormLeft {
+		<-ctx.Done() // only the owner of the task may answer
+		return nil, context.Cause(ctx)
+	}
+	return e.Result(a.Action, a.Values), nil
+}
+
+// wireTask is a task on the wire, in both revisions. A time or number of another type counts
+// as missing: it must not cost the ID of a task.
+type wireTask struct {
+	Type    string              `json:"resultType"` // 2026-07-28, as the last three
+	TaskID  string              `json:"taskId"`
+	Status  string              `json:"status"`
+	Message string              `json:"statusMessage"`
+	Created any                 `json:"createdAt"`
+	Updated any                 `json:"lastUpdatedAt"`
+	TTL     any                 `json:"ttl"`          // ms; null: for ever
+	Poll    any                 `json:"pollInterval"` // ms
+	TTLMS   any                 `json:"ttlMs"`        // 2026-07-28, as the next
+	PollMS  any                 `json:"pollIntervalMs"`
+	Result  json.RawMessage     `json:"result"`
+	Error   *RPCError           `json:"error"`
+	Inputs  map[string]question `json:"inputRequests"`
+}
+
+func (w wireTask) state() TaskState {
+	return TaskState{ID: w.TaskID, Phase: phaseOf(w.Status), Word: w.Status, Message: w.Message,
+		Created: instant(w.Created), Updated: instant(w.Updated),
+		TTL: milliseconds(w.TTL, w.TTLMS), Poll: milliseconds(w.Poll, w.PollMS)}
+}
+
+// milliseconds is the first span that a server gives as a number.
+func milliseconds(values ...any) time.Duration {
+	const most = float64(365 * 24 * time.Hour / time.Millisecond)
+	for _, v := range values {
+		if n, ok := v.(float64); ok && n > 0 {
+			return time.Duration(min(n, most) * float64(time.Millisecond))
+		}
+	}
+	return 0
+}
+
+func instant(v any) time.Time {
+	text, _ := v.(string)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// aboutTask makes a request about a task.
+func (c *Conn) aboutTask(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
+	raw, err := c.CallOpt(ctx, method, params, CallOptions{Timeout: lookTimeout})
+	var rpc *RPCError
+	if errors.As(err, &rpc) && rpc.Code == CodeBadParams {
+		return nil, fmt.Errorf("%w: %s", ErrTaskUnknown, rpc.Message)
+	}
+	return raw, refused(err)
+}
+
 // Errors of tasks. Any other error of a call, except a [*TaskRefusedError], comes from
 // the connection: the task may still run, and the call may be made again.
 var (

@@ -88,50 +88,6 @@ func (t *TasksV1) live(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// taskV1 is a task on the wire. An invalid time or number counts as missing: it must
-// not cost the ID of a task.
-type taskV1 struct {
-	TaskID  string `json:"taskId"`
-	Status  string `json:"status"`
-	Message string `json:"statusMessage"`
-	Created any    `json:"createdAt"`
-	Updated any    `json:"lastUpdatedAt"`
-	TTL     any    `json:"ttl"`          // ms; null: for ever
-	Poll    any    `json:"pollInterval"` // ms
-}
-
-func (w taskV1) state() TaskState {
-	return TaskState{
-		ID:      w.TaskID,
-		Phase:   phaseOf(w.Status),
-		Word:    w.Status,
-		Message: w.Message,
-		Created: instant(w.Created),
-		Updated: instant(w.Updated),
-		TTL:     milliseconds(w.TTL),
-		Poll:    milliseconds(w.Poll),
-	}
-}
-
-// milliseconds reads a duration from a server.
-func milliseconds(v any) time.Duration {
-	const most = float64(365 * 24 * time.Hour / time.Millisecond)
-	n, ok := v.(float64)
-	if !ok || n <= 0 {
-		return 0
-	}
-	return time.Duration(min(n, most) * float64(time.Millisecond))
-}
-
-func instant(v any) time.Time {
-	text, _ := v.(string)
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return at.UTC()
-}
-
 // MakesTasks reports whether a server makes tasks of calls of tools.
 func MakesTasks(c *Conn) bool { return !c.Stateless() && has(c, "tasks", "requests", "tools", "call") }
 
@@ -168,7 +124,7 @@ func (t *TasksV1) Create(ctx context.Context, tool string, args json.RawMessage,
 		return TaskState{}, "", refused(err)
 	}
 	var made struct {
-		Task *taskV1 `json:"task"`
+		Task *wireTask `json:"task"`
 		Meta struct {
 			Immediate string `json:"io.modelcontextprotocol/model-immediate-response"`
 		} `json:"_meta"`
@@ -210,15 +166,11 @@ func (t *TasksV1) state(ctx context.Context, method, id string) (TaskState, erro
 	if err != nil {
 		return TaskState{}, err
 	}
-	raw, err := c.CallOpt(ctx, method, map[string]any{"taskId": id}, CallOptions{Timeout: lookTimeout})
-	var rpc *RPCError
-	if errors.As(err, &rpc) && rpc.Code == CodeBadParams {
-		return TaskState{}, fmt.Errorf("%w: %s", ErrTaskUnknown, rpc.Message)
-	}
+	raw, err := c.aboutTask(ctx, method, map[string]any{"taskId": id})
 	if err != nil {
-		return TaskState{}, refused(err)
+		return TaskState{}, err
 	}
-	var w taskV1
+	var w wireTask
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return TaskState{}, fmt.Errorf("read %s of server %s: %w", method, c.Name(), err)
 	}
@@ -286,7 +238,7 @@ func (t *TasksV1) Watch(id string, w TaskWatch) (stop func()) {
 
 // heard handles a status, which may come before the answer that names the task.
 func (t *TasksV1) heard(params json.RawMessage) {
-	var w taskV1
+	var w wireTask
 	if json.Unmarshal(params, &w) != nil || w.TaskID == "" {
 		return
 	}
@@ -346,16 +298,10 @@ func (t *TasksV1) asked(ctx context.Context, params json.RawMessage) (any, error
 	if !mine || w == nil {
 		return nil, ErrNotMine
 	}
-	e, err := ReadElicitation(params)
+	res, err := w.answer(ctx, params)
 	if err != nil {
 		return nil, err
 	}
-	a := w.Ask(ctx, e)
-	if a.Action == FormLeft {
-		<-ctx.Done() // only the owner of the task may answer
-		return nil, context.Cause(ctx)
-	}
-	res := e.Result(a.Action, a.Values)
 	res["_meta"] = map[string]any{relatedTask: map[string]any{"taskId": p.Meta.Task.ID}}
 	return res, nil
 }

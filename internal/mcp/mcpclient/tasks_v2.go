@@ -47,34 +47,6 @@ func (c *Conn) metaFor(method string, o CallOptions) map[string]any {
 	return meta
 }
 
-// taskV2 is a task on the wire. An invalid time or number counts as missing.
-type taskV2 struct {
-	Type    string              `json:"resultType"`
-	TaskID  string              `json:"taskId"`
-	Status  string              `json:"status"`
-	Message string              `json:"statusMessage"`
-	Created any                 `json:"createdAt"`
-	Updated any                 `json:"lastUpdatedAt"`
-	TTL     any                 `json:"ttlMs"` // null: for ever
-	Poll    any                 `json:"pollIntervalMs"`
-	Result  json.RawMessage     `json:"result"`
-	Error   *RPCError           `json:"error"`
-	Inputs  map[string]question `json:"inputRequests"`
-}
-
-func (w taskV2) state() TaskState {
-	return TaskState{
-		ID:      w.TaskID,
-		Phase:   phaseOf(w.Status),
-		Word:    w.Status,
-		Message: w.Message,
-		Created: instant(w.Created),
-		Updated: instant(w.Updated),
-		TTL:     milliseconds(w.TTL),
-		Poll:    milliseconds(w.Poll),
-	}
-}
-
 // MadeTask reads the task that a server has made of a call. made is false for another
 // answer.
 func MadeTask(raw json.RawMessage) (s TaskState, made bool, err error) {
@@ -84,7 +56,7 @@ func MadeTask(raw json.RawMessage) (s TaskState, made bool, err error) {
 	if json.Unmarshal(raw, &kind) != nil || kind.Type != "task" {
 		return TaskState{}, false, nil
 	}
-	var w taskV2
+	var w wireTask
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return TaskState{}, true, fmt.Errorf("read the task that the server has made: %w", err)
 	}
@@ -120,7 +92,7 @@ type TasksV2 struct {
 
 	mu     sync.Mutex // guards the fields below
 	watch  *TaskWatch
-	ended  *taskV2                            // the answer that said how the task has ended
+	ended  *wireTask                          // the answer that said how the task has ended
 	inputs map[string]question                // that were open at the last look
 	open   map[string]context.CancelCauseFunc // questions that are put to the user now
 	given  map[string]any                     // answers; the server may not have them yet
@@ -148,12 +120,7 @@ func (t *TasksV2) request(ctx context.Context, method string, params map[string]
 		return nil, fmt.Errorf("%w: server %s speaks revision %s and has no extension %s any more",
 			ErrTaskUnknown, c.Name(), c.Revision(), taskExtension)
 	}
-	raw, err := c.CallOpt(ctx, method, params, CallOptions{Timeout: lookTimeout})
-	var rpc *RPCError
-	if errors.As(err, &rpc) && rpc.Code == CodeBadParams {
-		return nil, fmt.Errorf("%w: %s", ErrTaskUnknown, rpc.Message)
-	}
-	return raw, refused(err)
+	return c.aboutTask(ctx, method, params)
 }
 
 // Get looks at the task.
@@ -167,7 +134,7 @@ func (t *TasksV2) Get(ctx context.Context, id string) (TaskState, error) {
 
 // look asks for the task, and stores its open questions. It does not ask for a task again
 // that has ended: the server may drop it.
-func (t *TasksV2) look(ctx context.Context, id string) (taskV2, error) {
+func (t *TasksV2) look(ctx context.Context, id string) (wireTask, error) {
 	t.mu.Lock()
 	ended := t.ended
 	t.mu.Unlock()
@@ -176,11 +143,11 @@ func (t *TasksV2) look(ctx context.Context, id string) (taskV2, error) {
 	}
 	raw, err := t.request(ctx, "tasks/get", map[string]any{"taskId": id})
 	if err != nil {
-		return taskV2{}, err
+		return wireTask{}, err
 	}
-	var w taskV2
+	var w wireTask
 	if err := json.Unmarshal(raw, &w); err != nil {
-		return taskV2{}, fmt.Errorf("read tasks/get: %w", err)
+		return wireTask{}, fmt.Errorf("read tasks/get: %w", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -347,19 +314,11 @@ func (t *TasksV2) ask(ctx context.Context, q question, watch *TaskWatch) (any, e
 		return nil, err
 	}
 	form := func(ctx context.Context, params json.RawMessage) (any, error) {
-		e, err := ReadElicitation(params)
-		if err != nil {
-			return nil, err
-		}
 		if watch == nil {
-			return e.Result(FormIgnored, nil), nil
+			e, err := ReadElicitation(params)
+			return e.Result(FormIgnored, nil), err
 		}
-		a := watch.Ask(ctx, e)
-		if a.Action == FormLeft {
-			<-ctx.Done() // only the owner of the task may answer
-			return nil, context.Cause(ctx)
-		}
-		return e.Result(a.Action, a.Values), nil
+		return watch.answer(ctx, params)
 	}
 	var functions []*server // the connection's own functions serve calls, and the task is not part of one
 	if q.Method == "elicitation/create" {

@@ -9,20 +9,19 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/modelwire"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 // version is the version of the Messages API, which is sent with every call.
@@ -31,22 +30,12 @@ const version = "2023-06-01"
 // DefaultBaseURL is the default address of calls.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// Config says how to reach the provider. A key or a token is required; the rest
-// may stay zero.
+// Config says how to reach the provider. A key, sent as X-Api-Key, or a token is required.
 type Config struct {
-	BaseURL    string             // default: DefaultBaseURL; a path in it is kept
-	APIKey     string             // sent as X-Api-Key
-	AuthToken  string             // sent as a bearer token
-	Headers    string             // sent with every call: a line each, such as "Name: value"
-	HTTPClient *http.Client       // default: one of its own; redirects are never followed
-	Limiter    *ratelimit.Limiter // default: a limiter of its own. Shared by all models of a process
-	Calls      int                // of one model at the same time; 0: the limiter's number
-	Aliases    map[string]string  // from a short name to a full one; they win over the usual three
-	MaxTokens  int                // of a reply when the request does not say; default: 32,000
-	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
-
-	// Backoff returns the pause after so many tries. Default: ratelimit.Backoff.
-	Backoff func(tries int) time.Duration
+	modelwire.Account
+	AuthToken string            // sent as a bearer token
+	Headers   string            // sent with every call: a line each, such as "Name: value"
+	Aliases   map[string]string // from a short name to a full one; they win over the usual three
 }
 
 // Model calls the provider. It may be used by many loops at the same time.
@@ -67,17 +56,9 @@ type Model struct {
 // New checks the configuration. It does no I/O. Its errors name the settings to
 // change.
 func New(c Config) (*Model, error) {
-	if c.BaseURL == "" {
-		c.BaseURL = DefaultBaseURL
-	}
-	base, err := modelwire.ParseBase("anthropic", c.BaseURL, "ANTHROPIC_BASE_URL", DefaultBaseURL)
+	endpoint, base, err := c.Endpoint("anthropic", DefaultBaseURL, c.AuthToken)
 	if err != nil {
 		return nil, err
-	}
-	for _, secret := range []string{c.APIKey, c.AuthToken} {
-		if err := modelwire.CheckSecret("anthropic", secret, "ANTHROPIC_API_KEY"); err != nil {
-			return nil, err
-		}
 	}
 	if c.APIKey == "" && c.AuthToken == "" {
 		return nil, errors.New("no key for the anthropic provider (set ANTHROPIC_API_KEY)")
@@ -94,20 +75,9 @@ func New(c Config) (*Model, error) {
 		}
 		more.Set(name, value)
 	}
-	m := &Model{
-		more: more, url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey, authToken: c.AuthToken,
-		aliases: c.Aliases, maxTokens: c.MaxTokens, images: modelinfo.Images("anthropic"), endpoint: &modelwire.Endpoint{
-			Host: base.Host, Secret: c.APIKey + " " + c.AuthToken, KeyVar: "ANTHROPIC_API_KEY", URLVar: "ANTHROPIC_BASE_URL",
-			HTTP: modelwire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
-		},
-	}
-	if c.Limiter == nil {
-		m.endpoint.Limiter = ratelimit.New(0)
-	}
-	if m.maxTokens == 0 {
-		m.maxTokens = 32_000
-	}
-	return m, nil
+	return &Model{endpoint: endpoint, more: more, url: base.JoinPath("v1/messages").String(), apiKey: c.APIKey,
+		authToken: c.AuthToken, aliases: c.Aliases, maxTokens: cmp.Or(c.MaxTokens, 32_000),
+		images: modelinfo.Images("anthropic")}, nil
 }
 
 // Close closes idle connections. Running calls continue.

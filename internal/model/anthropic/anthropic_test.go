@@ -80,7 +80,7 @@ func rich() modeltest.Answer {
 // is the same in every call.
 func TestRequest(t *testing.T) {
 	s := answers(t, modeltest.Text("ok"))
-	m := connect(t, Config{BaseURL: s.URL + "/", MaxTokens: 7})
+	m := connect(t, Config{Account: modelwire.Account{BaseURL: s.URL + "/", MaxTokens: 7}})
 	var odd agent.Message
 	raw := `{ "role":"user",  "content":"kept \u0041s it <is>" }`
 	if err := odd.UnmarshalJSON([]byte(raw)); err != nil {
@@ -181,7 +181,7 @@ func TestOdd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
-			m := connect(t, Config{BaseURL: s.URL})
+			m := connect(t, Config{Account: modelwire.Account{BaseURL: s.URL}})
 			reply, err := m.Reply(waittest.Context(t, patience), request("hi"), nil)
 			var told *agent.ModelError
 			got := ""
@@ -249,12 +249,12 @@ func TestAliases(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for name, c := range map[string]Config{
+	for name, c := range map[string]modelwire.Account{
 		"no-key": {}, "no-http": {APIKey: "k", BaseURL: "ftp://x"}, "no-host": {APIKey: "k", BaseURL: "nonsense"},
 		"line-break": {APIKey: "k\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ANTHROPIC_") {
+			if _, err := New(Config{Account: c}); err == nil || !strings.Contains(err.Error(), "(set ANTHROPIC_") {
 				t.Errorf("New = %v, want an error that says what to set", err)
 			}
 		})
@@ -273,7 +273,7 @@ func TestEnvironment(t *testing.T) {
 		t.Error("a key was found in the environment")
 	}
 	s := answers(t, modeltest.Text("right"))
-	m := connect(t, Config{BaseURL: s.URL, AuthToken: "tok"})
+	m := connect(t, Config{Account: modelwire.Account{BaseURL: s.URL}, AuthToken: "tok"})
 	if _, err := m.Reply(waittest.Context(t, patience), request("hi"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func BenchmarkReply(b *testing.B) {
 	}
 	defer s.Close()
 	s.Keep(0)
-	m, err := New(Config{BaseURL: s.URL, APIKey: "k", Limiter: ratelimit.New(0)})
+	m, err := New(Config{Account: modelwire.Account{BaseURL: s.URL, APIKey: "k", Limiter: ratelimit.New(0)}})
 	if err != nil {
 		b.Fatal(err)
 	}

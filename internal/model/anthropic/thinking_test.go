@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -29,7 +30,7 @@ func TestThinkingOnTheWire(t *testing.T) {
 		{"claude-opus-4-20250514", agent.Thinking{Tokens: 2000}, 9000, `{"type":"enabled","budget_tokens":2000} null 9000`},
 	} {
 		s := answers(t, modeltest.Text("ok"))
-		m := connect(t, Config{BaseURL: s.URL})
+		m := connect(t, Config{Account: modelwire.Account{BaseURL: s.URL}})
 		req := request("hi")
 		req.Model, req.Thinking, req.MaxTokens = c.model, c.ask, c.most
 		if _, err := m.Reply(waittest.Context(t, patience), req, nil); err != nil {

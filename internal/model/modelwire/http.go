@@ -5,24 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
-
-// ParseBase checks the base URL of a provider. The error tells the user to set
-// variable to something like usual.
-func ParseBase(provider, raw, variable, usual string) (*url.URL, error) {
-	base, err := url.Parse(raw)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("base URL %q of the %s provider is no http address (set %s to one such as %s)", raw, provider,
-			variable, usual)
-	}
-	return base, nil
-}
 
 // CheckSecret refuses a key that a header cannot hold.
 func CheckSecret(provider, secret, variable string) error {

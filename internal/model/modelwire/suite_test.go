@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/anthropic"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/test/modeltest"
@@ -55,18 +56,21 @@ type config struct {
 
 func soon(int) time.Duration { return time.Millisecond }
 
+func (c config) account() modelwire.Account {
+	return modelwire.Account{BaseURL: c.url, APIKey: c.key, Limiter: c.limiter, Calls: c.calls, Idle: c.idle,
+		HTTPClient: c.client, Backoff: soon}
+}
+
 func dialects() []dialect {
 	open := func(api openai.API) func(config) (model, error) {
 		return func(c config) (model, error) {
-			return openai.New(openai.Config{BaseURL: c.url, APIKey: c.key, API: api, Limiter: c.limiter, Calls: c.calls,
-				Idle: c.idle, HTTPClient: c.client, Backoff: soon})
+			return openai.New(c.account(), api)
 		}
 	}
 	return []dialect{
 		{name: "messages", api: modeltest.Messages, keyVar: "ANTHROPIC_API_KEY", urlVar: "ANTHROPIC_BASE_URL", signs: true,
 			make: func(c config) (model, error) {
-				return anthropic.New(anthropic.Config{BaseURL: c.url, APIKey: c.key, Limiter: c.limiter, Calls: c.calls,
-					Idle: c.idle, HTTPClient: c.client, Backoff: soon})
+				return anthropic.New(anthropic.Config{Account: c.account()})
 			}},
 		{name: "chat", api: modeltest.Chat, keyVar: "OPENAI_API_KEY", urlVar: "OPENAI_BASE_URL", lateCalls: true,
 			make: open(openai.Chat)},

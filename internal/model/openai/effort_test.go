@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -22,7 +23,7 @@ func TestEffortOnTheWire(t *testing.T) {
 	} {
 		for _, api := range []API{Chat, Responses} {
 			s := answers(t, modeltest.Text("ok"))
-			m := connect(t, Config{BaseURL: s.URL, APIKey: "k", API: api})
+			m := connect(t, modelwire.Account{BaseURL: s.URL, APIKey: "k"}, api)
 			req := talk()
 			req.Thinking = c.ask
 			if _, err := m.Reply(waittest.Context(t, patience), req, nil); err != nil {

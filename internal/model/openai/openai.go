@@ -17,16 +17,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/modelwire"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 )
 
@@ -41,22 +38,6 @@ const (
 	Chat      API = "chat"
 	Responses API = "responses"
 )
-
-// Config says how to reach the provider. A key or an address is required; the
-// rest may stay zero.
-type Config struct {
-	BaseURL    string             // default: DefaultBaseURL; one without a path gets /v1
-	APIKey     string             // sent as a bearer token; may be empty if the server needs none
-	API        API                // default: Chat
-	HTTPClient *http.Client       // default: one of its own; redirects are never followed
-	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
-	Calls      int                // of one model at the same time; 0: the limiter's number
-	MaxTokens  int                // of a reply when the request does not say; 0: the server's usual
-	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
-
-	// Backoff returns the pause after so many tries. Default: ratelimit.Backoff.
-	Backoff func(tries int) time.Duration
-}
 
 // Model calls the provider. It may be used by many loops at the same time.
 type Model struct {
@@ -82,40 +63,28 @@ type form struct {
 	decode func(model string, on func(agent.Part)) modelwire.Decoder
 }
 
-// New checks the configuration. It does no I/O. Its errors name the settings to
-// change.
-func New(c Config) (*Model, error) {
+// New checks an account, which needs a key, sent as a bearer token, or an address; one without
+// a path gets /v1. An empty api is [Chat]. It does no I/O. Its errors name the settings to change.
+func New(c modelwire.Account, api API) (*Model, error) {
 	if c.APIKey == "" && c.BaseURL == "" {
 		return nil, errors.New("no key for the openai provider (set OPENAI_API_KEY, or OPENAI_BASE_URL to a server that " +
 			"needs none)")
 	}
-	if c.BaseURL == "" {
-		c.BaseURL = DefaultBaseURL
-	}
-	base, err := modelwire.ParseBase("openai", c.BaseURL, "OPENAI_BASE_URL", DefaultBaseURL)
+	endpoint, base, err := c.Endpoint("openai", DefaultBaseURL, "")
 	if err != nil {
 		return nil, err
 	}
-	if err := modelwire.CheckSecret("openai", c.APIKey, "OPENAI_API_KEY"); err != nil {
-		return nil, err
-	}
-	m := &Model{key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens,
-		images: modelinfo.Images("openai"), endpoint: &modelwire.Endpoint{
-			Host: base.Host, Secret: c.APIKey, KeyVar: "OPENAI_API_KEY", URLVar: "OPENAI_BASE_URL",
-			HTTP: modelwire.Client(c.HTTPClient), Limiter: c.Limiter, Calls: c.Calls, Idle: c.Idle, Backoff: c.Backoff,
-		}}
-	switch c.API {
+	m := &Model{endpoint: endpoint, key: c.APIKey, own: base.Host == "api.openai.com", maxTokens: c.MaxTokens,
+		images: modelinfo.Images("openai")}
+	switch api {
 	case Chat, "":
 		m.form = chatForm()
 	case Responses:
 		m.form = responsesForm()
 	default:
-		return nil, fmt.Errorf("the openai provider has no API %q (set DROVER_OPENAI_API to chat or responses)", c.API)
+		return nil, fmt.Errorf("the openai provider has no API %q (set DROVER_OPENAI_API to chat or responses)", api)
 	}
 	m.url = address(base, m.form.path)
-	if c.Limiter == nil {
-		m.endpoint.Limiter = ratelimit.New(0)
-	}
 	return m, nil
 }
 

@@ -24,10 +24,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for a reply.
 const patience = 20 * time.Second
 
-func connect(t *testing.T, c Config) *Model {
+func connect(t *testing.T, c modelwire.Account, api API) *Model {
 	t.Helper()
 	c.Backoff = func(int) time.Duration { return time.Millisecond }
-	m, err := New(c)
+	m, err := New(c, api)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func talk() *agent.Request {
 
 func TestChatRequest(t *testing.T) {
 	s := answers(t, modeltest.Text("ok"))
-	m := connect(t, Config{BaseURL: s.URL + "/v1/", APIKey: "k"})
+	m := connect(t, modelwire.Account{BaseURL: s.URL + "/v1/", APIKey: "k"}, Chat)
 	if _, err := m.Reply(waittest.Context(t, patience), talk(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestChatRequest(t *testing.T) {
 
 func TestResponsesRequest(t *testing.T) {
 	s := answers(t, modeltest.Text("ok"))
-	m := connect(t, Config{BaseURL: s.URL, APIKey: "k", API: Responses})
+	m := connect(t, modelwire.Account{BaseURL: s.URL, APIKey: "k"}, Responses)
 	if _, err := m.Reply(waittest.Context(t, patience), talk(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func runOdd(t *testing.T, api API, table []odd) {
 	for _, c := range table {
 		t.Run(c.name, func(t *testing.T) {
 			s := answers(t, modeltest.Answer{Raw: []byte(c.body)})
-			m := connect(t, Config{BaseURL: s.URL, API: api})
+			m := connect(t, modelwire.Account{BaseURL: s.URL}, api)
 			reply, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 			if got := told(reply, err); got != c.want {
 				t.Errorf("got %.200q (%v), want %q", got, err, c.want)
@@ -369,7 +369,7 @@ func TestLineKeptOpen(t *testing.T) {
 	at := bytes.Index(stream, []byte(`"finish_reason":"stop"`))
 	at += bytes.Index(stream[at:], []byte("\n\n")) + 2
 	s := answers(t, modeltest.Answer{Raw: stream, Hold: make(chan struct{}), HoldAt: at})
-	m := connect(t, Config{BaseURL: s.URL, Idle: 100 * time.Millisecond})
+	m := connect(t, modelwire.Account{BaseURL: s.URL, Idle: 100 * time.Millisecond}, Chat)
 	reply, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 	if got := told(reply, err); got != "hi end_turn" {
 		t.Errorf("got %q, %v", got, err)
@@ -390,7 +390,7 @@ func TestUsage(t *testing.T) {
 	} {
 		s := answers(t, modeltest.Answer{Raw: []byte(events(`{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],`+
 			`"usage":`+body+`}`, "[DONE]"))})
-		reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
+		reply, err := connect(t, modelwire.Account{BaseURL: s.URL}, Chat).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 		if err != nil || reply.Usage != want {
 			t.Errorf("%s: %+v, %v", body, reply, err)
 		}
@@ -410,7 +410,7 @@ func TestPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := connect(t, Config{BaseURL: s.URL})
+	m := connect(t, modelwire.Account{BaseURL: s.URL}, Chat)
 	for _, calls := range []int{2, 3} {
 		_, err := m.Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 		if err != nil || s.Count() != calls {
@@ -452,12 +452,16 @@ func FuzzStream(f *testing.F) {
 }
 
 func TestConfig(t *testing.T) {
-	for name, c := range map[string]Config{
+	for name, c := range map[string]modelwire.Account{
 		"nothing": {}, "no-http": {BaseURL: "ftp://x"}, "no-host": {BaseURL: "nonsense"}, "line-break": {APIKey: "k\n"},
-		"api": {APIKey: "k", API: "other"},
+		"api": {APIKey: "k"},
 	} {
+		api := Chat
+		if name == "api" {
+			api = "other"
+		}
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "(set ") ||
+			if _, err := New(c, api); err == nil || !strings.Contains(err.Error(), "(set ") ||
 				!strings.Contains(err.Error(), "OPENAI_") {
 				t.Errorf("New = %v, want an error that says what to set", err)
 			}
@@ -469,7 +473,7 @@ func TestConfig(t *testing.T) {
 		"https://openrouter.ai/api/v1": "https://openrouter.ai/api/v1/chat/completions",
 		"http://h/v1/?a=b":             "http://h/v1/chat/completions?a=b",
 	} {
-		m := connect(t, Config{BaseURL: base, APIKey: "k"})
+		m := connect(t, modelwire.Account{BaseURL: base, APIKey: "k"}, Chat)
 		if m.url != want {
 			t.Errorf("%s: calls go to %s, want %s", base, m.url, want)
 		}
@@ -489,7 +493,7 @@ func TestNoKey(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "env-key")
 	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
 	s := answers(t, modeltest.Text("ok"))
-	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
+	reply, err := connect(t, modelwire.Account{BaseURL: s.URL}, Chat).Reply(waittest.Context(t, patience), &agent.Request{Model: "m"}, nil)
 	if err != nil || reply.Blocks[0].Text != "ok" {
 		t.Fatalf("Reply = %+v, %v", reply, err)
 	}
@@ -512,7 +516,7 @@ func TestHangUp(t *testing.T) {
 		_ = buf.Flush()
 	}))
 	defer s.Close()
-	reply, err := connect(t, Config{BaseURL: s.URL}).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
+	reply, err := connect(t, modelwire.Account{BaseURL: s.URL}, Chat).Reply(waittest.Context(t, patience), &agent.Request{}, nil)
 	if got := told(reply, err); got != "hi end_turn" {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/anthropic"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/script"
@@ -156,7 +157,8 @@ func (f *Finder) script(file string) (agent.Model, error) {
 }
 
 func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
-	cfg := anthropic.Config{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY"),
+	account := modelwire.Account{BaseURL: env("ANTHROPIC_BASE_URL"), APIKey: env("ANTHROPIC_API_KEY")}
+	cfg := anthropic.Config{Account: account,
 		AuthToken: env("ANTHROPIC_AUTH_TOKEN"), Headers: env("ANTHROPIC_CUSTOM_HEADERS")}
 	if cfg.APIKey == "" && cfg.AuthToken == "" {
 		missing := &MissingError{Text: "no model can be reached: neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set",
@@ -181,8 +183,7 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 }
 
 func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
-	cfg := openai.Config{BaseURL: env("OPENAI_BASE_URL"), APIKey: env("OPENAI_API_KEY"),
-		API: openai.API(env("DROVER_OPENAI_API"))}
+	cfg, api := modelwire.Account{BaseURL: env("OPENAI_BASE_URL"), APIKey: env("OPENAI_API_KEY")}, env("DROVER_OPENAI_API")
 	if cfg.APIKey == "" && cfg.BaseURL == "" {
 		return nil, &MissingError{Text: "no model of the openai provider can be reached: OPENAI_API_KEY is not set",
 			Fix: "set it, or OPENAI_BASE_URL to a server that needs no key, such as http://localhost:11434/v1 for Ollama"}
@@ -192,10 +193,10 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 		return nil, err
 	}
 	cfg.Calls = calls
-	key := strings.Join([]string{"openai", cfg.BaseURL, cfg.APIKey, string(cfg.API), strconv.Itoa(calls)}, "\x00")
+	key := strings.Join([]string{"openai", cfg.BaseURL, cfg.APIKey, api, strconv.Itoa(calls)}, "\x00")
 	return find(f, key, func(l *ratelimit.Limiter) (*openai.Model, error) {
 		cfg.Limiter = l
-		return openai.New(cfg)
+		return openai.New(cfg, openai.API(api))
 	})
 }
 

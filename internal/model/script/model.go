@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
 )
@@ -306,15 +307,21 @@ func (a *answer) end(b agent.Block) {
 	a.blocks = append(a.blocks, b)
 }
 
-var notID = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
-
 // id returns an ID that is the same in every run of the script.
 func (a *answer) id(prefix string, i int) string {
 	who := a.req.AgentID
 	if who == "" {
 		who = "main"
 	}
-	return fmt.Sprintf("%s_%s_%d_%d", prefix, notID.ReplaceAllString(who, "_"), a.view.turn, i)
+	return fmt.Sprintf("%s_%s_%d_%d", prefix, strings.Map(forID, who), a.view.turn, i)
+}
+
+// forID replaces a character that an ID of a call cannot hold.
+func forID(r rune) rune {
+	if r == '-' || r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+		return r
+	}
+	return '_'
 }
 
 func (a *answer) model() string {

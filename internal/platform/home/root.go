@@ -310,23 +310,6 @@ func (p Project) Sessions() ([]Session, error) {
 	return out, nil
 }
 
-// FindTask returns the newest session that has an output file of the task.
-func (p Project) FindTask(id task.ID) (Session, bool) {
-	if _, err := task.ParseID(string(id)); err != nil {
-		return Session{}, false
-	}
-	sessions, err := p.Sessions()
-	if err != nil {
-		return Session{}, false
-	}
-	for _, s := range sessions {
-		if _, err := p.root.Below().Lstat(s.Output(id)); err == nil {
-			return s, true
-		}
-	}
-	return Session{}, false
-}
-
 // SessionID reports whether a text can name a session: an ID of ours, or a UUID
 // from another client.
 func SessionID(s string) bool {

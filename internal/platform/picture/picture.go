@@ -10,8 +10,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 )
@@ -99,14 +100,15 @@ func Label(n int, name string) string {
 
 // Name returns the name of the image in a label; empty: it has none. ok is false for other texts.
 func Name(label string) (name string, ok bool) {
-	at := labelled.FindStringSubmatch(label)
-	if at == nil {
+	inner, ok := strings.CutPrefix(label, "[image ")
+	inner, closed := strings.CutSuffix(inner, "]")
+	number, name, named := strings.Cut(inner, ": ")
+	if !ok || !closed || len(number) > 3 || number == "" || strings.Trim(number, "0123456789") != "" ||
+		strings.ContainsAny(name, "]\n") || named && name == "" || utf8.RuneCountInString(name) > 200 {
 		return "", false
 	}
-	return at[1], true
+	return name, true
 }
-
-var labelled = regexp.MustCompile(`^\[image [0-9]{1,3}(?:: ([^\]\n]{1,200}))?\]$`)
 
 // Add appends the names of images to a prompt.
 func Add(prompt string, refs []Ref) string {
@@ -118,18 +120,23 @@ func Add(prompt string, refs []Ref) string {
 	return b.String()
 }
 
-var named = regexp.MustCompile(`\n(\[image [0-9]{1,3}(?:: [^\]\n]{0,200})?) #([0-9a-f]{64})\]$`)
-
 // Split cuts the names of images from the end of a prompt. shown is the prompt with their labels.
 func Split(prompt string) (text, shown string, refs []Ref) {
 	text = prompt
 	for len(refs) < Max {
-		at := named.FindStringSubmatchIndex(text)
-		if at == nil {
+		at := strings.LastIndexByte(text, '\n')
+		line, closed := strings.CutSuffix(text[at+1:], "]")
+		mark := strings.LastIndex(line, " #")
+		if at < 0 || !closed || mark < 0 {
 			break
 		}
-		refs = append([]Ref{{Label: text[at[2]:at[3]] + "]", Sum: text[at[4]:at[5]]}}, refs...)
-		text = text[:at[0]]
+		label, sum := line[:mark]+"]", line[mark+2:]
+		_, ok := Name(label)
+		if !ok || len(sum) != 2*sha256.Size || strings.Trim(sum, "0123456789abcdef") != "" {
+			break
+		}
+		refs = slices.Insert(refs, 0, Ref{Label: label, Sum: sum})
+		text = text[:at]
 	}
 	shown = text
 	for _, r := range refs {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -90,24 +89,20 @@ func (j *job) command() result {
 	if j.ctx.Err() != nil {
 		return result{err: context.Cause(j.ctx)}
 	}
-	p, err := openPipes()
-	if err != nil {
-		return result{err: fmt.Errorf("could not be started: %w", err)}
-	}
-	defer p.close()
 	mark := "hook_" + rand.Text()
-	g, bounds, err := j.start(p, mark)
-	p.started()
+	g, p, bounds, err := j.start(mark)
 	if err != nil {
 		return result{err: fmt.Errorf("could not be started: %w", err)}
 	}
+	defer p.Close()
 	defer g.Close()
 	flows := j.follow(p)
 	exit, err := g.Wait(j.ctx)
 	ending := process.Ending{Grace: grace, Mark: mark, Table: &j.r.table, ByItself: err == nil}
 	report := g.End(context.Background(), ending)
-	_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // all its readers have ended
-	flows.wait(p)
+	_ = p.In.SetWriteDeadline(time.Unix(1, 0)) // all its readers have ended
+	p.Expire(drainWait)                        // a process that left the group may hold a stream
+	flows.group.Wait()
 	g.Reap()
 	res := result{code: exit.Code, stdout: flows.stdout.text(), stderr: flows.stderr.text(), long: flows.stdout.object}
 	switch {
@@ -134,19 +129,19 @@ func (j *job) command() result {
 }
 
 // start starts the command. bounds are nil if it has none.
-func (j *job) start(p *pipes, mark string) (g *process.Group, bounds Bounds, err error) {
+func (j *job) start(mark string) (g *process.Group, p process.Streams, bounds process.Bounds, err error) {
 	if j.r.base.Ready != nil {
 		if err := j.r.base.Ready(); err != nil {
-			return nil, nil, err
+			return nil, p, nil, err
 		}
 	}
 	self, err := j.r.self.Identity()
 	if err != nil {
-		return nil, nil, err
+		return nil, p, nil, err
 	}
 	if j.h.bounded && j.r.base.Bound != nil {
 		if bounds, err = j.r.base.Bound(j.h.command); err != nil {
-			return nil, nil, err
+			return nil, p, nil, err
 		}
 	}
 	env := append(slices.Clone(j.r.env), process.MarkTask+"="+mark, process.MarkHost+"="+self.Mark())
@@ -155,17 +150,16 @@ func (j *job) start(p *pipes, mark string) (g *process.Group, bounds Bounds, err
 		env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, key+"=") })
 		env = append(env, kv)
 	}
-	c := process.Command{Args: []string{"bash", "-c", j.h.command}, Dir: j.r.dir(j.h), Env: env,
-		Stdin: p.childIn, Stdout: p.childOut, Stderr: p.childErr, Session: true}
+	c := process.Command{Args: []string{"bash", "-c", j.h.command}, Dir: j.r.dir(j.h), Env: env, Session: true}
 	if bounds != nil {
 		bounds.Apply(&c)
 	}
-	g, err = process.StartGroup(c)
-	return g, bounds, err
+	g, p, err = process.StartPiped(c)
+	return g, p, bounds, err
 }
 
 // walls says what the bounds of a hook may have kept it from, if it has failed, and how to change that.
-func (j *job) walls(bounds Bounds, res result) []string {
+func (j *job) walls(bounds process.Bounds, res result) []string {
 	if bounds == nil || res.code == 0 && res.err == nil {
 		return nil
 	}
@@ -183,46 +177,14 @@ func (j *job) walls(bounds Bounds, res result) []string {
 // Outside begins the name of a hook in the setting sandbox.outside, before its command.
 const Outside = "hook:"
 
-// pipes are the three streams of a hook.
-type pipes struct {
-	in, out, err                *os.File
-	childIn, childOut, childErr *os.File
-}
-
-func openPipes() (*pipes, error) {
-	p := &pipes{}
-	var errs [3]error
-	p.childIn, p.in, errs[0] = os.Pipe()
-	p.out, p.childOut, errs[1] = os.Pipe()
-	p.err, p.childErr, errs[2] = os.Pipe()
-	if err := errors.Join(errs[:]...); err != nil {
-		p.started()
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// started gives the ends of the hook away.
-func (p *pipes) started() { closeAll(p.childIn, p.childOut, p.childErr) }
-func (p *pipes) close()   { closeAll(p.in, p.out, p.err) }
-
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // of pipes, of which nothing is lost
-		}
-	}
-}
-
 // flows are the goroutines that write and read a hook's streams.
 type flows struct {
 	stdout, stderr sink
-	group          sync.WaitGroup // one per stream; wait waits for them
+	group          sync.WaitGroup // one per stream; command waits for them
 }
 
 // follow feeds the hook and hears it.
-func (j *job) follow(p *pipes) *flows {
+func (j *job) follow(p process.Streams) *flows {
 	f := &flows{stdout: sink{name: "stdout", spill: j.r.base.Spill}, stderr: sink{name: "stderr", spill: j.r.base.Spill}}
 	var printed atomic.Int64
 	count := func(n int) {
@@ -231,21 +193,12 @@ func (j *job) follow(p *pipes) *flows {
 		}
 	}
 	f.group.Go(func() {
-		_, _ = p.in.Write(j.payload) // a hook need not read it
-		_ = p.in.Close()
+		_, _ = p.In.Write(j.payload) // a hook need not read it
+		_ = p.In.Close()
 	})
-	f.group.Go(func() { f.stdout.copy(p.out, count, j.firstLine) })
-	f.group.Go(func() { f.stderr.copy(p.err, count, nil) })
+	f.group.Go(func() { f.stdout.copy(p.Out, count, j.firstLine) })
+	f.group.Go(func() { f.stderr.copy(p.Err, count, nil) })
 	return f
-}
-
-// wait returns when all streams have ended. It waits only briefly for a process that
-// holds a stream after the hook's own processes have ended.
-func (f *flows) wait(p *pipes) {
-	deadline := time.Now().Add(drainWait)
-	_ = p.out.SetReadDeadline(deadline)
-	_ = p.err.SetReadDeadline(deadline)
-	f.group.Wait()
 }
 
 // firstLine releases a hook whose first line says that it continues in the background.

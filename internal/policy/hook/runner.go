@@ -50,7 +50,7 @@ type Base struct {
 	Ready func() error
 	// Bound returns the bounds of the command of a hook of a project; nil: it has none. An error
 	// is a hook that cannot be started. nil func: no hook has bounds.
-	Bound func(command string) (Bounds, error)
+	Bound func(command string) (process.Bounds, error)
 	// Spill makes a file of at most limit bytes for output of a hook that is too long for
 	// the memory. It is called by several goroutines. nil: the excess is dropped.
 	Spill func(limit int64) (Overflow, error)
@@ -63,14 +63,6 @@ type Base struct {
 	// Watch, if not nil, is called for each hook when it begins and when it has ended, by
 	// several goroutines.
 	Watch func(Ran)
-}
-
-// Bounds are those within which a command starts.
-type Bounds interface {
-	// Apply makes a command start within them.
-	Apply(c *process.Command)
-	// Refused returns why the command was not let through to hosts so far.
-	Refused() []string
 }
 
 // Overflow is a file that holds all that a hook has printed to one stream, or the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/policy"
@@ -40,7 +41,7 @@ func (k *Environment) base(tools []agent.Tool, transcript string) hook.Base {
 	if s.keeper != nil {
 		b.Ready = s.keeper.Ready
 	}
-	b.Bound = func(command string) (hook.Bounds, error) {
+	b.Bound = func(command string) (process.Bounds, error) {
 		// Hosts are not asked about: a question runs hooks itself, and hooks have little time.
 		start, err := s.sandboxes.Command(sandboxes.Wish{
 			Folders: me.folders(), Line: command, Name: hook.Outside + command, Mode: me.sandbox, Reach: k.listed,

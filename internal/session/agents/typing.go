@@ -9,7 +9,6 @@ import (
 	"unicode"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -29,7 +28,7 @@ func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (ta
 		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
 	}
 	err := rt.s.Tasks.Steer(ctx, r.ID, Keys(text))
-	var mute *shell.SteerError
+	var mute *task.SteerError
 	switch {
 	case errors.As(err, &mute):
 		return tasktools.Sent{}, true, &toolkit.Refusal{Text: mute.Why}

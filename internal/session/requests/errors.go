@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/driver/mcptask"
-	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/subagent"
@@ -18,8 +16,7 @@ func Refusal(err error) *control.Error {
 	var several *supervise.AmbiguousError
 	var kind *subagent.UnknownTypeError
 	var spent *usage.BudgetError
-	var deaf *mcptask.SteerError
-	var mute *shell.SteerError
+	var mute *task.SteerError
 	switch {
 	case errors.Is(err, supervise.ErrUnknown):
 		e := control.NotFoundError("")
@@ -38,7 +35,7 @@ func Refusal(err error) *control.Error {
 		return control.Refuse(control.Unavailable, err.Error(), "")
 	case errors.As(err, &kind):
 		return control.Refuse(control.Invalid, err.Error(), "")
-	case errors.As(err, &deaf), errors.As(err, &mute):
+	case errors.As(err, &mute):
 		return control.Refuse(control.Conflict, err.Error(), "")
 	}
 	return control.AsError(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/environment"
@@ -77,7 +78,7 @@ func TestBounded(t *testing.T) {
 	pool := mcpclient.NewPool(mcpclient.Config{})
 	defer pool.Close()
 	var bound sync.Map // by name
-	pool.Bound(func(name string, _ mcpclient.Server) (mcpclient.Bounds, error) {
+	pool.Bound(func(name string, _ mcpclient.Server) (process.Bounds, error) {
 		bound.Store(name, true)
 		return nil, errors.New("not in this test")
 	})
