@@ -134,7 +134,7 @@ func TestLong(t *testing.T) {
 
 func TestH6Deaf(t *testing.T) {
 	huge := map[string]any{"prompt": strings.Repeat("x", 50<<20)}
-	for _, line := range []string{"exec 0<&-; echo heard", "echo heard", "exec 0<&-; sleep 0 & echo heard"} {
+	for _, line := range []string{"exec 0<&-; echo heard", "echo heard", "exec 0<&-; sleep 0 & wait; echo heard"} {
 		out := play(t, claude("UserPromptSubmit", line)).Run(t.Context(), UserPromptSubmit, huge)
 		if out.Block || lines(out.Context) != "heard" || len(out.UserNotes) > 0 {
 			t.Errorf("%s: %+v", line, out)
