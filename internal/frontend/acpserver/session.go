@@ -120,6 +120,9 @@ func (s *session) on(from task.ID, e agent.Event) {
 			return
 		}
 		s.view.other(from, e)
+	case e.Kind == agent.MailEvent:
+		s.caughtUp()
+		s.view.main(e)
 	case e.Kind == agent.ToolDoneEvent:
 		s.started(e.Call.ID)
 		s.view.main(e)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -73,6 +75,23 @@ func (s *session) meet(id task.ID) {
 	if r, err := s.api.Get(s.ctx, string(id)); err == nil {
 		s.task(r)
 	}
+}
+
+// caughtUp shows the ends of tasks that the main agent has just read of, before it speaks of them. The
+// log, which shows them too, may arrive later.
+func (s *session) caughtUp() {
+	for _, id := range s.view.shown() {
+		if r, err := s.api.Get(s.ctx, string(id)); err == nil && over(r) {
+			s.task(r)
+		}
+	}
+}
+
+// shown returns the tasks that the client sees as running.
+func (v *view) shown() []task.ID {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Sorted(maps.Keys(v.tasks))
 }
 
 // started shows the tasks of a call, before the end of the call.
