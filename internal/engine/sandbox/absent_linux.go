@@ -80,14 +80,22 @@ func (p placeholders) keep(dir int, name string, a Absent) {
 	}
 }
 
+// written creates a file with its content at once: git in the user's terminal fails on an empty
+// commondir. On a file system without unnamed files it may be seen empty for a moment.
 func written(dir int, name, content string) error {
-	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	unnamed := err == nil
+	if !unnamed {
+		fd, err = unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	}
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(content))
-	return err
+	if _, err = unix.Write(fd, []byte(content)); err != nil || !unnamed {
+		return err
+	}
+	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), dir, name, unix.AT_SYMLINK_FOLLOW)
 }
 
 // marked reports whether an entry of a folder is a placeholder.
