@@ -236,8 +236,13 @@ func faultsBesideAgent(t *testing.T, p *place, faults []modeltest.Fault) {
 	})
 	r := p.good("-p", "go", anything, "--max-turns=99", "--output-format=stream-json")
 	all := r.objects(t)
-	if got := only(all, "api_retry"); len(got) != len(faults) {
-		t.Errorf("%d api_retry for %d faults", len(got), len(faults))
+	// A pause that the provider asked of one agent holds the calls of the other, which
+	// says so as its attempt 0.
+	retries := slices.DeleteFunc(only(all, "api_retry"), func(o object) bool {
+		return o["attempt"] == 0.0 && strings.Contains(fmt.Sprint(o["error_message"]), "asked all calls")
+	})
+	if len(retries) != len(faults) {
+		t.Errorf("%d api_retry for %d faults: %v", len(retries), len(faults), retries)
 	}
 	if got := only(all, "task_notification"); len(got) != 1 || got[0]["status"] != "completed" || got[0]["summary"] != "what it saw" {
 		t.Errorf("notifications %v", got)
