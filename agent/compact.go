@@ -56,7 +56,7 @@ func (l *Loop) Compact(ctx context.Context, instructions string) error {
 	}
 	defer l.busy.Unlock()
 	t := &turn{Loop: l}
-	if len(t.owed) > 0 { // no call may be open
+	if len(t.unrecorded) > 0 { // no call may be open
 		if err := t.record(ctx, nil, nil, nil); err != nil {
 			return err
 		}
