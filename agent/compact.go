@@ -202,10 +202,7 @@ func (c *Compaction) room(trigger string, size int) int {
 // summarise asks the model for a summary of as much as room says, and of less
 // where that does not fit. It returns what that has cost, also with an error.
 func (t *turn) summarise(
-	ctx context.Context,
-	room int,
-	instructions string,
-	messages []Message,
+	ctx context.Context, room int, instructions string, messages []Message,
 ) (string, Usage, error) {
 	prompt := compactPrompt
 	if instructions != "" {

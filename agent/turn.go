@@ -470,9 +470,7 @@ func (t *turn) block(ctx context.Context) (bool, error) {
 }
 
 // outside asks for texts from outside of the loop. A source that panics has said nothing.
-func (t *turn) outside(
-	ctx context.Context, who, what string, get func() ([]string, error),
-) (said []string, err error) {
+func (t *turn) outside(ctx context.Context, who, what string, get func() ([]string, error)) (said []string, err error) {
 	t.guard(who, func() { said, err = t.cfg.Port.Texts(ctx, what, get) })
 	return said, err
 }
