@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 type tool struct {
