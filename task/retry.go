@@ -23,10 +23,8 @@ func NextAttempt(ctx context.Context, h Retrier, failed Result) error {
 		r := h.Record()
 		h.Progress(Progress{Message: fmt.Sprintf("attempt %d of %d at %s", len(r.Attempts)+1, r.Retries+1,
 			a.Next.Local().Format(time.TimeOnly))})
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 			h.Progress(Progress{})
 			return nil
 		case <-ctx.Done():

@@ -475,10 +475,8 @@ func (s *Session) HastenHooks() {
 	default:
 	}
 	s.hurry.Go(func() {
-		late := time.NewTimer(hookGrace)
-		defer late.Stop()
 		select {
-		case <-late.C:
+		case <-time.After(hookGrace):
 		case <-s.over:
 			return
 		}

@@ -26,11 +26,9 @@ func (w stdin) Write(p []byte) (int, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.lost(fmt.Errorf("it has not read its stdin for %v", sendTime))
 	case err != nil: // the process is probably about to end, and its exit is the better reason
-		moment := time.NewTimer(2 * drainWait)
-		defer moment.Stop()
 		select {
 		case <-c.life.Done():
-		case <-moment.C:
+		case <-time.After(2 * drainWait):
 			c.lost(errors.New("it has closed its stdin"))
 		}
 	}

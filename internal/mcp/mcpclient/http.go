@@ -366,10 +366,8 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 // takeUp opens a stream, after a pause: after the event of a broken one, or, without
 // an ID, for messages that the server sends by itself.
 func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*http.Response, error) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pause):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

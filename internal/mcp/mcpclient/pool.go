@@ -349,10 +349,8 @@ func (p *Pool) dial(e *entry) (*Conn, error) {
 	p.mu.Lock()
 	pause, sessions := time.Until(e.patience.until), e.sessions
 	p.mu.Unlock()
-	t := time.NewTimer(pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pause):
 	case <-e.life.Done():
 		return nil, context.Cause(e.life)
 	}

@@ -201,10 +201,8 @@ func Backoff(tries int) time.Duration {
 
 // Sleep waits for d. The error is the cause of ctx if that ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -160,11 +160,9 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 				return
 			}
 		}
-		next := time.NewTimer(every / looks)
 		select {
-		case <-next.C:
+		case <-time.After(every / looks):
 		case <-closes:
-			next.Stop()
 			return
 		}
 	}

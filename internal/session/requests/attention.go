@@ -58,10 +58,8 @@ func (t *Tasks) Attention(ctx context.Context, req control.AttentionRequest) (co
 
 // restFor sleeps, or until ctx ends.
 func restFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
