@@ -9,19 +9,6 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// remoteInput is the input of the tool Agent where agents can work elsewhere, and
-// only there is a model told so.
-type remoteInput struct {
-	agentInput
-	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: the agent works on its own copy of the repository; remote: it works on another machine, without the files of this one, and in the background" input:"enum=worktree|remote"`
-}
-
-// workerInput is the same where agents can work at workers.
-type workerInput struct {
-	agentInput
-	On string `json:"on,omitempty" jsonschema:"A worker, a label, or auto: it works on another machine, on a copy of the folder, and its changes come back as a commit"`
-}
-
 // LaunchedRemote is the structured result of an agent that works elsewhere.
 type LaunchedRemote struct {
 	Status      string  `json:"status"` // remote_launched

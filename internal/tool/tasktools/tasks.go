@@ -50,9 +50,9 @@ type AgentRequest struct {
 	// PermissionMode is one of [PermissionModes], or empty.
 	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 	// Isolation is worktree, remote, or empty.
-	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
+	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree|remote"`
 	// On is a worker or a label; empty: as the definition says.
-	On string `json:"on,omitempty" input:"unlisted"`
+	On string `json:"on,omitempty" jsonschema:"A worker, a label, or auto: it works on another machine, on a copy of the folder, and its changes come back as a commit" input:"unlisted"`
 	// Team is the team of a teammate called Name; empty: the agent is not a teammate.
 	Team string `json:"team_name,omitempty"`
 
