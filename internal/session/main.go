@@ -183,12 +183,12 @@ func (s *Session) past(ctx context.Context, messages int) (past []control.Piece,
 // tellViewers tells viewers of the conversation what happens to tasks, until the session ends.
 func (s *Session) tellViewers() {
 	for {
-		grown := s.log.Grown()
+		committed := s.log.NextCommit()
 		if s.audience.Feed.CatchUp(s.life, s.log) != nil {
 			return // the session ends, or reports the fault of its log itself
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-s.life.Done():
 			return
 		}

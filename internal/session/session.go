@@ -212,7 +212,7 @@ func (s *Session) compose() {
 	s.mail = messages.New(s.tree)
 	s.idle = idle.New(s.tree, s.mail)
 	s.budgets = budget.New(s.sup, cfg.Place, cfg.Agents.Accounts, opt.Agents)
-	s.activity = activity.New(s.sup, s.log.Grown, cfg.Place, opt)
+	s.activity = activity.New(s.sup, s.log.NextCommit, cfg.Place, opt)
 	s.snapshots = snapshot.New(s.log, s.sup.Ended)
 
 	s.agents = agents.New(s.tree, cfg.Agents, kinds, s.mail, s.idle, s.activity, s.budgets, s.servers,
@@ -256,7 +256,7 @@ func (s *Session) supervision() supervise.Config {
 // shellConfig configures the driver of commands.
 func (s *Session) shellConfig() shell.Config {
 	place := s.cfg.Place
-	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Grown: s.space.Add,
+	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Written: s.space.Add,
 		MaxProcesses: s.cfg.Options.Tasks.MaxProcesses}
 	if s.cfg.Keeper != nil {
 		c.Keeper = s.cfg.Keeper
@@ -382,8 +382,8 @@ func (s *Session) ended(task.Record, lifecycle.Notification) {
 // Changed returns a channel that is closed when the next task ends.
 func (s *Session) Changed() <-chan struct{} { return s.idle.Changed() }
 
-// Grown returns a channel that is closed at the next event.
-func (s *Session) Grown() <-chan struct{} { return s.log.Grown() }
+// NextCommit returns a channel that is closed at the next event of the log.
+func (s *Session) NextCommit() <-chan struct{} { return s.log.NextCommit() }
 
 // Newest returns the number of the newest event.
 func (s *Session) Newest() task.Seq { return s.log.Last() }

@@ -85,7 +85,7 @@ func (rt *Runtime) begunMCPTask(rec task.Record, immediate string) string {
 	if immediate != "" {
 		fmt.Fprintf(&b, "The server says: %s\n", excerpt.Line(immediate, 2000))
 	}
-	fmt.Fprintf(&b, "You will be told if the server asks something, and when %s ends%s.", rec.ID, rt.told(false))
+	fmt.Fprintf(&b, "You will be told if the server asks something, and when %s ends%s.", rec.ID, rt.unless(false))
 	return b.String()
 }
 

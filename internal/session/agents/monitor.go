@@ -31,7 +31,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 			Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
 				Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
 			Cwd:      bashCwd(tools),
-			Told:     func() string { return k.runtime().told(true) },
+			Unless:   func() string { return k.runtime().unless(true) },
 			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
 		}),
 	}
@@ -87,14 +87,14 @@ func AwaitWatch(ctx context.Context, tasks *supervise.Supervisor, log *journal.J
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	for {
-		grown := log.Grown()
+		committed := log.NextCommit()
 		r, _ := tasks.Get(id)
 		command := r.Status == task.Running && r.Process != nil
 		if command || r.Status.Terminal() || r.Progress != nil || r.Paused {
 			return
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-ctx.Done():
 			return
 		}

@@ -16,7 +16,7 @@ const elsewhere = "remote"
 func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
 	s := rt.s
 	out := tasktools.AgentOutcome{
-		Told:         rt.told(false),
+		Unless:       rt.unless(false),
 		Backgrounded: !s.Options.Tasks.DisableBackground && (rt.Host == nil || s.Options.Agents.NestedBackground),
 	}
 	switch {

@@ -31,7 +31,7 @@ func (k *Environment) compaction(model string) *agent.Compaction {
 
 // restore returns what the agent must keep after a compaction.
 func (k *Environment) restore(ctx context.Context) string {
-	running := environment.RunningTasks(k.s.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().told(false))
+	running := environment.RunningTasks(k.s.Background(k.Me.ID, k.Me.Depth == 0), k.runtime().unless(false))
 	return join([]string{running, k.todos(ctx), k.used.Restore()})
 }
 

@@ -93,10 +93,10 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	}
 	if background {
 		rt.know(rec.ID)
-		return shelltool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
+		return shelltool.Outcome{Task: rec, Backgrounded: true, Unless: rt.unless(false)}, nil
 	}
 	out, err := rt.foreground(ctx, rec, c.Timeout)
-	out.Refused, out.Told = bounded.Refused(), rt.told(false)
+	out.Refused, out.Unless = bounded.Refused(), rt.unless(false)
 	if !out.Backgrounded {
 		out.Made = bounded.Made()
 		out.Cwd, _ = ended.Load().(string)
@@ -205,7 +205,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if r.Isolation == elsewhere {
 		return rt.remote(ctx, r)
 	}
-	out := tasktools.AgentOutcome{Told: rt.told(false)}
+	out := tasktools.AgentOutcome{Unless: rt.unless(false)}
 	background := r.Background || rt.stays(r)
 	if background && (s.Options.Tasks.DisableBackground || rt.Host != nil && !s.Options.Agents.NestedBackground) {
 		if rt.stays(r) {
@@ -346,7 +346,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 	wait, cancel := context.WithTimeoutCause(ctx, timeout, supervise.ErrTimeout)
 	defer cancel()
 	for {
-		grown := rt.s.Log.Grown()
+		committed := rt.s.Log.NextCommit()
 		select {
 		case <-rt.s.Tasks.Done(r.ID):
 			r, _ = rt.s.Tasks.Get(r.ID)
@@ -358,7 +358,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 		}
 		select {
 		case <-rt.s.Tasks.Done(r.ID):
-		case <-grown:
+		case <-committed:
 		case <-wait.Done():
 			if ctx.Err() != nil {
 				return r, false, context.Cause(ctx)

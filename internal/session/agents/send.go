@@ -64,7 +64,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
-	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Told: out.Told}, err
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Unless: out.Unless}, err
 }
 
 // mailRefusal tells a model that a mailbox is full.
@@ -157,7 +157,7 @@ func (rt *Runtime) Responses(
 	defer cancel()
 	said := answers{from: agent.Reading{Path: rt.s.Place.AgentTranscript(first.ID)}, since: since}
 	for {
-		grown := rt.s.Log.Grown()
+		committed := rt.s.Log.NextCommit()
 		now := rt.s.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
@@ -166,7 +166,7 @@ func (rt *Runtime) Responses(
 			return got, err
 		}
 		select {
-		case <-grown: // a response is sent as progress
+		case <-committed: // a response is sent as progress
 		case <-limit.Done():
 			got.TimedOut = ctx.Err() == nil
 			return got, context.Cause(ctx)

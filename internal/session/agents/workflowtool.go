@@ -47,14 +47,14 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 	}
 	if background {
 		rt.know(rec.ID)
-		return workflowtool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
+		return workflowtool.Outcome{Task: rec, Backgrounded: true, Unless: rt.unless(false)}, nil
 	}
 	got, err := rt.await(ctx, rec.ID)
 	if err != nil {
 		return workflowtool.Outcome{}, err
 	}
 	text, err := s.Log.AnswerExcerpt(ctx, got.Run)
-	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Told: rt.told(false), Text: text}, err
+	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Unless: rt.unless(false), Text: text}, err
 }
 
 // begin starts a workflow, or continues one, whose steps are all allowed.

@@ -137,15 +137,15 @@ func under(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// command is a command of the agent before its start: on this machine, or in its workspace. carried is called before
+// command is a command of the agent before its start: on this machine, or in its workspace. endedIn is called before
 // its end with where it has ended, if that is asked for.
-func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried func(cwd string)) builtin.Work {
+func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, endedIn func(cwd string)) builtin.Work {
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
 		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork}
 		return rt.s.kinds.Command(client, line)
 	}
-	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY,
+	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, ReportCwd: c.ReportCwd, TTY: c.TTY,
 		Sandbox: !c.Outside}
-	return rt.s.kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
+	return rt.s.kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, EndedIn: endedIn}, line)
 }

@@ -26,7 +26,7 @@ func (t *Tasks) Attention(ctx context.Context, req control.AttentionRequest) (co
 	}
 	defer cancel()
 	for {
-		asked, grown := t.s.Tasks.QuestionsChanged(), t.s.Log.Grown()
+		asked, committed := t.s.Tasks.QuestionsChanged(), t.s.Log.NextCommit()
 		problem, changed := t.space.Problem()
 		now, err := t.attention(ctx, problem)
 		if err != nil || req.Wait <= 0 || now.Version != req.After {
@@ -41,7 +41,7 @@ func (t *Tasks) Attention(ctx context.Context, req control.AttentionRequest) (co
 		}
 		select {
 		case <-asked:
-		case <-grown:
+		case <-committed:
 		case <-changed.Done():
 		case <-tick:
 		case <-wait.Done():

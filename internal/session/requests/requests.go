@@ -251,7 +251,7 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 // awaitOutput waits until there is something to read, or no more can come.
 func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
-		grown := t.s.Log.Grown()
+		committed := t.s.Log.NextCommit()
 		err := spool.Follow(ctx, r.OutputFile, offset, t.ended(r.ID))
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
@@ -260,7 +260,7 @@ func (t *Tasks) awaitOutput(ctx context.Context, r task.Record, offset int64) er
 			return nil
 		}
 		select { // it has not begun yet
-		case <-grown:
+		case <-committed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

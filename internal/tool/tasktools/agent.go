@@ -187,7 +187,7 @@ func launched(r AgentRequest, out AgentOutcome) agent.Output {
 		when = "has answered and waits for a message, and when it ends"
 	}
 	fmt.Fprintf(&b, "You will be told when it %s%s. To see how far it is, read the file or run `tail -f %s`.",
-		when, out.Told, rec.OutputFile)
+		when, out.Unless, rec.OutputFile)
 	return agent.Output{
 		Text: b.String(),
 		Structured: Launched{

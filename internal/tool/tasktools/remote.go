@@ -25,7 +25,7 @@ func launchedRemote(r AgentRequest, out AgentOutcome) agent.Output {
 	if out.Note != "" {
 		b.WriteString(excerpt.Plain(out.Note) + "\n")
 	}
-	fmt.Fprintf(&b, "You will be told when %s ends%s. A message reaches it by SendMessage.", rec.ID, out.Told)
+	fmt.Fprintf(&b, "You will be told when %s ends%s. A message reaches it by SendMessage.", rec.ID, out.Unless)
 	return agent.Output{Text: b.String(), Structured: LaunchedRemote{
 		Status: "remote_launched", TaskID: rec.ID, Description: r.Description, Prompt: r.Prompt, OutputFile: rec.OutputFile,
 	}}

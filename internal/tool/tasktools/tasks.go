@@ -66,7 +66,7 @@ type AgentOutcome struct {
 	Text         string // the report, of an agent that has ended
 	Note         string // for the model, such as a place in a queue
 	Backgrounded bool   // it continues
-	Told         string // the rest of the promise to report its end
+	Unless       string // the rest of the promise to report its end
 }
 
 // ErrUnknown is returned for a ref that names no task.
