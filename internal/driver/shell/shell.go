@@ -159,6 +159,7 @@ type shared struct {
 	starts chan struct{}
 	self   process.Self
 	table  process.Table
+	bash   bash
 
 	terminals terminals
 	caps      caps
@@ -306,7 +307,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		}()
 	}
 	marks := child.Marks(rec, self)
-	g, err := process.StartGroup(process.Command{
+	g, err := d.bash.start(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group other than the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.

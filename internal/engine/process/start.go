@@ -16,7 +16,8 @@ import (
 
 // Command is a program to start.
 type Command struct {
-	Args   []string // Args[0] is searched in the PATH of Env
+	Path   string   // of the program; empty: Args[0] is searched in the PATH of Env
+	Args   []string
 	Dir    string   // empty: the folder of this process
 	Env    []string // complete; nothing is inherited
 	Stdin  *os.File // nil: the null device, as for the other two
@@ -51,7 +52,7 @@ func StartGroup(c Command) (*Group, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return nil, &StartError{Program: "a program", Err: errors.New("no program was named")}
 	}
-	path, err := resolve(c)
+	path, err := c.Find()
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
@@ -132,9 +133,12 @@ func openRetry(path string, flags int) (int, error) {
 	}
 }
 
-// resolve finds the program as the child would: in the PATH that the child gets and from its
-// working folder.
-func resolve(c Command) (string, error) {
+// Find returns the program as the child would find it: in the PATH that the child gets and from
+// its working folder.
+func (c Command) Find() (string, error) {
+	if c.Path != "" {
+		return c.Path, nil
+	}
 	name := c.Args[0]
 	if strings.ContainsRune(name, '/') {
 		return name, nil
