@@ -16,7 +16,7 @@ import (
 
 // Command is a program to start.
 type Command struct {
-	Path   string   // of the program; empty: Args[0] is searched in the PATH of Env
+	Path   string // of the program; empty: Args[0] is searched in the PATH of Env
 	Args   []string
 	Dir    string   // empty: the folder of this process
 	Env    []string // complete; nothing is inherited
