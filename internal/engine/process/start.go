@@ -20,6 +20,7 @@ type Command struct {
 	Args   []string
 	Dir    string   // empty: the folder of this process
 	Env    []string // complete; nothing is inherited
+	Null   *os.File // the null device, open; nil: it is opened for this start
 	Stdin  *os.File // nil: the null device, as for the other two
 	Stdout *os.File
 	Stderr *os.File
@@ -104,9 +105,12 @@ func (c Command) files() (fds []uintptr, closeNull func(), err error) {
 	closeNull = func() {}
 	three := [...]*os.File{c.Stdin, c.Stdout, c.Stderr}
 	null := -1
-	if slices.Contains(three[:], nil) {
-		if null, err = openRetry(os.DevNull, unix.O_RDWR); err != nil {
-			return nil, nil, &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+	switch {
+	case c.Null != nil:
+		null = int(c.Null.Fd())
+	case slices.Contains(three[:], nil):
+		if null, err = openNull(); err != nil {
+			return nil, nil, err
 		}
 		closeNull = func() { _ = unix.Close(null) }
 	}
@@ -122,6 +126,23 @@ func (c Command) files() (fds []uintptr, closeNull func(), err error) {
 		fds = append(fds, f.Fd())
 	}
 	return fds, closeNull, nil
+}
+
+func openNull() (int, error) {
+	fd, err := openRetry(os.DevNull, unix.O_RDWR)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	return fd, nil
+}
+
+// OpenNull opens the null device for many starts; see [Command].
+func OpenNull() (*os.File, error) {
+	fd, err := openNull()
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), os.DevNull), nil
 }
 
 func openRetry(path string, flags int) (int, error) {

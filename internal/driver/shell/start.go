@@ -1,22 +1,33 @@
 package shell
 
 import (
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/internal/engine/process"
 )
 
-// bash starts commands and remembers where bash was found: most commands are lines for it, and a
-// PATH has many folders. As in a terminal, a bash that is installed later serves later hosts.
-type bash struct{ found atomic.Pointer[found] }
+// starter starts commands and keeps what they share. It remembers where bash was found: most commands
+// are lines for it, and a PATH has many folders. As in a terminal, a bash that is installed later
+// serves later hosts.
+type starter struct {
+	bash atomic.Pointer[found]
+	null func() (*os.File, error)
+}
 
 // found is where a search has ended.
 type found struct{ search, path string }
 
-func (b *bash) start(c process.Command) (*process.Group, error) {
-	if len(c.Args) == 0 || c.Args[0] != "bash" {
+func newStarter() *starter {
+	return &starter{null: sync.OnceValues(process.OpenNull)}
+}
+
+func (s *starter) start(c process.Command) (*process.Group, error) {
+	c.Null, _ = s.null() // each start without it tries again, and reports the error
+	if c.Args[0] != "bash" {
 		return process.StartGroup(c)
 	}
 	search := ""
@@ -26,7 +37,7 @@ func (b *bash) start(c process.Command) (*process.Group, error) {
 			break
 		}
 	}
-	if f := b.found.Load(); f != nil && f.search == search {
+	if f := s.bash.Load(); f != nil && f.search == search {
 		c.Path = f.path
 		if g, err := process.StartGroup(c); err == nil {
 			return g, nil
@@ -35,7 +46,7 @@ func (b *bash) start(c process.Command) (*process.Group, error) {
 	}
 	path, err := c.Find()
 	if err == nil && strings.HasPrefix(path, "/") { // otherwise it depends on the folder
-		b.found.Store(&found{search, path})
+		s.bash.Store(&found{search, path})
 		c.Path = path
 	}
 	return process.StartGroup(c)
