@@ -24,7 +24,7 @@ var bare = []struct {
 	{"a new folder or file for temporary things, which is this process's own", []string{"internal/session/sandboxes/trial.go", "internal/fleet/folder/temp.go", "internal/git/worktree/change.go", "internal/frontend/cli/run/compete.go", "internal/assemble/demo/*.go", "drover.go", "internal/driver/remote/checker.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
 	{"/proc, /sys, /dev", []string{"internal/engine/sandbox/proc_linux.go", "internal/session/sandboxes/sockets.go", "internal/engine/sandbox/dev_linux.go", "cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/fleet/worker/load_linux.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
-	{"sockets have paths only; home checks their folder", []string{"internal/api/host/host.go"}},
+	{"sockets have paths only; home checks their folder", []string{"internal/api/socket/socket.go"}},
 	{"git takes paths, and these are its files", []string{"internal/git/merge/land.go", "internal/git/merge/merge.go", "internal/git/worktree/rescue.go", "internal/git/worktree/store.go", "internal/fleet/folder/unpack.go"}},
 	{"a path is judged as a command would follow it", []string{"internal/policy/git.go", "internal/policy/path.go", "internal/policy/protect.go", "internal/session/sandboxes/paths.go"}},
 	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
