@@ -76,7 +76,7 @@ var rules = []struct {
 	{"face", "no face knows another", faces, faces, nil},
 	{"groups", "no group of commands knows another", append(commandGroups, "internal/frontend/cli/console"), commandGroups, nil},
 	{"picking", "only cmd/drover chooses a frontend", []string{".", "*"}, faces, []string{"cmd/drover", "internal/frontend/cli*"}},
-	{"hub", "only cmd/drover runs a hub", []string{".", "*"}, []string{"internal/fleet/hub"}, []string{"cmd/drover"}},
+	{"hub", "only cmd/drover-hub has the server of NATS", []string{".", "*"}, []string{"internal/fleet/hub"}, []string{"cmd/drover-hub"}},
 	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/policy*"}), nil},
