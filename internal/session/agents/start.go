@@ -246,6 +246,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			return nil, err
 		}
 		me.inside, me.Rules = rec.ID, own.Rules(me.Rules, me.Cwd)
+		c.s.sandboxes.Copied(me.Rules.Copies)
 		me.Cwd, me.Env = own.Dir(), worktree.Environ(me.Env)
 		defer func() {
 			if err != nil {
