@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -75,75 +74,31 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	if key == "ctrl+j" && m.now.Sub(m.begun) < typedAhead {
 		return m.submit()
 	}
-	width, height := m.width, m.talkHeight()
-	switch actionOf(m.bindings, key) {
-	case actSubmit:
-		return m.submit()
-	case actNewline:
-		cmd := m.lookAtWord()
-		m.editor = m.editor.Insert("\n")
-		return cmd
-	case actImage:
-		return m.readClipboard()
-	case actInterrupt:
-		return m.escape()
-	case actClear:
-		return m.clear()
-	case actLeave:
-		if !m.editor.Empty() {
-			m.editor = m.editor.Delete()
-			return nil
-		}
-		return m.leave()
-	case actMode:
-		return m.nextMode()
-	case actBackground:
-		return m.background()
-	case actTasks:
-		return m.openPanel()
-	case actInbox:
-		return m.openInbox()
-	case actMouse:
-		m.toggleMouse()
-	case actTodos:
-		m.showTodos = !m.showTodos
-	case actOpen:
-		m.openBlock()
-	case actOpenAll:
-		m.talk.OpenAll()
-	case actQuestion:
-		m.later = map[string]bool{}
-		m.questions(m.open)
-	case actSearch:
-		m.search = &input.Search{}
-	case actComplete:
-		return m.startCompletion()
-	case actHelp:
-		return m.openPage("help")
-	case actPageUp:
-		m.window.Scroll(m.talk, m.drawer, width, height, -max(1, height-2))
-	case actPageDown:
-		m.window.Scroll(m.talk, m.drawer, width, height, max(1, height-2))
-	case actLineUp:
-		m.window.Scroll(m.talk, m.drawer, width, height, -1)
-	case actLineDown:
-		m.window.Scroll(m.talk, m.drawer, width, height, 1)
-	case actBegin:
-		m.window.Begin(m.talk)
-	case actFollow:
-		m.window.Follow()
-	case actPrevious:
-		m.window.Select(m.talk, m.drawer, width, height, -1)
-	case actNext:
-		m.window.Select(m.talk, m.drawer, width, height, 1)
-	case actUp:
-		m.up()
-	case actDown:
-		return m.down()
-	default:
-		return m.edit(msg)
+	if do := actionOf(m.bindings, key); do != nil {
+		return do(m)
 	}
+	return m.edit(msg)
+}
+
+func (m *Model) newline() tea.Cmd {
+	cmd := m.lookAtWord()
+	m.editor = m.editor.Insert("\n")
+	return cmd
+}
+
+// deleteOrLeave is ctrl+d.
+func (m *Model) deleteOrLeave() tea.Cmd {
+	if m.editor.Empty() {
+		return m.leave()
+	}
+	m.editor = m.editor.Delete()
 	return nil
+}
+
+// askAgain shows the questions that were put off.
+func (m *Model) askAgain() {
+	m.later = map[string]bool{}
+	m.questions(m.open)
 }
 
 // up moves up, to a prompt that waits, or to one of before.
@@ -392,82 +347,34 @@ func (m *Model) give(d input.Draft) tea.Cmd {
 
 // command carries out a /command.
 func (m *Model) command(d input.Draft, name, rest string) tea.Cmd {
-	if isPage(name) && (name != "model" || rest == "") {
-		m.editor = m.editor.Sent()
-		return m.openPage(name)
+	if name == "exit" {
+		name = "quit"
 	}
-	switch name {
-	case "tasks":
-		m.editor = m.editor.Sent()
-		return m.openPanel()
-	case "inbox":
-		m.editor = m.editor.Sent()
-		return m.openInbox()
-	case "autopilot":
-		m.editor = m.editor.Sent()
-		return m.autopilot(rest)
-	case "teleport":
-		m.editor = m.editor.Sent()
-		return m.teleport(rest)
-	case "stop":
-		if rest == "" {
-			m.say("which task? /stop ID; the tasks are behind shift+down")
-			return nil
+	for _, c := range commands() {
+		if c.name != name {
+			continue
 		}
-		m.editor = m.editor.Sent()
-		return m.stop(false, rest)
-	case "interrupt":
-		m.editor = m.editor.Sent()
-		return m.interrupt()
-	case "resume":
-		m.editor = m.editor.Sent()
-		return m.openPicker()
-	case "fork":
-		m.editor = m.editor.Sent()
-		return m.rewind()
-	case "model", "mode", "think":
-		if rest == "" {
-			set := m.settings()
-			m.say(fmt.Sprintf("model %s, permission mode %s, thinking %s; /%s VALUE changes it", set.Model, set.Mode,
-				cmp.Or(set.Thinking.Effort, "as the provider has it"), name))
-			return nil
+		cmd, done := c.do(m, rest)
+		if done {
+			m.editor = m.editor.Sent()
 		}
-		m.editor = m.editor.Sent()
-		var req control.ConfigureRequest
-		switch name {
-		case "model":
-			req.Model = &rest
-		case "mode":
-			req.Mode = &rest
-		case "think":
-			req.Thinking = &control.Thinking{Effort: rest}
-			if rest == "off" {
-				req.Thinking = &control.Thinking{Tokens: -1}
-			}
-		}
-		return m.configure(req)
-	case "new":
-		m.editor = m.editor.Sent()
-		if m.o.Switch == nil {
-			m.say("no new conversation can be begun from here")
-			return nil
-		}
-		return m.switchTo("")
-	case "detach":
-		m.farewell = ""
-		return tea.Quit
-	case "quit", "exit":
-		m.editor = m.editor.Sent()
-		return m.leave()
-	default:
-		of := func(c control.Command) bool { return c.Name == name }
-		if m.offered != nil && !slices.ContainsFunc(m.offered, of) {
-			m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
-			return nil
-		}
-		m.clearSent()
-		return m.give(d)
+		return cmd
 	}
+	if m.offered != nil && !slices.ContainsFunc(m.offered, func(c control.Command) bool { return c.Name == name }) {
+		m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
+		return nil
+	}
+	m.clearSent()
+	return m.give(d)
+}
+
+// begins begins another conversation.
+func (m *Model) begins() tea.Cmd {
+	if m.o.Switch == nil {
+		m.say("no new conversation can be begun from here")
+		return nil
+	}
+	return m.switchTo("")
 }
 
 // nextMode goes round the permission modes that ask.

@@ -55,27 +55,18 @@ type pageRead struct {
 // pageCommands are the commands that show a page, with what they are for.
 func pageCommands() []slash {
 	return []slash{
-		{"help", "all keys and commands"},
-		{"permissions", "the permission mode, and the rules in force with their sources"},
-		{"hooks", "commands that are run when something happens, with their sources"},
-		{"mcp", "the MCP servers and their states"},
-		{"agents", "the types of agents that can be started"},
-		{"model", "choose the model from the next call on; /model NAME at once"},
-		{"cost", "what was spent, by model and by task"},
-		{"memory", "instructions and what is remembered of the folder"},
-		{"context", "what fills the window of the model"},
-		{"todos", "all to-dos, with what waits for what"},
-		{"diff", "what git says has changed in the folder"},
+		{name: "help", does: "all keys and commands"},
+		{name: "permissions", does: "the permission mode, and the rules in force with their sources"},
+		{name: "hooks", does: "commands that are run when something happens, with their sources"},
+		{name: "mcp", does: "the MCP servers and their states"},
+		{name: "agents", does: "the types of agents that can be started"},
+		{name: "model", does: "choose the model from the next call on; /model NAME at once"},
+		{name: "cost", does: "what was spent, by model and by task"},
+		{name: "memory", does: "instructions and what is remembered of the folder"},
+		{name: "context", does: "what fills the window of the model"},
+		{name: "todos", does: "all to-dos, with what waits for what"},
+		{name: "diff", does: "what git says has changed in the folder"},
 	}
-}
-
-func isPage(name string) bool {
-	for _, c := range pageCommands() {
-		if c.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // openPage shows a page. What the session has is read when it is reached: it begins for that.

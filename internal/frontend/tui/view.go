@@ -264,7 +264,7 @@ func (m *Model) activity() []string {
 		}
 		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
 		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= cmp.Or(m.o.HintAfter, hintAfter) {
-			text += " · " + keyOf(m.bindings, actBackground) + ": to the background"
+			text += " · " + keyOf(m.bindings, "background") + ": to the background"
 		}
 		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
 		lines = append(lines, m.liveOutput()...)
