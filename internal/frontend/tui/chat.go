@@ -390,13 +390,15 @@ func (m *Model) configure(req control.ConfigureRequest) tea.Cmd {
 		m.say("the session begins with your first prompt: give --model or --permission-mode, or change it then")
 		return nil
 	}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		set, err := api.Configure(ctx, req)
-		if err != nil {
-			return failed{"the settings were not changed", err, nil}
-		}
-		return configured{set}
-	})
+	return ask(m, func(ctx context.Context, api control.API) (control.Settings, error) { return api.Configure(ctx, req) },
+		func(set control.Settings, err error) tea.Cmd {
+			if err != nil {
+				m.tell("the settings were not changed: " + errorText(err))
+				return nil
+			}
+			m.state.Settings = &set
+			return nil
+		})
 }
 
 // openPanel shows the tasks.
@@ -494,7 +496,7 @@ func (m *Model) openZoom(r task.Record) tea.Cmd {
 	if r.Traits().Work == task.ByAgent {
 		return m.readZoom()
 	}
-	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 1000, Max: 1 << 20}, true, zoomScreen)
+	return m.read(printed{r.ID, true, zoomScreen}, control.OutputRequest{Tail: 1000, Max: 1 << 20})
 }
 
 // zoomPace is how often the messages of an agent are read.
@@ -506,25 +508,27 @@ func (m *Model) readZoom() tea.Cmd {
 		return nil
 	}
 	m.zoom.asked = m.now
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		list, err := api.Messages(ctx, control.MessagesRequest{Ref: string(r.ID), Limit: zoomMessagesMost})
-		return messages{r.ID, list, err}
+	return ask(m, func(ctx context.Context, api control.API) (control.Messages, error) {
+		return api.Messages(ctx, control.MessagesRequest{Ref: string(r.ID), Limit: zoomMessagesMost})
+	}, func(list control.Messages, err error) tea.Cmd {
+		m.zoomMessages(r.ID, list, err)
+		return nil
 	})
 }
 
-func (m *Model) zoomMessages(msg messages) {
-	if m.screen != zoomScreen || m.zoom.record.ID != msg.id {
+func (m *Model) zoomMessages(id task.ID, list control.Messages, err error) {
+	if m.screen != zoomScreen || m.zoom.record.ID != id {
 		return
 	}
-	if m.zoom.err = errorText(msg.err); msg.err != nil {
+	if m.zoom.err = errorText(err); err != nil {
 		return
 	}
-	next := transcript.Messages(msg.list.List)
+	next := transcript.Messages(list.List)
 	next.Keep(m.zoom.talk)
 	m.zoom.talk = next
 	m.zoom.drawer.Reset()
-	if msg.list.Task.Status != "" {
-		m.zoom.record = msg.list.Task
+	if list.Task.Status != "" {
+		m.zoom.record = list.Task
 	}
 }
 

@@ -77,15 +77,11 @@ func (m *Model) readFiles() tea.Cmd {
 		return nil
 	}
 	m.complete.reading = true
-	l, files := m.l, m.o.Files
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		list, err := files(l.ctx)
-		return filesRead{list, err}
-	}
+	return read(m, m.o.Files, func(list []string, _ error) tea.Cmd {
+		m.complete.files, m.complete.reading, m.complete.readAt = list, false, m.now
+		m.completions()
+		return nil
+	})
 }
 
 // startCompletion completes at once if only one thing fits.
@@ -153,15 +149,10 @@ func (m *Model) openPicker() tea.Cmd {
 		return nil
 	}
 	m.screen, m.picker = pickerScreen, picking{loading: true}
-	l, sessions := m.l, m.o.Sessions
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		list, err := sessions(l.ctx)
-		return sessionsRead{list, err}
-	}
+	return read(m, m.o.Sessions, func(list []Conversation, err error) tea.Cmd {
+		m.picker.list, m.picker.err, m.picker.loading = list, errorText(err), false
+		return nil
+	})
 }
 
 // found returns the conversations that match the query.

@@ -63,47 +63,25 @@ func itemKey(i control.AttentionItem) string {
 	return strings.Join([]string{string(i.Session), i.ID, string(i.Run), string(i.Kind)}, " ")
 }
 
-// What commands of the inbox answer with.
-type (
-	waitingRead struct {
-		now Waiting
-		err error
-	}
-	waitingChanged struct{}
-	itemDone       struct {
-		key  string
-		what string
-		err  error
-	}
-)
-
 // readWaiting reads what needs the user everywhere.
 func (m *Model) readWaiting() tea.Cmd {
-	read, l := m.o.Everywhere.Attention, m.l
 	switch {
-	case read == nil:
+	case m.o.Everywhere.Attention == nil:
 		return nil
 	case m.inbox.reading:
 		m.inbox.again = true
 		return nil
 	}
 	m.inbox.reading = true
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		now, err := read(l.ctx)
-		return waitingRead{now, err}
-	}
+	return read(m, m.o.Everywhere.Attention, m.waiting)
 }
 
 // waiting takes in what needs the user everywhere.
-func (m *Model) waiting(msg waitingRead) tea.Cmd {
+func (m *Model) waiting(now Waiting, err error) tea.Cmd {
 	b := &m.inbox
 	b.reading = false
-	if b.err = errorText(msg.err); msg.err == nil {
-		b.now, b.known = msg.now, true
+	if b.err = errorText(err); err == nil {
+		b.now, b.known = now, true
 	}
 	if i := slices.IndexFunc(b.now.List.Items, func(i control.AttentionItem) bool { return itemKey(i) == b.key }); i >= 0 {
 		b.at = i
@@ -183,7 +161,7 @@ func (m *Model) followWaiting(pace time.Duration) {
 	}
 	ctx, stop := context.WithCancel(m.l.ctx)
 	m.inbox.stop = stop
-	m.l.start(func() { follow(ctx, pace, func() { send(waitingChanged{}) }) })
+	m.l.start(func() { follow(ctx, pace, func() { send(effect(m.readWaiting)) }) })
 }
 
 func (m *Model) closeInbox() tea.Cmd {
@@ -268,14 +246,10 @@ func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 			return m.needsWhole()
 		}
 	case string(i.Kind) == itemFailure:
-		seen, l, key := m.o.Everywhere.MarkSeen, m.l, itemKey(i)
-		return func() tea.Msg {
-			if !l.enter() {
-				return nil
-			}
-			defer l.group.Done()
-			return itemDone{key, "seen", seen(l.ctx, i.Session, []string{string(i.Task)})}
-		}
+		seen := m.o.Everywhere.MarkSeen
+		return read(m, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, seen(ctx, i.Session, []string{string(i.Task)})
+		}, m.itemGone(i, "seen"))
 	case typed(i):
 		e := input.New(nil)
 		m.inbox.field = &e
@@ -313,41 +287,39 @@ func (m *Model) fieldKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // doItem does something to the task of an item, in the session that it is of.
 func (m *Model) doItem(i control.AttentionItem, what string, f func(context.Context, control.API) error) tea.Cmd {
-	key := itemKey(i)
-	return m.doAt(i.Session, func(ctx context.Context, api control.API) tea.Msg {
-		return itemDone{key, what, f(ctx, api)}
-	}, func(err error) tea.Msg { return itemDone{key, what, err} })
+	return askAt(m, i.Session, func(ctx context.Context, api control.API) (struct{}, error) {
+		return struct{}{}, f(ctx, api)
+	}, m.itemGone(i, what))
 }
 
-// doAt is [Model.do] at the session of an ID; missed answers if it cannot be reached.
-func (m *Model) doAt(id task.ID, work func(context.Context, control.API) tea.Msg, missed func(error) tea.Msg) tea.Cmd {
+// askAt is [ask] at the session of an ID.
+func askAt[T any](m *Model, id task.ID, from func(context.Context, control.API) (T, error),
+	take func(T, error) tea.Cmd) tea.Cmd {
 	if id == "" || id == m.info.Session && m.connected() {
-		return m.do(work)
+		return ask(m, from, take)
 	}
-	reach, l := m.o.Everywhere.Reach, m.l
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		c, err := reach(l.ctx, id)
+	reach := m.o.Everywhere.Reach
+	return read(m, func(ctx context.Context) (v T, err error) {
+		c, err := reach(ctx, id)
 		if err != nil {
-			return missed(err)
+			return v, err
 		}
 		defer c.Release()
-		return work(l.ctx, c.API)
-	}
+		return from(ctx, c.API)
+	}, take)
 }
 
 // itemGone takes in what became of an action on an item.
-func (m *Model) itemGone(msg itemDone) tea.Cmd {
-	if msg.err != nil {
-		m.say(fmt.Sprintf("not %s: %s", msg.what, errorText(msg.err)))
+func (m *Model) itemGone(i control.AttentionItem, what string) func(struct{}, error) tea.Cmd {
+	return func(_ struct{}, err error) tea.Cmd {
+		if err != nil {
+			m.say(fmt.Sprintf("not %s: %s", what, errorText(err)))
+			return m.readWaiting()
+		}
+		m.say(what)
+		m.dropItem(func(other control.AttentionItem) bool { return itemKey(other) == itemKey(i) })
 		return m.readWaiting()
 	}
-	m.say(msg.what)
-	m.dropItem(func(i control.AttentionItem) bool { return itemKey(i) == msg.key })
-	return m.readWaiting()
 }
 
 // dropItem takes items out of the list until it is read again.

@@ -46,12 +46,6 @@ type pageFacts struct {
 	diff  string
 }
 
-type pageRead struct {
-	name  string
-	facts pageFacts
-	err   error
-}
-
 // pageCommands are the commands that show a page, with what they are for.
 func pageCommands() []slash {
 	return []slash{
@@ -89,46 +83,44 @@ func (m *Model) readPage() tea.Cmd {
 		m.buildPage()
 		return m.readTodos()
 	case "diff":
-		read, l, folder := m.o.Diff, m.l, m.info.Project
-		if read == nil {
+		diff, folder := m.o.Diff, m.info.Project
+		if diff == nil {
 			p.err = "changes of files cannot be read from here"
 			return nil
 		}
 		p.reading = true
-		return func() tea.Msg {
-			if !l.enter() {
-				return nil
-			}
-			defer l.group.Done()
-			text, err := read(l.ctx, folder)
-			return pageRead{name, pageFacts{diff: text}, err}
-		}
+		return read(m, func(ctx context.Context) (pageFacts, error) {
+			text, err := diff(ctx, folder)
+			return pageFacts{diff: text}, err
+		}, m.pageRead(name))
 	}
 	p.reading, p.err = true, ""
 	if !m.connected() {
 		return m.reach()
 	}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		var f pageFacts
-		var err error
+	return ask(m, func(ctx context.Context, api control.API) (f pageFacts, err error) {
 		if f.env, err = api.Environment(ctx); err == nil && name == "cost" {
 			var list control.Page
 			list, err = api.List(ctx, control.ListRequest{All: true, Limit: mostNews})
 			f.tasks = list.Tasks
 		}
-		return pageRead{name, f, err}
-	})
+		return f, err
+	}, m.pageRead(name))
 }
 
-func (m *Model) pageRead(msg pageRead) {
-	p := &m.page
-	if m.screen != pageScreen || p.name != msg.name {
-		return
-	}
-	p.reading = false
-	if p.err = errorText(msg.err); msg.err == nil {
-		p.facts, p.known = msg.facts, true
-		m.buildPage()
+// pageRead takes in the facts of a page.
+func (m *Model) pageRead(name string) func(pageFacts, error) tea.Cmd {
+	return func(facts pageFacts, err error) tea.Cmd {
+		p := &m.page
+		if m.screen != pageScreen || p.name != name {
+			return nil
+		}
+		p.reading = false
+		if p.err = errorText(err); err == nil {
+			p.facts, p.known = facts, true
+			m.buildPage()
+		}
+		return nil
 	}
 }
 

@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -457,14 +458,16 @@ func (m *Model) teleport(text string) tea.Cmd {
 	}
 	env, folder := m.o.Env, cmp.Or(m.info.Project, m.o.Folder)
 	req := control.StartRequest{Remote: &control.RemoteRequest{Prompt: text}, Env: env, Cwd: folder}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.do("the work was not sent", func(ctx context.Context, api control.API) (string, error) {
 		started, err := api.Start(ctx, []control.StartRequest{req})
-		if err == nil && len(started) == 1 && started[0].Error != nil {
-			err = started[0].Error
+		switch {
+		case err != nil:
+			return "", err
+		case len(started) != 1 || started[0].Task == nil && started[0].Error == nil:
+			return "", errors.New("the session did not report the started task")
+		case started[0].Error != nil:
+			return "", started[0].Error
 		}
-		if err != nil || len(started) != 1 || started[0].Task == nil {
-			return failed{"the work was not sent", err, nil}
-		}
-		return noted{fmt.Sprintf("%s has begun elsewhere; shift+down shows it", started[0].Task.ID)}
+		return fmt.Sprintf("%s has begun elsewhere; shift+down shows it", started[0].Task.ID), nil
 	})
 }

@@ -21,18 +21,6 @@ type rewinding struct {
 	loading bool
 }
 
-// promptsRead are the prompts of the conversation.
-type promptsRead struct {
-	list []control.PromptEntry
-	err  error
-}
-
-// forked is a copy of the conversation that was made.
-type forked struct {
-	control.Forked
-	err error
-}
-
 // rewind shows the prompts of the conversation.
 func (m *Model) rewind() tea.Cmd {
 	if m.o.Switch == nil {
@@ -44,16 +32,11 @@ func (m *Model) rewind() tea.Cmd {
 		return nil
 	}
 	m.screen, m.back = rewindScreen, rewinding{loading: true}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		list, err := api.Prompts(ctx)
-		return promptsRead{list.Prompts, err}
-	})
-}
-
-// prompted takes the prompts in. The newest is chosen.
-func (m *Model) prompted(msg promptsRead) {
-	m.back.list, m.back.err, m.back.loading = msg.list, errorText(msg.err), false
-	m.back.at = max(0, len(msg.list)-1)
+	return ask(m, func(ctx context.Context, api control.API) (control.Prompts, error) { return api.Prompts(ctx) },
+		func(list control.Prompts, err error) tea.Cmd { // the newest is chosen
+			m.back = rewinding{list: list.Prompts, err: errorText(err), at: max(0, len(list.Prompts)-1)}
+			return nil
+		})
 }
 
 // rewindKey takes in a key of the choice.
@@ -76,24 +59,23 @@ func (m *Model) rewindKey(msg tea.KeyPressMsg) tea.Cmd {
 		}
 		at := b.list[b.at].N
 		b.loading = true // a second enter makes no second copy
-		return m.do(func(ctx context.Context, api control.API) tea.Msg {
-			f, err := api.Fork(ctx, control.ForkRequest{At: at, Images: true})
-			return forked{f, err}
-		})
+		return ask(m, func(ctx context.Context, api control.API) (control.Forked, error) {
+			return api.Fork(ctx, control.ForkRequest{At: at, Images: true})
+		}, m.wentBack)
 	}
 	return nil
 }
 
 // wentBack goes over to the copy of the conversation, with the prompt in the editor.
-func (m *Model) wentBack(msg forked) tea.Cmd {
+func (m *Model) wentBack(f control.Forked, err error) tea.Cmd {
 	m.screen, m.back = chatScreen, rewinding{}
-	if msg.err != nil {
-		m.say("the conversation was not copied: " + errorText(msg.err))
+	if err != nil {
+		m.say("the conversation was not copied: " + errorText(err))
 		return nil
 	}
 	m.say(fmt.Sprintf("back before that prompt, in a copy; %s stays as it is", m.info.Session))
-	m.editor = m.editor.Put(draftOf(msg.Prompt, msg.Images))
-	return m.switchTo(msg.Session)
+	m.editor = m.editor.Put(draftOf(f.Prompt, f.Images))
+	return m.switchTo(f.Session)
 }
 
 // rewindFrame are the prompts of the conversation.

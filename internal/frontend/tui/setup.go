@@ -94,16 +94,6 @@ type setup struct {
 	demo bool // the tour was chosen
 }
 
-type (
-	serversFound []Local
-	accessTried  struct {
-		try    int
-		models []string
-		err    error
-		saved  bool
-	}
-)
-
 // waits reports whether something is under way.
 func (s *setup) waits() bool { return s.looking || s.trying }
 
@@ -190,12 +180,6 @@ func (s *setup) typed(text string) {
 	}
 }
 
-// found takes in the servers on this machine.
-func (s *setup) found(list serversFound) {
-	s.locals, s.looking = list, false
-	s.menu(s.o)
-}
-
 // fits returns the models that match the typed text.
 func (s *setup) fits() []string {
 	var out []string
@@ -210,14 +194,13 @@ func (s *setup) fits() []string {
 // lookForServers looks for servers of models on this machine.
 func (m *Model) lookForServers() tea.Cmd {
 	m.setup.looking = true
-	l, local := m.l, m.o.SetUp.Local
-	return func() tea.Msg {
-		if !l.enter() {
+	local := m.o.SetUp.Local
+	return read(m, func(ctx context.Context) ([]Local, error) { return local(ctx), nil },
+		func(list []Local, _ error) tea.Cmd {
+			m.setup.locals, m.setup.looking = list, false
+			m.setup.menu(m.setup.o)
 			return nil
-		}
-		defer l.group.Done()
-		return serversFound(local(l.ctx))
-	}
+		})
 }
 
 // setupKey takes in a key of the page.
@@ -358,16 +341,32 @@ func (m *Model) tryAccess() tea.Cmd {
 	if s.access.Model != "" {
 		return m.unchecked()
 	}
-	s.trying, s.try = true, s.try+1
-	l, try, a, models := m.l, s.try, s.access, s.o.Models
-	return func() tea.Msg {
-		if !l.enter() {
+	a, models := s.access, s.o.Models
+	return m.try(func(ctx context.Context) ([]string, error) { return models(ctx, a) }, func(list []string) tea.Cmd {
+		if len(list) > 0 && (s.access.Provider == "openai" || s.access.BaseURL != "") {
+			s.choose("Choose a model", list)
 			return nil
 		}
-		defer l.group.Done()
-		list, err := models(l.ctx, a)
-		return accessTried{try: try, models: list, err: err}
-	}
+		return m.unchecked()
+	})
+}
+
+// try does work for the page, and hands its result to next, unless the user has gone back.
+func (m *Model) try(work func(context.Context) ([]string, error), next func([]string) tea.Cmd) tea.Cmd {
+	s := &m.setup
+	s.trying, s.try = true, s.try+1
+	n := s.try
+	return read(m, work, func(list []string, err error) tea.Cmd {
+		if n != s.try {
+			return nil
+		}
+		s.trying = false
+		if err != nil {
+			s.err = errorText(err)
+			return nil
+		}
+		return next(list)
+	})
 }
 
 // unchecked saves the form, once a model is named where Drover has no default.
@@ -385,38 +384,12 @@ func (m *Model) unchecked() tea.Cmd {
 }
 
 func (m *Model) save() tea.Cmd {
-	s := &m.setup
-	s.trying, s.try = true, s.try+1
-	l, try, a, save := m.l, s.try, s.access, s.o.Save
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		return accessTried{try: try, err: save(a), saved: true}
-	}
-}
-
-// accessTried applies the answer of a provider, or of saving.
-func (m *Model) accessTried(msg accessTried) tea.Cmd {
-	s := &m.setup
-	if msg.try != s.try {
-		return nil
-	}
-	s.trying = false
-	switch {
-	case msg.err != nil:
-		s.err = errorText(msg.err)
-	case msg.saved:
-		m.say("Saved in " + s.o.File + ".")
+	a, save, file := m.setup.access, m.setup.o.Save, m.setup.o.File
+	return m.try(func(context.Context) ([]string, error) { return nil, save(a) }, func([]string) tea.Cmd {
+		m.say("Saved in " + file + ".")
 		m.screen, m.setup = chatScreen, setup{}
 		return m.begin()
-	case len(msg.models) > 0 && (s.access.Provider == "openai" || s.access.BaseURL != ""):
-		s.choose("Choose a model", msg.models)
-	default:
-		return m.unchecked()
-	}
-	return nil
+	})
 }
 
 // setupFrame draws the page.
