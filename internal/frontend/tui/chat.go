@@ -184,16 +184,14 @@ func edited(e input.Editor, msg tea.KeyPressMsg) input.Editor {
 // paste inserts pasted text.
 func (m *Model) paste(text string) tea.Cmd {
 	switch {
-	case m.send != nil:
-		m.send.editor = m.send.editor.Paste(text)
+	case m.field != nil:
+		m.field.editor = m.field.editor.Paste(text)
 	case m.screen == zoomScreen:
 		m.zoom.editor = m.zoom.editor.Paste(text)
 	case m.screen == setupScreen:
 		m.setup.typed(text)
 	case m.screen == pickerScreen:
-		m.picker.query += strings.Join(strings.Fields(text), " ")
-	case m.screen == inboxScreen && m.inbox.field != nil:
-		*m.inbox.field = m.inbox.field.Paste(text)
+		m.picker.add(strings.Join(strings.Fields(text), " "))
 	case m.screen == inboxScreen && m.ask != nil && m.ask.takesText():
 		m.ask.editor = m.ask.editor.Paste(text)
 	case m.screen != chatScreen:
@@ -409,8 +407,8 @@ func (m *Model) openPanel() tea.Cmd {
 
 // panelKey takes in a key of the panel.
 func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
-	if m.send != nil {
-		return m.sendKey(msg)
+	if m.field != nil {
+		return m.fieldKey(msg)
 	}
 	key := msg.String()
 	if key == "ctrl+c" || key == "ctrl+d" {
@@ -447,28 +445,12 @@ func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
 	case panel.Background:
 		return m.promote(r)
 	case panel.Send:
-		m.send = &sending{to: r, editor: input.New(nil)}
+		m.sendTo = r
+		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd { return m.message(r, strings.TrimSpace(text)) }}
 	case panel.Open:
 		return m.openZoom(r)
 	case panel.Follow:
 		return m.followChosen()
-	}
-	return nil
-}
-
-// sendKey takes in a key of a message for a task.
-func (m *Model) sendKey(msg tea.KeyPressMsg) tea.Cmd {
-	switch msg.String() {
-	case "esc", "ctrl+c":
-		m.send = nil
-	case "enter":
-		text, to := strings.TrimSpace(m.send.editor.Value()), m.send.to
-		m.send = nil
-		if text != "" {
-			return m.message(to, text)
-		}
-	default:
-		m.send.editor = edited(m.send.editor, msg)
 	}
 	return nil
 }

@@ -45,8 +45,7 @@ type inbox struct {
 	err     string
 	key     string // of the item that is chosen
 	at      int
-	field   *input.Editor // an answer for the chosen item is typed
-	armed   string        // the item whose task is stopped at the next x
+	armed   string // the item whose task is stopped at the next x
 	stop    context.CancelFunc
 }
 
@@ -86,10 +85,10 @@ func (m *Model) waiting(now Waiting, err error) tea.Cmd {
 	if i := slices.IndexFunc(b.now.List.Items, func(i control.AttentionItem) bool { return itemKey(i) == b.key }); i >= 0 {
 		b.at = i
 	} else {
-		if b.key != "" && b.field != nil {
+		if b.key != "" && m.field != nil {
 			m.say("that was done elsewhere")
 		}
-		b.field = nil
+		m.field = nil
 		m.chooseItem(b.at)
 	}
 	asked := func(i control.AttentionItem) bool {
@@ -166,7 +165,7 @@ func (m *Model) followWaiting(pace time.Duration) {
 
 func (m *Model) closeInbox() tea.Cmd {
 	m.followWaiting(hintPace)
-	m.inbox.field, m.ask, m.screen = nil, nil, chatScreen
+	m.field, m.ask, m.screen = nil, nil, chatScreen
 	m.questions(m.open)
 	return m.readWaiting()
 }
@@ -186,7 +185,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 		cmd, _ := m.questionKey(msg)
 		return cmd
 	}
-	if b.field != nil {
+	if m.field != nil {
 		return m.fieldKey(msg)
 	}
 	item, ok := m.chosenItem()
@@ -251,36 +250,17 @@ func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 			return struct{}{}, seen(ctx, i.Session, []string{string(i.Task)})
 		}, m.itemGone(i, "seen"))
 	case typed(i):
-		e := input.New(nil)
-		m.inbox.field = &e
+		env := m.o.Env
+		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd {
+			return m.doItem(i, "sent", func(ctx context.Context, api control.API) error {
+				_, err := api.Send(ctx, control.SendRequest{Ref: string(i.Task), Text: text, Env: env})
+				return err
+			})
+		}}
 	case stoppable(i):
 		m.say("nothing can be typed to it: x stops it")
 	default:
 		m.say("this goes when its cause is gone: see " + strings.Join(i.Answer, ", "))
-	}
-	return nil
-}
-
-// fieldKey takes in a key of an answer that is typed for a task.
-func (m *Model) fieldKey(msg tea.KeyPressMsg) tea.Cmd {
-	b := &m.inbox
-	switch msg.String() {
-	case "esc", "ctrl+c":
-		b.field = nil
-	case "enter":
-		text := b.field.Value()
-		b.field = nil
-		item, ok := m.chosenItem()
-		if !ok || strings.TrimSpace(text) == "" {
-			return nil
-		}
-		env := m.o.Env
-		return m.doItem(item, "sent", func(ctx context.Context, api control.API) error {
-			_, err := api.Send(ctx, control.SendRequest{Ref: string(item.Task), Text: text, Env: env})
-			return err
-		})
-	default:
-		*b.field = edited(*b.field, msg)
 	}
 	return nil
 }
@@ -373,10 +353,7 @@ func (m *Model) inboxFrame() frame {
 	for len(lines) < m.height-len(foot) {
 		lines = append(lines, "")
 	}
-	if cursor != nil {
-		cursor.Y += len(lines)
-	}
-	return frame{append(lines, foot...), cursor}
+	return frame{append(lines, foot...), below(cursor, len(lines))}
 }
 
 // inboxRange is which items are shown above a foot: from which on, how many, and in how many
@@ -450,7 +427,7 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 			"session " + printable.Line(string(i.Session), 20), printable.Line(string(i.Task), 20)},
 			func(s string) bool { return s == "" }), " · ")
 		lines = append(lines, t.Dim.Render(ansi.Truncate(where, m.width, "…")))
-		lines = append(lines, wrapped(printable.Exact(i.Why), m.width-2, t.Plain.Render)...)
+		lines = append(lines, wrapped(printable.Exact(i.Why), m.width-2, "  ", t.Plain.Render)...)
 		act := ""
 		switch {
 		case i.Request != nil:
@@ -467,19 +444,18 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 	}
 	for _, note := range []string{b.err, m.notification} {
 		if note != "" {
-			lines = append(lines, wrapped(printable.Block(note), m.width-2, t.Warning.Render)...)
+			lines = append(lines, wrapped(printable.Block(note), m.width-2, "  ", t.Warning.Render)...)
 		}
 	}
 	if ok && b.armed == b.key && b.key != "" {
-		lines = append(lines, wrapped("press x again to stop it, with everything below it", m.width-2, t.Warning.Render)...)
+		lines = append(lines, wrapped("press x again to stop it, with everything below it", m.width-2, "  ", t.Warning.Render)...)
 	}
 	var cursor *tea.Cursor
-	if b.field != nil {
-		text, y, x := b.field.View(m.editorWidth(), 3, t.Plain)
-		cursor = tea.NewCursor(x+2, len(lines)+y)
-		for k, line := range text {
-			lines = append(lines, map[bool]string{true: t.Prompt.Render("> "), false: "  "}[k == 0]+line)
-		}
+	if m.field != nil {
+		var text []string
+		text, cursor = m.typedLines(m.field.editor, 3)
+		cursor = below(cursor, len(lines))
+		lines = append(lines, text...)
 		keys = "enter sends it to the task · esc back"
 	}
 	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor

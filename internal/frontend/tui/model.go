@@ -79,8 +79,9 @@ type Model struct {
 	tasks  *panel.State
 	zoom   zoomed
 	screen screen
-	send   *sending // a message for a task is typed
-	choice int      // in the dialog of leaving
+	field  *message    // a text for a task is typed; nil: none
+	sendTo task.Record // the task, in the list of tasks
+	choice int         // in the dialog of leaving
 	picker picking
 	back   rewinding
 	inbox  inbox
@@ -103,12 +104,6 @@ type Model struct {
 	live     panel.Tail // the output of the command that the agent waits for
 	farewell string
 	discards bool // what waits is not to be sent
-}
-
-// sending is a message for a task that is being typed.
-type sending struct {
-	to     task.Record
-	editor input.Editor
 }
 
 func newModel(o Options, l *listener) *Model {

@@ -567,7 +567,7 @@ func TestHostile(t *testing.T) {
 			Why: evil, Answer: []string{"drover send " + evil}}}}, map[task.ID]control.Info{"s9": {Project: evil, Title: evil}}}
 		u.m.chooseItem(0)
 		check("inbox")
-		u.m.screen, u.m.picker = pickerScreen, picking{list: []Conversation{{control.Info{Title: evil, Session: task.ID(evil), Project: evil, Live: true}, evil}}, query: evil}
+		u.m.screen, u.m.picker = pickerScreen, picking{list: []Conversation{{control.Info{Title: evil, Session: task.ID(evil), Project: evil, Live: true}, evil}}, menu: menu{query: evil}}
 		check("picker")
 	}
 }

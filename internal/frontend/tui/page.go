@@ -217,7 +217,7 @@ func (m *Model) pageFrame() frame {
 	}
 	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), t.Rule.Render(strings.Repeat("─", m.width))}
 	if p.err != "" {
-		lines = append(lines, wrapped(p.err, m.width-2, t.Bad.Render)...)
+		lines = append(lines, wrapped(p.err, m.width-2, "  ", t.Bad.Render)...)
 	}
 	room := m.height - 1 - len(lines)
 	chooses := false
@@ -238,9 +238,6 @@ func (m *Model) pageFrame() frame {
 		}
 		lines = append(lines, mark+r.style.Render(text))
 	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
 	keys := "esc back · r reads it again"
 	if chooses {
 		keys = "↑↓ enter chooses · " + keys
@@ -248,5 +245,5 @@ func (m *Model) pageFrame() frame {
 	if n := len(p.rows) - room; n > 0 {
 		keys = fmt.Sprintf("%d–%d of %d · pgup pgdown ← → scroll · ", p.top+1, p.top+room, len(p.rows)) + keys
 	}
-	return frame{lines: append(lines[:m.height-1], t.Dim.Render(ansi.Truncate(keys, m.width, "…")))}
+	return m.framed(lines, keys, nil)
 }
