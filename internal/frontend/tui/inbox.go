@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -383,7 +384,7 @@ func (m *Model) itemRow(i control.AttentionItem, chosen bool, each int) []string
 	}
 	end := m.projectOf(i.Session)
 	if !i.Since.IsZero() {
-		end += "  " + ago(m.now.Sub(i.Since))
+		end += "  " + figures.Age(m.now.Sub(i.Since))
 	}
 	if i.Blocks > 1 {
 		end = fmt.Sprintf("%d wait  ", i.Blocks) + end

@@ -50,7 +50,7 @@ func (c *menu) fits(text string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(c.query))
 }
 
-// menuLines draws the lines around the chosen one that fit, or the note if there are none.
+// menuLines draws as many lines as fit, around the chosen line, or the note for an empty list.
 func (m *Model) menuLines(c menu, n, room int, note string, line func(i int) string) []string {
 	t := m.theme
 	if n == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // rewinding is the choice of an earlier prompt, to go back to where the conversation stood
@@ -83,7 +84,7 @@ func (m *Model) rewindFrame() frame {
 	}
 	lines := m.menuLines(b.menu, len(b.list), m.height-4, note, func(i int) string {
 		text := printable.Line(strings.Join(strings.Fields(b.list[i].Text), " "), 400)
-		return m.apart(text, ago(m.now.Sub(b.list[i].At))+" ago")
+		return m.apart(text, figures.Age(m.now.Sub(b.list[i].At))+" ago")
 	})
 	return m.framed(append([]string{t.Bold.Render(title), ""}, lines...), "enter goes back · esc stays", nil)
 }

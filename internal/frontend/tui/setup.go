@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // Access is how models are reached.
@@ -134,7 +135,7 @@ func (s *setup) menu(o *SetUp) {
 	}
 	for _, l := range s.locals {
 		name := printable.Line(l.Name, 20)
-		about := fmt.Sprintf("%s at %s", several(len(l.Models), "model"), strings.TrimSuffix(strings.TrimPrefix(l.BaseURL, "http://"), "/v1"))
+		about := fmt.Sprintf("%s at %s", figures.Several(len(l.Models), "model"), strings.TrimSuffix(strings.TrimPrefix(l.BaseURL, "http://"), "/v1"))
 		s.ways = append(s.ways, way{name + " on this machine", about, func(s *setup) {
 			if s.access = (Access{Provider: "openai", BaseURL: l.BaseURL}); len(l.Models) > 0 {
 				s.choose(name+": choose a model", l.Models)

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // The least terminal that is drawn for. On a smaller one the UI says so.
@@ -242,7 +243,7 @@ func (m *Model) activity() []string {
 		if m.sent != "" {
 			since = m.sentAt
 		}
-		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
+		text := m.spin() + " " + m.doing() + " · " + figures.Span(m.now.Sub(since)) + " · esc interrupts"
 		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= cmp.Or(m.o.HintAfter, hintAfter) {
 			text += " · " + keyOf(m.bindings, "background") + ": to the background"
 		}
@@ -343,9 +344,9 @@ func (m *Model) status() string {
 		left = append(left, "effort "+printable.Line(e, 10))
 	}
 	if n := m.contextTokens(); n > 0 && set.Window > 0 {
-		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", panel.Count(n), panel.Count(set.Window), n*100/set.Window))
+		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", figures.Count(n), figures.Count(set.Window), n*100/set.Window))
 	} else if n > 0 {
-		left = append(left, panel.Count(n)+" tokens")
+		left = append(left, figures.Count(n)+" tokens")
 	}
 	if c := panel.Cost(m.main); c != "" {
 		left = append(left, c)
@@ -355,7 +356,7 @@ func (m *Model) status() string {
 	}
 	var right []string
 	if n := len(m.open); n > 0 && m.ask == nil {
-		right = append(right, t.Warning.Render(fmt.Sprintf("? %s · ctrl+g", several(n, "question"))))
+		right = append(right, t.Warning.Render(fmt.Sprintf("? %s · ctrl+g", figures.Several(n, "question"))))
 	}
 	if n := m.elsewhere(); n > 0 {
 		right = append(right, t.Warning.Render(fmt.Sprintf("✉ %d in other sessions · alt+i", n)))
@@ -513,7 +514,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		head += " · " + printable.Line(who, 60)
 	}
 	if !q.Until.IsZero() {
-		head += " · denied in " + transcript.Span(q.Until.Sub(m.now).Truncate(time.Second))
+		head += " · denied in " + figures.Span(q.Until.Sub(m.now).Truncate(time.Second))
 	}
 	if n := len(m.open); n > 1 {
 		head += fmt.Sprintf(" · %d questions", n)
@@ -697,7 +698,7 @@ func (m *Model) zoomFrame() frame {
 	t, z := m.theme, &m.zoom
 	r := z.record
 	head := fmt.Sprintf("%s · %s · %s", printable.Line(transcript.Title(r), 200), r.Status,
-		transcript.Span(r.Duration(m.now)))
+		figures.Span(r.Duration(m.now)))
 	if r.AgentType != "" {
 		head = printable.Line(r.AgentType, 30) + " · " + head
 	}
@@ -743,7 +744,7 @@ func (m *Model) pickerFrame() frame {
 			state = cmp.Or(printable.Line(s.Running, 24), "live")
 		}
 		return m.apart(cmp.Or(printable.Line(s.Title, 200), "(no title)"), fmt.Sprintf("%s  %s ago  %s  %s",
-			state, ago(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16), printable.Line(string(s.Session), 20)))
+			state, figures.Age(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16), printable.Line(string(s.Session), 20)))
 	})
 	keys := "↑↓ choose · type to search · enter opens it · esc back"
 	if m.epoch == 0 && m.o.Choose {
@@ -751,17 +752,4 @@ func (m *Model) pickerFrame() frame {
 	}
 	return m.framed(append([]string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}, lines...), keys,
 		tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0))
-}
-
-// ago is an age in one unit.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
