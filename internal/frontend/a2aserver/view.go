@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
@@ -89,23 +88,17 @@ func (s *Server) record(ctx context.Context, one *entry) (task.Record, error) {
 
 // ended is how a run that has ended is told of: the one table of final states.
 func ended(rec task.Record) *end {
-	e := &end{State: a2a.Failed, At: time.Now(), Why: excerpt.Line(rec.Error, maxWhy)}
+	e := &end{State: a2a.Failed, At: time.Now(), Why: excerpt.Line(rec.Why(), maxWhy)}
 	if rec.EndTime != nil {
 		e.At = *rec.EndTime
 	}
-	switch rec.Status {
-	case task.Completed:
+	switch {
+	case rec.Status == task.Completed:
 		e.State, e.Why = a2a.Completed, ""
-	case task.Killed:
-		if c := rec.Cause; c != nil {
-			if e.Why == "" {
-				e.Why = excerpt.Line(strings.TrimSpace(fmt.Sprintf("the agent was ended: %s %s", c.Reason, c.Detail)), maxWhy)
-			}
-			switch c.Reason {
-			case task.ReasonStopped, task.ReasonInterrupt, task.ReasonParentEnded:
-				e.State = a2a.Canceled
-			}
-		}
+	case rec.Status != task.Killed || rec.Cause == nil:
+	case rec.Cause.Reason == task.ReasonStopped, rec.Cause.Reason == task.ReasonInterrupt,
+		rec.Cause.Reason == task.ReasonParentEnded:
+		e.State = a2a.Canceled
 	}
 	return e
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func rowOf(r task.Record, now time.Time) row {
 func stateOf(r task.Record, now time.Time) (text, class string) {
 	switch _, why, parked := r.ParkedUntil(now); {
 	case r.Status.Terminal():
-		return string(r.Status) + ending(r), string(r.Status)
+		return line(r.Outcome(), 160), string(r.Status)
 	case r.HostStopped:
 		return "host suspended", "waits"
 	case r.Stopping:
@@ -117,28 +116,6 @@ func stateOf(r task.Record, now time.Time) (text, class string) {
 		return line("running at "+r.Worker, 120), "running"
 	}
 	return "running", "running"
-}
-
-// ending is the reason for the end of a run that did not complete.
-func ending(r task.Record) string {
-	c := r.Cause
-	switch {
-	case r.Status == task.Completed, c == nil && r.Error == "":
-		return ""
-	case c == nil:
-		return line(": "+r.Error, 120)
-	}
-	text := fmt.Sprintf(": %s by %s", c.Reason, c.Actor)
-	if r.ExitCode != nil && *r.ExitCode > 0 {
-		text += ", exit code " + strconv.Itoa(*r.ExitCode)
-	}
-	if c.Signal != "" {
-		text += ", " + c.Signal
-	}
-	if detail := cmp.Or(r.Error, c.Detail); detail != "" {
-		text += ": " + detail
-	}
-	return line(text, 160)
 }
 
 // need is an item that needs the user.

@@ -231,23 +231,10 @@ func Title(r task.Record) string {
 
 // Ending says why a task did not end well; empty: it did.
 func Ending(r task.Record) string {
-	switch {
-	case r.Status == task.Completed || r.Cause == nil:
-		return ""
-	case r.ExitCode != nil && r.Cause.Reason == task.ReasonExit:
-		return fmt.Sprintf("exit code %d", *r.ExitCode)
+	if why := r.Why(); why != "" || r.Status != task.Failed || r.ExitCode == nil {
+		return printable.Line(why, 200)
 	}
-	text := strings.ReplaceAll(string(r.Cause.Reason), "_", " ")
-	if r.Cause.Actor != task.ByItself && r.Cause.Actor != "" {
-		text += " by " + string(r.Cause.Actor)
-	}
-	if r.Cause.Signal != "" {
-		text += ", " + r.Cause.Signal
-	}
-	if r.Cause.Detail != "" {
-		text += ": " + r.Cause.Detail
-	}
-	return printable.Line(text, 200)
+	return fmt.Sprintf("exit code %d", *r.ExitCode)
 }
 
 // cut says that bytes are missing.
