@@ -446,7 +446,9 @@ func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
 		return m.promote(r)
 	case panel.Send:
 		m.sendTo = r
-		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd { return m.message(r, strings.TrimSpace(text)) }}
+		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd {
+			return m.message(r, strings.TrimSpace(text))
+		}}
 	case panel.Open:
 		return m.openZoom(r)
 	case panel.Follow:

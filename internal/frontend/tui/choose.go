@@ -156,7 +156,9 @@ func (m *Model) openPicker() tea.Cmd {
 
 // found returns the conversations that match the query.
 func (p *picking) found() []Conversation {
-	return slices.DeleteFunc(slices.Clone(p.list), func(c Conversation) bool { return !p.fits(c.Title + " " + string(c.Session)) })
+	return slices.DeleteFunc(slices.Clone(p.list), func(c Conversation) bool {
+		return !p.fits(c.Title + " " + string(c.Session))
+	})
 }
 
 // pickerKey takes in a key of the choice.

@@ -449,7 +449,8 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 		}
 	}
 	if ok && b.armed == b.key && b.key != "" {
-		lines = append(lines, wrapped("press x again to stop it, with everything below it", m.width-2, "  ", t.Warning.Render)...)
+		armed := "press x again to stop it, with everything below it"
+		lines = append(lines, wrapped(armed, m.width-2, "  ", t.Warning.Render)...)
 	}
 	var cursor *tea.Cursor
 	if m.field != nil {

@@ -344,7 +344,8 @@ func (m *Model) status() string {
 		left = append(left, "effort "+printable.Line(e, 10))
 	}
 	if n := m.contextTokens(); n > 0 && set.Window > 0 {
-		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", figures.Count(n), figures.Count(set.Window), n*100/set.Window))
+		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", figures.Count(n), figures.Count(set.Window),
+			n*100/set.Window))
 	} else if n > 0 {
 		left = append(left, figures.Count(n)+" tokens")
 	}
@@ -676,7 +677,8 @@ func (m *Model) panelFrame() frame {
 	var cursor *tea.Cursor
 	if m.field != nil {
 		foot, cursor = m.typedLines(m.field.editor, 3)
-		foot = append([]string{m.theme.Bold.Render("Send to " + printable.Line(transcript.Title(m.sendTo), m.width-10))}, foot...)
+		head := "Send to " + printable.Line(transcript.Title(m.sendTo), m.width-10)
+		foot = append([]string{m.theme.Bold.Render(head)}, foot...)
 		foot, cursor = append(foot, m.theme.Dim.Render("enter sends · esc back")), below(cursor, 1)
 	}
 	if m.lost != "" {
@@ -743,8 +745,9 @@ func (m *Model) pickerFrame() frame {
 		if s.Live {
 			state = cmp.Or(printable.Line(s.Running, 24), "live")
 		}
-		return m.apart(cmp.Or(printable.Line(s.Title, 200), "(no title)"), fmt.Sprintf("%s  %s ago  %s  %s",
-			state, figures.Age(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16), printable.Line(string(s.Session), 20)))
+		end := fmt.Sprintf("%s  %s ago  %s  %s", state, figures.Age(m.now.Sub(s.StartTime)),
+			printable.Line(filepath.Base(s.Project), 16), printable.Line(string(s.Session), 20))
+		return m.apart(cmp.Or(printable.Line(s.Title, 200), "(no title)"), end)
 	})
 	keys := "↑↓ choose · type to search · enter opens it · esc back"
 	if m.epoch == 0 && m.o.Choose {
