@@ -129,11 +129,11 @@ func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 	for {
 		next := s.board.next()
 		if html := s.used.now(r.Context(), s, p); html != shown {
-			if out.send("", "use", html) != nil {
+			if out.Send("", "use", html) != nil {
 				return
 			}
 			shown = html
-		} else if out.comment() != nil {
+		} else if out.Comment() != nil {
 			return
 		}
 		if !paces(r.Context(), chartsEvery) {
