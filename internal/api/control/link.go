@@ -126,6 +126,16 @@ func Ask[T any](ctx context.Context, l *Link, call func(API) (T, error)) (T, err
 	return call(again.api)
 }
 
+// Record is [API.Get].
+func (l *Link) Record(ctx context.Context, ref string) (task.Record, error) {
+	return Ask(ctx, l, func(api API) (task.Record, error) { return api.Get(ctx, ref) })
+}
+
+// Stop is [API.Stop].
+func (l *Link) Stop(ctx context.Context, r StopRequest) (task.Receipt, error) {
+	return Ask(ctx, l, func(api API) (task.Receipt, error) { return api.Stop(ctx, r) })
+}
+
 // maxParents is how many tasks are looked at above a task.
 const maxParents = 20
 
@@ -135,7 +145,7 @@ func (l *Link) Below(ctx context.Context, id task.ID, match func(task.Record) bo
 		if id == "" {
 			return false
 		}
-		r, err := Ask(ctx, l, func(api API) (task.Record, error) { return api.Get(ctx, string(id)) })
+		r, err := l.Record(ctx, string(id))
 		if err != nil {
 			return false
 		}

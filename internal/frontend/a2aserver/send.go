@@ -142,7 +142,7 @@ func (s *Server) begin(ctx context.Context, one *entry) error {
 	if st.Task != "" || st.End != nil {
 		return nil
 	}
-	rec, err := control.Ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, st.ID) })
+	rec, err := s.link.Record(ctx, st.ID)
 	var e *control.Error
 	switch {
 	case err == nil:
@@ -319,7 +319,8 @@ func answerTo(q task.Question, m a2a.Message, text, asked string) (task.Reply, e
 
 // decide carries an answer to the session.
 func (s *Server) decide(ctx context.Context, q task.Question, r task.Reply) error {
-	return s.link.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Actor: task.ByClient, Detail: detail})
+	return s.link.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Actor: task.ByClient,
+		Detail: detail})
 }
 
 // get is the state of a task.
@@ -352,9 +353,7 @@ func (s *Server) cancel(ctx context.Context, agent string, p a2a.TaskRequest) (*
 		return nil, refusal(a2a.CodeNotCancelable, "task %s has ended (%s)", one.id, v.status.State)
 	}
 	work := context.WithoutCancel(ctx)
-	_, err = control.Ask(work, s.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
-	})
+	_, err = s.link.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
 	if err != nil {
 		return nil, err
 	}

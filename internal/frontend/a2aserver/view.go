@@ -76,7 +76,7 @@ func (s *Server) record(ctx context.Context, one *entry) (task.Record, error) {
 	if st.End != nil {
 		return task.Record{}, nil
 	}
-	rec, err := control.Ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(st.Task)) })
+	rec, err := s.link.Record(ctx, string(st.Task))
 	var e *control.Error
 	if errors.As(err, &e) && e.Code == control.NotFound {
 		why := &end{State: a2a.Failed, At: time.Now(), Why: "the session of the agent was removed"}

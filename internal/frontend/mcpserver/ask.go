@@ -217,7 +217,8 @@ func (s *server) nextQuestion(ctx context.Context, refs []string, seen map[strin
 // shown returns a permission question of one of the tasks, if it can be shown completely. Longer ones are left to
 // `drover approvals`: a user must not allow a call without seeing all of it.
 func (s *server) shown(ctx context.Context, q task.Question, refs []string) (*shownQuestion, bool) {
-	if q.Kind != "" && q.Kind != task.Permission || !s.link.Below(ctx, q.Task, func(r task.Record) bool { return meansAny(refs, r) }) {
+	ours := func(r task.Record) bool { return meansAny(refs, r) }
+	if q.Kind != "" && q.Kind != task.Permission || !s.link.Below(ctx, q.Task, ours) {
 		return nil, false
 	}
 	api, err := s.link.Get(ctx)

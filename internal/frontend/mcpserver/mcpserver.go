@@ -50,7 +50,7 @@ Tasks are stopped when this connection ends, unless they were started with keep.
 type server struct {
 	cfg   Config
 	link  *control.Link
-	lease string // of the link
+	lease string          // of the link
 	life  context.Context // of the connection to the client
 	end   context.CancelCauseFunc
 	asked askedBook

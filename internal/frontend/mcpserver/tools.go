@@ -99,7 +99,7 @@ func (s *server) start(
 		return "", started{}, err
 	}
 	if again {
-		rec, err := control.Ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(call.task)) })
+		rec, err := s.link.Record(ctx, string(call.task))
 		if err != nil {
 			return "", started{}, err
 		}
@@ -394,7 +394,7 @@ func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput)
 		grace := seconds(*in.GraceSeconds)
 		req.Grace = &grace
 	}
-	r, err := control.Ask(ctx, s.link, func(api control.API) (task.Receipt, error) { return api.Stop(ctx, req) })
+	r, err := s.link.Stop(ctx, req)
 	if err != nil {
 		return "", receipt{}, err
 	}

@@ -38,7 +38,9 @@ func keyOf(token, use string) string {
 
 // guard refuses requests that name another host or come from the page of another site.
 func (a access) guard(next http.Handler) http.Handler {
-	guarded := httpserve.Guard(a.hosts, next, func(w http.ResponseWriter, why string) { refuse(w, http.StatusForbidden, why) })
+	guarded := httpserve.Guard(a.hosts, next, func(w http.ResponseWriter, why string) {
+		refuse(w, http.StatusForbidden, why)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

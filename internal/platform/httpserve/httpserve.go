@@ -1,8 +1,8 @@
 // Package httpserve serves HTTP at one address of this machine, for programs and browsers of its user.
 //
-// It owns the server of a listener and the checks that every such server needs: which host a request names, which
-// page sent it, and whether it has the token. It writes JSON and server-sent events. It promises that nothing runs after [Serve] has returned. It has no
-// routes, and does not decide which checks apply.
+// It owns the server of a listener, the checks that every such server needs (which host a request names, which page
+// sent it, and whether it has the token), and answers of JSON and server-sent events. It promises that nothing runs
+// after [Serve] has returned. It has no routes, and does not decide which checks apply.
 package httpserve
 
 import (
