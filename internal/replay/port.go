@@ -119,8 +119,7 @@ func (s *port) Reply(
 
 // refused is an error as models return them.
 func refused(err error) error {
-	var d *Divergence
-	if errors.As(err, &d) {
+	if _, ok := errors.AsType[*Divergence](err); ok {
 		return &agent.ModelError{Kind: "replay", Text: err.Error(), Err: err}
 	}
 	return err

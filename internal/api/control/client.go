@@ -72,8 +72,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Start implements [API].
 func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/tasks", newStartBody(reqs))
-	var e *Error
-	if errors.As(err, &e) && e.Code == TooLarge && len(reqs) > 1 {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == TooLarge && len(reqs) > 1 {
 		return c.startParts(ctx, reqs)
 	}
 	if err != nil {

@@ -329,8 +329,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	_ = rc.SetReadDeadline(time.Now().Add(s.body))
 	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
 	_ = rc.SetReadDeadline(time.Time{})
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
 	if err != nil {

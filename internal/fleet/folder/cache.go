@@ -235,7 +235,7 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 		var is string
 		if is, err = g.Text(ctx, "rev-parse", "--show-object-format"); err == nil && is != m.Format {
 			err = fmt.Errorf("the repository in the cache has objects of the format %s, not %s", is, m.Format)
-		} else if exited(err, 128) { // a crash may leave it incomplete
+		} else if gitrun.Exited(err, 128) { // a crash may leave it incomplete
 			if err = c.below().RemoveAll(g.Admin); err == nil {
 				err = fs.ErrNotExist
 			}

@@ -249,7 +249,7 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 		straight := false
 		if !m.Changes() {
 			_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Commit, r.Head)
-			if err != nil && !exited(err, 1) {
+			if err != nil && !gitrun.Exited(err, 1) {
 				return err
 			}
 			straight = err == nil

@@ -60,7 +60,7 @@ func take(
 	if err != nil {
 		return got, err
 	}
-	g := gitrun.Git{Admin: repo.common, Tree: repo.common}
+	g := gitrun.Git{Admin: repo.Common, Tree: repo.Common}
 	base, err := g.Commit(ctx, m.Commit)
 	if err != nil {
 		return got, err
@@ -144,7 +144,7 @@ func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Re
 		return err
 	}
 	_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Snapshot, r.Result)
-	if exited(err, 1) {
+	if gitrun.Exited(err, 1) {
 		return fmt.Errorf("commit %s, which comes back, is not on top of %s, which was sent", short(r.Result), short(m.Snapshot))
 	}
 	if err != nil {

@@ -246,8 +246,8 @@ func (l *Link) Ensure(ctx context.Context) error {
 		return ensure(ctx, l.JS, DefaultStore, 1)
 	}
 	err := ensure(ctx, l.JS, DefaultStore, copies)
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == noPeers || refused.ErrorCode == notClustered) {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && (refused.ErrorCode == noPeers || refused.ErrorCode == notClustered) {
 		err = ensure(ctx, l.JS, DefaultStore, 1)
 	}
 	return err

@@ -123,15 +123,11 @@ func (s *Store) Begin(ctx context.Context, q Request) (*Train, error) {
 func (s *Store) begin(ctx context.Context, q Request) (_ *Train, err error) {
 	g := gitrun.Git{Dir: q.Folder}
 	t := &Train{s: s, still: q.Still}
-	if t.Repo, err = g.Text(ctx, "rev-parse", "--show-toplevel"); err != nil {
+	from, err := gitrun.Find(ctx, q.Folder)
+	if err != nil {
 		return nil, err
 	}
-	if t.at.common, err = g.Text(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir"); err != nil {
-		return nil, err
-	}
-	if t.at.common, err = filepath.EvalSymlinks(t.at.common); err != nil {
-		return nil, err
-	}
+	t.Repo, t.at.common = from.Top, from.Common
 	if err := harmless(ctx, g); err != nil {
 		return nil, err
 	}
@@ -193,15 +189,7 @@ func (s *Store) flock(ctx context.Context, dir string) (*os.File, error) {
 		errors.New("another merge to this repository is running (see `drover ps`)"))
 	defer done()
 	return home.Await(ctx, func() (*os.File, error) {
-		f, err := s.below().Open(dir, os.O_RDONLY, 0)
-		if err != nil {
-			return nil, err
-		}
-		if err := home.Flock(f); err != nil {
-			_ = f.Close()
-			return nil, err
-		}
-		return f, nil
+		return home.LockBelow(s.below(), dir, os.O_RDONLY, 0)
 	})
 }
 
@@ -228,8 +216,7 @@ func harmless(ctx context.Context, g gitrun.Git) error {
 func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	if branch == "" {
 		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
-		var none *gitrun.Error
-		if errors.As(err, &none) && none.Code == 1 {
+		if gitrun.Exited(err, 1) {
 			return "", errors.New("no branch is checked out (name one with --into)")
 		}
 		return ref, err
@@ -248,8 +235,7 @@ func identity(ctx context.Context, g gitrun.Git) ([]string, error) {
 	vars := []string{"GIT_SEQUENCE_EDITOR=:"}
 	for _, v := range [][2]string{{"NAME", "user.name"}, {"EMAIL", "user.email"}} {
 		value, err := g.Text(ctx, "config", v[1])
-		var none *gitrun.Error
-		if err != nil && !(errors.As(err, &none) && none.Code == 1) {
+		if err != nil && !gitrun.Exited(err, 1) {
 			return nil, err
 		}
 		if value != "" {
@@ -359,8 +345,7 @@ func (t *Train) rebase(ctx context.Context, c worktree.Change, message string) (
 	}
 	t.s.step("snapshot")
 	_, err = g.Run(ctx, "rebase", "-q", "--no-verify", "--empty=drop", "--onto", t.Tip, c.Base)
-	var failed *gitrun.Error
-	if errors.As(err, &failed) {
+	if _, ok := errors.AsType[*gitrun.Error](err); ok {
 		conflict, problem := t.conflict(ctx, g)
 		_, aborted := g.Run(ctx, "rebase", "--abort")
 		if problem == nil && len(conflict.Files) > 0 && aborted == nil {

@@ -80,7 +80,7 @@ func unbranch(ctx context.Context, g gitrun.Git, c Change) error {
 	if err != nil || tip == "" {
 		return err
 	}
-	if in, err := ancestor(ctx, g, tip, c.Head); err != nil || !in {
+	if in, err := g.Ancestor(ctx, tip, c.Head); err != nil || !in {
 		return err
 	}
 	_, err = g.Run(ctx, "update-ref", "-d", ref, tip)
@@ -104,7 +104,7 @@ func uncopy(ctx context.Context, g gitrun.Git, c Change) error {
 		if err != nil || head == "" || c.From != FromWorktree {
 			return err
 		}
-		if older, err := ancestor(ctx, g, head, c.Head); err != nil || !older {
+		if older, err := g.Ancestor(ctx, head, c.Head); err != nil || !older {
 			return err
 		}
 	}
