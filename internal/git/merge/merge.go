@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -112,15 +113,8 @@ type Request struct {
 
 // Begin begins a train. It finishes a merge that was interrupted, and refuses a branch
 // that is checked out with changes.
-func (s *Store) Begin(ctx context.Context, q Request) (*Train, error) {
-	t, err := s.begin(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("begin a merge: %w", err)
-	}
-	return t, nil
-}
-
-func (s *Store) begin(ctx context.Context, q Request) (_ *Train, err error) {
+func (s *Store) Begin(ctx context.Context, q Request) (_ *Train, err error) {
+	defer annotate.Error(&err, "begin a merge")
 	g := gitrun.Git{Dir: q.Folder}
 	t := &Train{s: s, still: q.Still}
 	from, err := gitrun.Find(ctx, q.Folder)
@@ -310,15 +304,8 @@ func (t *Train) git() gitrun.Git {
 // Rebase rebases a change on the tip and leaves it in the scratch checkout. Uncommitted
 // changes become a commit with the message. It returns the new commit for the branch;
 // a [*Conflict]; or [ErrNothing].
-func (t *Train) Rebase(ctx context.Context, c worktree.Change, message string) (string, error) {
-	oid, err := t.rebase(ctx, c, message)
-	if err != nil {
-		return "", fmt.Errorf("rebase the change of task %s on %s: %w", c.Task, t.Branch, err)
-	}
-	return oid, nil
-}
-
-func (t *Train) rebase(ctx context.Context, c worktree.Change, message string) (oid string, err error) {
+func (t *Train) Rebase(ctx context.Context, c worktree.Change, message string) (oid string, err error) {
+	defer annotate.Error(&err, "rebase the change of task %s on %s", c.Task, t.Branch)
 	if c.Common != t.at.common {
 		return "", fmt.Errorf("it is a change of another repository, %s (run `drover merge` there)", c.Repo)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -31,15 +32,8 @@ type Request struct {
 // have the uncommitted changes of the folder, which are only counted; its submodules
 // are empty folders. The caller owns the tree. A failed call leaves no files, or
 // files that [Store.Sweep] removes.
-func (s *Store) Create(ctx context.Context, q Request) (*Tree, error) {
-	t, err := s.create(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("worktree for task %s: %w", q.Task, err)
-	}
-	return t, nil
-}
-
-func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
+func (s *Store) Create(ctx context.Context, q Request) (_ *Tree, err error) {
+	defer annotate.Error(&err, "worktree for task %s", q.Task)
 	if _, err := task.ParseID(string(q.Task)); err != nil {
 		return nil, err
 	}

@@ -3,11 +3,11 @@ package worktree
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -15,15 +15,8 @@ import (
 // checkout is still as the change says, and not in use, it moves to that commit:
 // a further run continues from there, and [Store.Sweep] finds no changes in it. Merged removes
 // the copy of the merged changes. It reports whether the task has no other changes.
-func (s *Store) Merged(ctx context.Context, c Change, oid string) (bool, error) {
-	all, err := s.merged(ctx, c, oid)
-	if err != nil {
-		return false, fmt.Errorf("worktree of task %s, which is merged: %w", c.Task, err)
-	}
-	return all, nil
-}
-
-func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) {
+func (s *Store) Merged(ctx context.Context, c Change, oid string) (_ bool, err error) {
+	defer annotate.Error(&err, "worktree of task %s, which is merged", c.Task)
 	if _, err := task.ParseID(string(c.Task)); err != nil {
 		return false, err
 	}
