@@ -331,12 +331,10 @@ func (a *app) propose(ctx context.Context, s control.API, m merging, t *merge.Tr
 
 // giveBack sends a message to the agent of a change, which continues with it.
 func (a *app) giveBack(ctx context.Context, f console.Found, text string) error {
-	api, done, err := a.OpenToResume(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = api.Send(ctx, control.SendRequest{Ref: string(f.Record.ID), Text: text, Env: a.Env})
+	open := func(ctx context.Context) (control.API, func(), error) { return a.OpenToResume(ctx, f) }
+	_, err := console.Ask(ctx, open, func(api control.API) (task.Record, error) {
+		return api.Send(ctx, control.SendRequest{Ref: string(f.Record.ID), Text: text, Env: a.Env})
+	})
 	return err
 }
 
