@@ -21,7 +21,7 @@ type Place struct {
 	Top    string // of the work tree
 	Prefix string // the folder in it; empty: the top
 	Admin  string // the administrative folder of the work tree
-	Common string // that of the repository: the same for all its work trees
+	Common string // the administrative folder of the repository, which all its work trees share
 }
 
 // Find returns the place of a folder.
@@ -67,7 +67,12 @@ func CopyIndex(from string, to ...string) error {
 		if err := home.WriteBelow(saferoot.Near(path), path, data); err != nil {
 			return err
 		}
-		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		in, err := saferoot.Near(path).Root(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		err = in.Chtimes(filepath.Base(path), info.ModTime(), info.ModTime())
+		if err = errors.Join(err, in.Close()); err != nil {
 			return err
 		}
 	}
