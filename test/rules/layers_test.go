@@ -218,7 +218,7 @@ func isIdent(e ast.Expr, name string) bool {
 
 // namesKinds are the packages that may name a kind: who implements it, who lists it,
 // and who maps kinds to the words of another protocol.
-var namesKinds = []string{"task", "task/tasktest", "subagent", "internal/driver/*", "internal/frontend/agentsdk", "internal/frontend/mcpserver"}
+var namesKinds = []string{"task", "test/tasktest", "subagent", "internal/driver/*", "internal/frontend/agentsdk", "internal/frontend/mcpserver"}
 
 // Who decides by a kind must be found and changed for every further one. Everybody else
 // decides by [task.Traits].

@@ -29,7 +29,7 @@ var bare = []struct {
 	{"a path is judged as a command would follow it", []string{"internal/policy/git.go", "internal/policy/path.go", "internal/policy/protect.go", "internal/session/sandboxes/paths.go"}},
 	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
 	{"mounts are made by paths", []string{"internal/engine/sandbox/mounts_linux.go"}},
-	{"support of tests", []string{"agent/agenttest/*.go", "task/tasktest/*.go", "test/harness/*.go"}},
+	{"support of tests", []string{"test/agenttest/*.go", "test/tasktest/*.go", "test/harness/*.go"}},
 }
 
 // bareCalls are the functions, by package.

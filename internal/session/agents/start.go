@@ -25,10 +25,7 @@ import (
 // Launch checks, resolves and starts a subagent for me. The notes list where it got something
 // else than requested.
 func (s *Set) Launch(
-	ctx context.Context,
-	in subagent.Input,
-	spec task.Spec,
-	me Caller,
+	ctx context.Context, in subagent.Input, spec task.Spec, me Caller,
 ) (_ task.Record, notes []string, err error) {
 	if spec.Team != nil {
 		s.teams.Lock()
@@ -189,11 +186,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 		me.Tools,
 		def.Tools,
 		def.DisallowedTools,
-		environment.ToolNames(s.cfg.Tools)...), environment.Subset(
-		me.Spawns,
-		spawns,
-		nil,
-	)
+		environment.ToolNames(s.cfg.Tools)...), environment.Subset(me.Spawns, spawns, nil)
 	c.barred, c.own = environment.Bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
 	return c, nil
 }

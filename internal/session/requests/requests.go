@@ -140,9 +140,7 @@ var errTold = errors.New("the problem is another")
 
 // waitHeeding waits for tasks, or until the problem differs from the client's knowledge of it.
 func (t *Tasks) waitHeeding(
-	ctx context.Context,
-	ids []task.ID,
-	req control.WaitRequest,
+	ctx context.Context, ids []task.ID, req control.WaitRequest,
 ) ([]task.Record, *string, error) {
 	if req.KnownProblem == nil {
 		recs, err := t.s.Tasks.Wait(ctx, ids, req.Any)
