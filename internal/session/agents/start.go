@@ -10,7 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/driver/acpclient"
-	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -239,7 +239,8 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			return nil, err
 		}
 		me.inside, me.Rules = rec.ID, own.Rules(me.Rules, me.Cwd)
-		me.Cwd, me.Env = own.Dir(), worktree.Environ(me.Env)
+		c.s.sandboxes.Copied(me.Rules.Copies)
+		me.Cwd, me.Env = own.Dir(), gitrun.Environ(me.Env)
 		defer func() {
 			if err != nil {
 				own.Undo(ctx)

@@ -16,8 +16,9 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/git/worktree"
@@ -201,7 +202,7 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 			continue // it ended just now, and a stop was attempted
 		}
 		if r, ok := t.s.Tasks.Get(line.ID); ok {
-			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
+			child.EndSurvivors(ctx, r, req.Grace, &receipt)
 		}
 	}
 	return receipt, err
@@ -245,7 +246,7 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 			return control.Chunk{}, err
 		}
 	}
-	return archive.Output(now(), req)
+	return stored.Output(now(), req)
 }
 
 // awaitOutput waits until there is something to read, or no more can come.
@@ -284,7 +285,7 @@ func (t *Tasks) Result(ctx context.Context, req control.ResultRequest) (control.
 	if err != nil {
 		return control.Answer{}, Refusal(err)
 	}
-	return archive.Answer(ctx, t.s.Log, r, req)
+	return stored.Answer(ctx, t.s.Log, r, req)
 }
 
 // Events yields events after a number and waits for more.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -222,12 +222,12 @@ func allOutputs(root home.Root) (sum int64) {
 	for _, p := range projects {
 		places, _ := p.Sessions()
 		for _, place := range places {
-			info, err := archive.ReadInfo(place)
+			info, err := stored.ReadInfo(place)
 			if err == nil && info.EndTime != nil && info.Tasks.Live == 0 && info.OutputBytes > 0 {
 				sum += info.OutputBytes
 				continue
 			}
-			sum += archive.OutputBytes(place)
+			sum += stored.OutputBytes(place)
 		}
 	}
 	return sum
