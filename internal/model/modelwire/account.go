@@ -7,21 +7,19 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 // Account is how a provider is reached. The zero value of a field is its default.
 type Account struct {
-	BaseURL    string             // default: the provider's
-	APIKey     string             // may be empty for a server that wants none
-	HTTPClient *http.Client       // default: one of its own; redirects are never followed
-	Limiter    *ratelimit.Limiter // default: one of its own. Shared by all models of a process
-	Calls      int                // of one model at the same time; 0: as the limiter has it
-	MaxTokens  int                // of a reply when the request does not say; 0: as the provider has it
-	Idle       time.Duration      // a call that brings no byte for so long is cut; default: 120 s
+	BaseURL    string        // default: the provider's
+	APIKey     string        // may be empty for a server that wants none
+	HTTPClient *http.Client  // default: one of its own; redirects are never followed
+	Limiter    *Limiter      // default: one of its own. Shared by all models of a process
+	Calls      int           // of one model at the same time; 0: as the limiter has it
+	MaxTokens  int           // of a reply when the request does not say; 0: as the provider has it
+	Idle       time.Duration // a call that brings no byte for so long is cut; default: 120 s
 
-	// Backoff is the wait after so many tries. Default: ratelimit.Backoff.
+	// Backoff is the wait after so many tries. Default: Backoff.
 	Backoff func(tries int) time.Duration
 }
 
@@ -45,7 +43,7 @@ func (a Account) Endpoint(provider, usual, token string) (*Endpoint, *url.URL, e
 	}
 	e.Host = base.Host
 	if e.Limiter == nil {
-		e.Limiter = ratelimit.New(0)
+		e.Limiter = NewLimiter(0)
 	}
 	return e, base, nil
 }

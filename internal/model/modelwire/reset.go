@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 // maxReset bounds the time until the reset of a limit: the longest limits are weekly.
@@ -36,7 +34,7 @@ func resetAt(h http.Header, r *Refusal, now time.Time) time.Time {
 	default:
 		at = exhausted(h, now)
 	}
-	if wait := at.Sub(now); wait <= ratelimit.MaxWait || wait > maxReset {
+	if wait := at.Sub(now); wait <= MaxWait || wait > maxReset {
 		return time.Time{}
 	}
 	return at

@@ -1,11 +1,4 @@
-// Package ratelimit makes all callers of one model wait together.
-//
-// When a provider tells one call to retry later, every call to the same model waits
-// until then. The number of concurrent calls may be limited too; places are given in
-// the order of requests. A permanent refusal is remembered briefly, so that agents of
-// a fan-out do not each repeat it. The package only counts time: it sends nothing and
-// starts no goroutine.
-package ratelimit
+package modelwire
 
 import (
 	"context"
@@ -18,7 +11,10 @@ import (
 // MaxWait is the longest time that a provider may make us wait at once.
 const MaxWait = 60 * time.Second
 
-// Limiter is shared by all callers. The zero value is ready and limits nothing
+// Limiter makes all callers of one model wait together: when a provider tells one call to retry
+// later, every call to the same model waits until then, and places among concurrent calls are given
+// in the order of requests. A permanent refusal is remembered briefly, so that agents of a fan-out
+// do not each repeat it. It is shared by all callers, sends nothing and starts no goroutine. The zero value is ready and limits nothing
 // until a provider demands a pause. Its methods may be called by several
 // goroutines.
 type Limiter struct {
@@ -43,9 +39,9 @@ type shut struct {
 	err   error
 }
 
-// New makes a limiter that lets at most calls through for each key at the same
+// NewLimiter makes a limiter that lets at most calls through for each key at the same
 // time. 0 means any number.
-func New(calls int) *Limiter { return &Limiter{calls: calls} }
+func NewLimiter(calls int) *Limiter { return &Limiter{calls: calls} }
 
 // Limit sets how many calls with the key may run at the same time; 0 means any
 // number. The latest call of Limit counts. It does not end running calls.
