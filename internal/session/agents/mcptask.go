@@ -36,7 +36,7 @@ func (k *Environment) mcpTask(
 	w := s.kinds.MCPTask(func(immediate string) { made <- immediate }, call)
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
-	spec.Description = FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
+	spec.Description = excerpt.Line(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
 	// It continues without this host: the server continues, or its handles outlive connections.
 	spec.Keep = !alone && (l.Server().Kind() == mcpclient.HTTP || there != nil)
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"time"
@@ -66,15 +65,12 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)
-	var limit *supervise.LimitError
-	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
-		return rec, &toolkit.Refusal{Text: err.Error()}
+	if err != nil {
+		return rec, refused(err)
 	}
-	if err == nil {
-		m.rt.know(rec.ID)
-		AwaitWatch(ctx, s.Tasks, s.Log, rec.ID)
-	}
-	return rec, err
+	m.rt.know(rec.ID)
+	AwaitWatch(ctx, s.Tasks, s.Log, rec.ID)
+	return rec, nil
 }
 
 // watchWait limits how long the start of a monitor waits until it is ready, since a server may

@@ -2,14 +2,12 @@ package agents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
-	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -41,25 +39,12 @@ func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (ta
 func (rt *Runtime) unbanned(text string) error {
 	rules := rt.Rules
 	rules.Cwd = rt.Cwd
-	gate, err := rt.s.gates.New(rules)
-	if err != nil {
-		return err
+	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
+	denial, err := rt.s.deniedBy(rules, slices.DeleteFunc(commands(text), blank)...)
+	if denial != nil {
+		err = toolkit.Refusef("the rule %s denies this as a command, and so it is not typed: %s", denial.Rule, denial.Reason)
 	}
-	for _, line := range commands(text) {
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
-		input, err := json.Marshal(map[string]string{"command": line})
-		if err != nil {
-			return fmt.Errorf("permissions: %w", err)
-		}
-		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
-			return &toolkit.Refusal{
-				Text: fmt.Sprintf("the rule %s denies this as a command, and so it is not typed: %s", v.Rule, v.Reason),
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 // commands returns the lines that a shell may read in typed text: the parts between keys that are not

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/subagent"
@@ -164,7 +165,7 @@ func (s *Set) newWorkflow(
 	w := s.kinds.Workflow(f, workflow.Input{Plan: plan, Params: all, Cwd: cwd})
 	spec.Input, spec.Command, spec.Cwd = w.Input, plan.File, cwd
 	spec.Name = cmp.Or(spec.Name, subagent.Normalize(plan.Name))
-	spec.Description = cmp.Or(spec.Description, FirstLine(plan.Description, 80), "workflow "+plan.Name)
+	spec.Description = cmp.Or(spec.Description, excerpt.Line(plan.Description, 80), "workflow "+plan.Name)
 	spec.Timeout = cmp.Or(spec.Timeout, plan.Timeout)
 	return supervise.Starting{Driver: w.Driver, Spec: spec}, nil
 }

@@ -10,8 +10,6 @@ import (
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -141,19 +139,13 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 	})
 }
 
-// workflowRefusal describes an error that a model can fix.
+// workflowRefusal makes a refusal of an error that a model can correct.
 func workflowRefusal(err error) error {
-	var refused *toolkit.Refusal
-	var shown *control.Error
-	var move *task.MoveError
 	switch {
-	case errors.As(err, &refused):
-		return err
 	case errors.Is(err, tasktools.ErrUnknown):
 		return &toolkit.Refusal{Text: "unknown task_id"}
-	case errors.As(err, &shown), errors.As(err, &move), errors.Is(err, supervise.ErrFrozen),
-		errors.Is(err, supervise.ErrClosing), errors.Is(err, task.ErrLost):
-		return &toolkit.Refusal{Text: err.Error()}
+	case errors.Is(err, task.ErrLost):
+		return toolkit.Refuse(err)
 	}
-	return err
+	return refused(err)
 }
