@@ -94,7 +94,7 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		}
 		spec.Sandbox = bounded.Held
 		w = f.s.kinds.Command(
-			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
+			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork, Made: bounded.Made},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
 		spec.Command, spec.Pool = a.Step.Shell, ShellPool

@@ -15,7 +15,6 @@ package sandboxes
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -104,7 +104,8 @@ type Sandboxes struct {
 	net    *network              // nil: not open
 	tried  bool
 	closed bool
-	below  map[string]nested // protected files in repositories below folders
+	below  map[string]nested  // protected files in folders and in repositories below
+	was    map[string]entries // of folders, when the latest command ended there
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -171,30 +172,10 @@ type Start struct {
 
 	vars []string // which replace others of their names
 	net  *client  // nil: it has no proxy
-	made func() []string
-}
 
-// Made returns the protected files of the workspace that were not there when the command began, and that it is not
-// kept from making; see [policy.Forbidden].
-func (s Start) Made() []string {
-	if s.made == nil {
-		return nil
-	}
-	return s.made()
-}
-
-// made returns what finds the protected files that are made from now on without leave.
-func made(folders, allowed []string) func() []string {
-	list := func() (all []string) {
-		for _, dir := range folders {
-			all = append(all, policy.Protected(dir)...)
-		}
-		return slices.DeleteFunc(all, sandbox.IsPlaceholder)
-	}
-	before := append(list(), allowed...)
-	return func() []string {
-		return slices.DeleteFunc(list(), func(p string) bool { return slices.Contains(before, p) })
-	}
+	// Made returns what was made or changed in the folders since the command began, and other programs obey, with
+	// these programs. It is called when the command has ended. nil: no sandbox.
+	Made func() []string
 }
 
 // Refused returns why the command was not let through to hosts so far.
@@ -234,11 +215,6 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	}
 	b := s.bounds(w.Folders)
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
-	b.Absent = slices.DeleteFunc(b.Absent, func(a sandbox.Absent) bool {
-		_, open := apart([]string{a.Path}, w.Opens)
-		b.Open = append(b.Open, open...)
-		return len(open) > 0
-	})
 	b.Ports = append(b.Ports, uint16(way.port))
 	fork, held, err := sandbox.In(room, s.offer(), b)
 	if err == nil {
@@ -261,7 +237,13 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
-	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c, made: made(w.Folders, w.Opens)}, nil
+	l := &look{s: s, folders: w.Folders, allowed: w.Opens}
+	fork = s.watched(room, fork)
+	begin := func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
+		l.begin()
+		return fork(path, args, attr)
+	}
+	return Start{Fork: begin, Held: &held, vars: vars, net: c, Made: l.made}, nil
 }
 
 // watched forgets a room whose starter is gone, so that the next command gets another one. The
@@ -442,21 +424,14 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 			continue
 		}
 		nested := s.nested(real)
-		b.Fixed = slices.Concat(b.Fixed, policy.Protected(real), nested.protected)
-		for _, path := range policy.Forbidden(real) {
-			b.Absent = append(b.Absent, sandbox.Absent{Path: path})
-		}
+		b.Fixed = append(b.Fixed, nested.protected...)
 		for _, git := range nested.repositories {
-			b.Fixed = append(b.Fixed, obeyed(git, filepath.Dir(git))...)
-			b.Absent = append(b.Absent, ofGit(git)...)
+			b.Fixed = append(b.Fixed, configured(git, filepath.Dir(git))...)
 		}
 		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
-			if g != "" && isRepository(g) && !slices.Contains(nested.repositories, g) && filepath.Base(filepath.Dir(g)) != "worktrees" {
-				b.Absent = append(b.Absent, ofGit(g)...)
-			}
 			b.Fixed = append(b.Fixed, policy.ProtectedGit(g)...)
-			b.Fixed = append(b.Fixed, obeyed(g, real)...)
+			b.Fixed = append(b.Fixed, configured(g, real)...)
 		}
 		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {
@@ -467,15 +442,6 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		}
 	}
 	return b
-}
-
-// ofGit is what must not come into being in the folder of a repository.
-func ofGit(git string) (all []sandbox.Absent) {
-	forbidden := policy.ForbiddenGit(git)
-	for _, path := range slices.Sorted(maps.Keys(forbidden)) {
-		all = append(all, sandbox.Absent{Path: path, Content: forbidden[path]})
-	}
-	return all
 }
 
 func (s *Sandboxes) findShared() []found {
