@@ -92,7 +92,7 @@ func ofRepository(dir string, below, own bool) (paths []string) {
 		return paths // a file: the repository is elsewhere
 	}
 	if below {
-		paths = append(paths, existing(policy.ProtectedGit(git))...)
+		paths = append(paths, existing(protectedGit(git, ""))...)
 	}
 	for _, module := range modules(filepath.Join(git, "modules"), maxDeep) {
 		paths = append(paths, existing(policy.ProtectedGit(module))...)

@@ -52,10 +52,6 @@ var obeyed = []struct{ path, by string }{
 	{".fleet/run.json", "Fleet"},
 	{".gdbinit", "gdb"},
 	{".gemini/settings.json", "Gemini CLI starts its servers"},
-	{".git/commondir", "git takes the repository from it"},
-	{".git/config.worktree", "git takes programs from it"},
-	{".git/hooks/", "git runs them"},
-	{".git/info/attributes", "git chooses filters by it"},
 	{".githooks/", "git, where core.hooksPath names it"},
 	{".github/hooks/", "Copilot, and Drover once it is trusted"},
 	{".github/workflows/", "GitHub runs them after a push"},
@@ -113,20 +109,25 @@ const clockTick = 10 * time.Millisecond
 type look struct {
 	s       *Sandboxes
 	folders []string
+	gits    []string // repositories there
 	allowed []string // files that somebody has allowed the command to write
 
 	mu     sync.Mutex
 	begun  time.Time // zero: it has not begun
 	before map[string]entries
+	absent map[string][]string // of gits
 }
 
 // begin is called when the command is started.
 func (l *look) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begun, l.before = time.Now(), map[string]entries{}
+	l.begun, l.before, l.absent = time.Now(), map[string]entries{}, map[string][]string{}
 	for _, folder := range l.folders {
 		l.before[folder] = l.s.entries(folder)
+	}
+	for _, git := range l.gits {
+		l.absent[git] = l.s.absentIn(git)
 	}
 }
 
@@ -144,6 +145,12 @@ func (l *look) made() (all []string) {
 		}
 		all = append(all, l.madeIn(folder, dir)...)
 		_ = unix.Close(dir)
+	}
+	for _, git := range l.gits {
+		if said := takeBack(git, l.absent[git], l.allowed, l.begun.Add(-clockTick)); len(said) > 0 {
+			all = append(all, "taken back, since git outside would obey it: "+strings.Join(said, ", "))
+		}
+		l.s.keepAbsent(git)
 	}
 	return all
 }
@@ -163,7 +170,7 @@ func (l *look) madeIn(folder string, dir int) (all []string) {
 			// Of a folder that was moved to its place the entries are older.
 			moved = ok && fresh(st, since) && was[top] != st.Ino
 		}
-		if now[top] == 0 || top == ".git" && was[top] == 0 { // of a new repository git has made these
+		if now[top] == 0 {
 			continue
 		}
 		name := row.path
@@ -245,4 +252,26 @@ func (s *Sandboxes) keepEntries(folder string, now entries) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.was[folder] = now
+}
+
+// absentIn is [absentOf] a repository when the latest command ended there, or now, if that is the first one.
+func (s *Sandboxes) absentIn(git string) []string {
+	s.mu.Lock()
+	was, ok := s.absent[git]
+	s.mu.Unlock()
+	if !ok {
+		return s.keepAbsent(git)
+	}
+	return was
+}
+
+func (s *Sandboxes) keepAbsent(git string) []string {
+	now := absentOf(git)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.absent == nil {
+		s.absent = map[string][]string{}
+	}
+	s.absent[git] = now
+	return now
 }

@@ -104,8 +104,9 @@ type Sandboxes struct {
 	net    *network              // nil: not open
 	tried  bool
 	closed bool
-	below  map[string]nested  // protected files in folders and in repositories below
-	was    map[string]entries // of folders, when the latest command ended there
+	below  map[string]nested   // protected files in folders and in repositories below
+	was    map[string]entries  // of folders, when the latest command ended there
+	absent map[string][]string // of repositories, see [absentOf]
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -216,7 +217,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	b := s.bounds(w.Folders)
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
 	b.Ports = append(b.Ports, uint16(way.port))
-	fork, held, err := sandbox.In(room, s.offer(), b)
+	fork, held, err := sandbox.In(room, s.offer(), b.Bounds)
 	if err == nil {
 		err = s.enough(mode, held)
 	}
@@ -237,7 +238,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
-	l := &look{s: s, folders: w.Folders, allowed: w.Opens}
+	l := &look{s: s, folders: w.Folders, gits: b.gits, allowed: w.Opens}
 	fork = s.watched(room, fork)
 	begin := func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
 		l.begin()
@@ -397,7 +398,7 @@ func (s *Sandboxes) On(mode Mode) bool {
 // Seatbelt returns the bounds of a command in folders as a profile for sandbox-exec of macOS; see
 // [sandbox.Seatbelt].
 func (s *Sandboxes) Seatbelt(folders []string) string {
-	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
+	return sandbox.Seatbelt(s.bounds(folders).Bounds, s.hidden(), s.cfg.Shown)
 }
 
 // Close closes the room. Commands that still run have no network any more.
@@ -415,9 +416,15 @@ func (s *Sandboxes) Close() {
 	s.shut()
 }
 
+// bounded is the bounds of a command, and the repositories in its folders.
+type bounded struct {
+	sandbox.Bounds
+	gits []string
+}
+
 // bounds are the bounds of a command in folders.
-func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
-	b := sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}
+func (s *Sandboxes) bounds(folders []string) bounded {
+	b := bounded{Bounds: sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}}
 	for _, dir := range folders {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -428,10 +435,16 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		for _, git := range nested.repositories {
 			b.Fixed = append(b.Fixed, configured(git, filepath.Dir(git))...)
 		}
+		b.gits = append(b.gits, nested.repositories...)
 		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
-			b.Fixed = append(b.Fixed, policy.ProtectedGit(g)...)
-			b.Fixed = append(b.Fixed, configured(g, real)...)
+			if g == "" {
+				continue
+			}
+			if isRepository(g) && !slices.Contains(b.gits, g) {
+				b.gits = append(b.gits, g)
+			}
+			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), configured(g, real))
 		}
 		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {

@@ -38,7 +38,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	bounds := s.bounds([]string{work})
-	inRoom, _, err := sandbox.In(room, s.offer(), bounds)
+	inRoom, _, err := sandbox.In(room, s.offer(), bounds.Bounds)
 	if err != nil {
 		b.Fatal(err)
 	}
