@@ -123,11 +123,8 @@ func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Wor
 
 // Stop implements [workflow.Steps].
 func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {
-	_, err := f.s.Tasks.Stop(
-		ctx,
-		[]task.ID{id},
-		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}},
-	)
+	_, err := f.s.Tasks.Stop(ctx, []task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}})
 	return err
 }
 
@@ -157,11 +154,7 @@ func (f *flows) Patience() time.Duration { return f.patience }
 
 // newWorkflow is a workflow before its start.
 func (s *Set) newWorkflow(
-	f *flows,
-	plan *flow.Plan,
-	params map[string]string,
-	cwd string,
-	spec task.Spec,
+	f *flows, plan *flow.Plan, params map[string]string, cwd string, spec task.Spec,
 ) (supervise.Starting, error) {
 	all, err := plan.Values(params)
 	if err != nil {
