@@ -169,7 +169,7 @@ func itoa(n int) string { return string(encode(n)) }
 // partial gathers the text of a reply as it comes in, for the case that the
 // user breaks it off.
 type partial struct {
-	texts map[int]*Gathered
+	texts map[int]*strings.Builder
 	done  map[int]string
 }
 
@@ -179,12 +179,12 @@ func (p *partial) take(part Part) {
 		*p = partial{}
 	case TextPart:
 		if p.texts == nil {
-			p.texts = map[int]*Gathered{}
+			p.texts = map[int]*strings.Builder{}
 		}
 		if p.texts[part.Index] == nil {
-			p.texts[part.Index] = &Gathered{}
+			p.texts[part.Index] = &strings.Builder{}
 		}
-		p.texts[part.Index].Add(part.Text)
+		p.texts[part.Index].WriteString(part.Text)
 	case BlockPart:
 		if part.Block != nil && part.Block.Type == "text" {
 			if p.done == nil {
@@ -243,50 +243,4 @@ func spoken(blocks []Block) string {
 		}
 	}
 	return strings.Join(texts, "\n")
-}
-
-const (
-	gatherPiece = 32 << 10 // bytes that are gathered before they stand still
-	gatherAlone = 4 << 10  // bytes of a part that is kept as it came
-)
-
-// Gathered is a text that comes in parts. However long it becomes, no part of it is copied
-// again and again, and a long part not at all until the text is whole. The zero value is
-// the empty text. It must not be copied.
-type Gathered struct {
-	still []string
-	size  int // of those
-	last  strings.Builder
-}
-
-// Add puts a part behind the others.
-func (g *Gathered) Add(part string) {
-	if g.last.Len() > 0 && (len(part) >= gatherAlone || g.last.Len() >= gatherPiece) {
-		g.keep(g.last.String())
-		g.last = strings.Builder{}
-	}
-	if len(part) >= gatherAlone {
-		g.keep(part)
-		return
-	}
-	g.last.WriteString(part)
-}
-
-func (g *Gathered) keep(piece string) { g.still, g.size = append(g.still, piece), g.size+len(piece) }
-
-// Len is the length of the text in bytes.
-func (g *Gathered) Len() int { return g.size + g.last.Len() }
-
-// String is the whole text.
-func (g *Gathered) String() string {
-	if len(g.still) == 0 {
-		return g.last.String()
-	}
-	var whole strings.Builder
-	whole.Grow(g.Len())
-	for _, piece := range g.still {
-		whole.WriteString(piece)
-	}
-	whole.WriteString(g.last.String())
-	return whole.String()
 }

@@ -161,9 +161,7 @@ func (c *conn) follow(heard <-chan struct{}) {
 		done()
 	}
 	close(c.waited)
-	deadline := time.Now().Add(drainWait) // another process may hold the pipes open
-	_ = c.pipes.Out.SetReadDeadline(deadline)
-	_ = c.pipes.Err.SetReadDeadline(deadline)
+	c.pipes.Expire(drainWait) // another process may hold the pipes open
 	<-c.rpc.Done()
 	<-heard
 	what := fmt.Sprintf("its process ended with exit code %d", exit.Code)
@@ -208,9 +206,7 @@ func (c *conn) close(ctx context.Context, leave, grace time.Duration) {
 		if c.headless != nil {
 			c.headless.close()
 		}
-		deadline := time.Now().Add(drainWait)
-		_ = c.pipes.Out.SetReadDeadline(deadline)
-		_ = c.pipes.Err.SetReadDeadline(deadline)
+		c.pipes.Expire(drainWait)
 		c.flows.Wait()
 		c.rpc.Close()
 		c.terminals.wait()

@@ -78,19 +78,26 @@ func (w *web) agreed(revision string) <-chan struct{} {
 // request implements [wire]: the answer comes with the response, or on a stream
 // that takes its place.
 func (w *web) request(r request) (func(), error) {
+	return w.begin(r, func(ctx context.Context) error {
+		err := w.exchange(ctx, r)
+		var dial *net.OpError
+		if ctx.Err() == nil && (errors.Is(err, errForgotten) || errors.As(err, &dial) && dial.Op == "dial") {
+			w.c.end(err)
+			return nil
+		}
+		return err
+	})
+}
+
+// begin sends a request in a goroutine of the connection. If do fails, so does the call; stop ends
+// its context.
+func (w *web) begin(r request, do func(ctx context.Context) error) (stop func(), err error) {
 	ctx, stop := context.WithCancel(w.c.life)
 	begun := w.c.spawn(func() {
 		defer stop()
-		err := w.exchange(ctx, r)
-		if err == nil || ctx.Err() != nil {
-			return
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			w.c.failed(r.id, err)
 		}
-		var dial *net.OpError
-		if errors.Is(err, errForgotten) || errors.As(err, &dial) && dial.Op == "dial" {
-			w.c.end(err)
-			return
-		}
-		w.c.failed(r.id, err)
 	})
 	if !begun {
 		stop()
@@ -459,18 +466,7 @@ func (l *legacy) agreed(string) <-chan struct{} { return nil }
 
 // request implements [wire].
 func (l *legacy) request(r request) (func(), error) {
-	ctx, stop := context.WithCancel(l.c.life)
-	begun := l.c.spawn(func() {
-		defer stop()
-		if err := l.send(ctx, r.frame); err != nil && ctx.Err() == nil {
-			l.c.failed(r.id, err)
-		}
-	})
-	if !begun {
-		stop()
-		return func() {}, l.c.goneError()
-	}
-	return stop, nil
+	return l.begin(r, func(ctx context.Context) error { return l.send(ctx, r.frame) })
 }
 
 // send implements [wire].
