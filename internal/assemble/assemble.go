@@ -34,6 +34,7 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -167,19 +168,21 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, err
 	}
 	cfg := session.Config{
-		Place: s.Place,
-		Info: control.Info{
-			Session:  c.Session,
-			Project:  project.Folder(),
-			Title:    c.Title,
-			Role:     c.Role,
-			Version:  c.Version,
-			Socket:   path,
-			Detached: c.Detached,
+		Config: tasks.Config{
+			Place: s.Place,
+			Info: control.Info{
+				Session:  c.Session,
+				Project:  project.Folder(),
+				Title:    c.Title,
+				Role:     c.Role,
+				Version:  c.Version,
+				Socket:   path,
+				Detached: c.Detached,
+			},
+			Options: c.options(model),
+			Keeper:  s.Keeper,
+			Copier:  c.Copier,
 		},
-		Options: c.options(model),
-		Keeper:  s.Keeper,
-		Copier:  c.Copier,
 		Sandbox: Sandbox(c),
 		Hub:     hubOf(c),
 	}
