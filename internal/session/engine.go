@@ -8,12 +8,13 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Engine is the session as seen by a program that embeds it and starts agents with a
-// [subagent.Manager]. Its agents get env and cwd.
-func (s *Session) Engine(env []string, cwd string) subagent.Engine { return s.agents.Engine(env, cwd) }
-
 // Catalog returns the current types of agents.
 func (s *Session) Catalog() subagent.Catalog { return s.cfg.Agents.Catalog() }
+
+// StartAgent starts an agent for the program that holds the session.
+func (s *Session) StartAgent(ctx context.Context, o agents.Own) (task.Record, error) {
+	return s.agents.StartOwn(ctx, o)
+}
 
 // StartOwn is [tasks.Session.StartOwn] with errors that programs can test for.
 func (s *Session) StartOwn(ctx context.Context, d task.Driver, spec task.Spec) (task.Record, error) {

@@ -56,8 +56,8 @@ const (
 	queued     = 1000   // tasks of one pool that wait
 )
 
-// Config configures a session. What the tasks of the session need is in the embedded Config; Tell and More are of the
-// session.
+// Config configures a session. What the tasks of the session need is in the embedded Config; its More is the
+// session's.
 type Config struct {
 	tasks.Config
 	Agents  agents.Config
@@ -112,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		cfg.Agents.Seam = environment.Unrecorded{}
 	}
 	s := &Session{cfg: cfg, over: make(chan struct{})}
-	cfg.Tell, cfg.More = cfg.Agents.Tell, beyond{s}
+	cfg.More = beyond{s}
 	base, err := tasks.New(cfg.Config)
 	if err != nil {
 		return nil, err

@@ -266,7 +266,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 
 // peopleOnly refuses a type of agent that no model may start.
 func (rt *Runtime) peopleOnly(agentType string) error {
-	if def, err := rt.s.catalog(rt.Caller).Find(agentType); err == nil && def.NoModel {
+	if def, err := rt.s.cfg.Catalog().Find(agentType); err == nil && def.NoModel {
 		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
 	}
 	return nil
