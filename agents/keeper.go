@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/sandbox"
 )
 
-// RunKeeper is [drover.RunKeeper] for a program with agents: it also starts commands in the sandbox of a session, if this
-// process was started for that by a runtime with [drover.Keeper].
+// RunKeeper is [drover.RunKeeper] for a program with agents: it also starts commands in the sandbox of a session, if
+// this process was started for that by a runtime with [drover.Keeper].
 func RunKeeper() {
 	if !slices.Equal(os.Args[1:], []string{bare.KeeperArg, bare.RoomArg}) {
 		drover.RunKeeper()

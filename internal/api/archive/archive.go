@@ -407,10 +407,8 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	if err != nil || req.Wait <= 0 || now.Version != req.After {
 		return now, err
 	}
-	timer := time.NewTimer(req.Wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(req.Wait):
 		return now, nil
 	case <-ctx.Done():
 		return now, context.Cause(ctx)

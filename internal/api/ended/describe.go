@@ -3,24 +3,18 @@ package ended
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Describe writes session.json again, from the log and the folder. It takes the session's lock.
-func (p Session) Describe(ctx context.Context, version string) error {
-	if err := p.describe(ctx, version); err != nil {
-		return fmt.Errorf("describe session %s: %w", p.Place.ID(), err)
-	}
-	return nil
-}
-
-func (p Session) describe(ctx context.Context, version string) (err error) {
+func (p Session) Describe(ctx context.Context, version string) (err error) {
+	defer annotate.Error(&err, "describe session %s", p.Place.ID())
 	unlock, err := p.Place.Lock()
 	if err != nil {
 		return err

@@ -99,14 +99,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	defer quiet.Stop()
 	for {
 		message, now, next := s.board.since(at)
-		if len(message) > 0 && out.write(message) != nil {
-			return
+		if len(message) > 0 {
+			if _, err := out.Write(message); err != nil {
+				return
+			}
 		}
 		at = now
 		select {
 		case <-next:
 		case <-quiet.C:
-			if out.comment() != nil {
+			if out.Comment() != nil {
 				return
 			}
 		case <-r.Context().Done():
@@ -115,14 +117,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events is a stream of server-sent events to one page.
-type events struct {
-	w   http.ResponseWriter
-	out *http.ResponseController
-}
-
 // begin begins a stream; nil: the limit is reached, and the request is answered.
-func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
+func (s *Server) begin(w http.ResponseWriter) (e *httpserve.Events, free func()) {
 	select {
 	case s.streams <- struct{}{}:
 	default:
@@ -132,36 +128,10 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	}
 	closed := s.board.page()
 	free = func() { closed(); <-s.streams }
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	httpserve.KeepOpen(w)
-	timed := httpserve.Timed(w)
-	e = &events{timed, http.NewResponseController(timed)}
-	if e.comment() != nil {
+	e = httpserve.NewEvents(w)
+	if e.Comment() != nil {
 		free()
 		return nil, nil
 	}
 	return e, free
-}
-
-func (e *events) write(data []byte) error {
-	if _, err := e.w.Write(data); err != nil {
-		return err
-	}
-	return e.out.Flush()
-}
-
-// comment keeps the connection alive.
-func (e *events) comment() error { return e.write([]byte(":\n\n")) }
-
-// send sends one event. With an empty ID the page continues from the event before it.
-func (e *events) send(id, name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if id != "" {
-		id = "id: " + id + "\n"
-	}
-	return e.write(fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, name, data))
 }

@@ -52,7 +52,7 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
 	}
-	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
+	client.Fork, client.Made, client.Env, spec.Sandbox = start.Fork, start.Made, start.Environ(client.Env), start.Held
 	made := s.kinds.Command(client, tasks.CommandOf(r))
 	spec.Input = made.Input
 	tasks.Describe(r, &spec)
@@ -70,16 +70,12 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	if r.ByModel {
-		return refuse(
-			"a command that a model has chosen, at a worker: nothing here says which bounds hold there",
-			"leave out on",
-		)
+		return refuse("a command that a model has chosen, at a worker: nothing here says which bounds hold there",
+			"leave out on")
 	}
 	if r.Shell.TTY && client.Tee != nil {
-		return refuse(
-			"a command with a terminal at a worker, in the foreground",
-			"add -d, and type into it with `drover send`",
-		)
+		return refuse("a command with a terminal at a worker, in the foreground",
+			"add -d, and type into it with `drover send`")
 	}
 	var env []string
 	for _, name := range r.EnvNames {
@@ -179,7 +175,8 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 		if err != nil {
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
-		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
+		client.Fork, client.Made = bounded.Fork, bounded.Made
+		client.Env, spec.Sandbox = bounded.Environ(client.Env), bounded.Held
 	}
 	start := s.monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {

@@ -87,9 +87,6 @@ func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec t
 	case r.Lease != "":
 		return task.Record{}, control.Refuse(control.Invalid, "a dream belongs to no client, and takes no lease", "")
 	}
-	return t.dreams.Start(
-		ctx,
-		dream.Manual,
-		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
-	)
+	return t.dreams.Start(ctx, dream.Manual,
+		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout})
 }

@@ -241,11 +241,8 @@ func (g *Space) lookAtDisk() string {
 		switch {
 		case err != nil: // the next use of the folder reports the error
 		case room.Bytes < g.opt.MinFreeBytes:
-			short = fmt.Sprintf(
-				"the disk of %s has less than tasks.minFreeBytes, %d bytes, free",
-				g.root.Dir(),
-				g.opt.MinFreeBytes,
-			)
+			short = fmt.Sprintf("the disk of %s has less than tasks.minFreeBytes, %d bytes, free", g.root.Dir(),
+				g.opt.MinFreeBytes)
 		case room.NoFiles():
 			short = fmt.Sprintf("the disk of %s can hold no more files", g.root.Dir())
 		}

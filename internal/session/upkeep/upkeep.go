@@ -1,8 +1,8 @@
 // Package upkeep keeps an open session in order besides its conversation and its tasks.
 //
 // [Upkeep] stops tasks when the session loses its keeper or its folder, and runs the chores of a host. Nothing of it
-// runs after Close. It decides which tasks are stopped; the supervisor stops them. [Space] limits what the session uses of
-// the disk.
+// runs after Close. It decides which tasks are stopped; the supervisor stops them. [Space] limits what the session uses
+// of the disk.
 package upkeep
 
 import (
