@@ -384,10 +384,10 @@ type stopInput struct {
 	GraceSeconds *float64 `json:"grace_seconds"`
 }
 
-func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, receipt, error) {
+func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, task.Receipt, error) {
 	refs, err := named(in.TaskID, in.TaskIDs)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
 	req := control.StopRequest{Refs: refs, Actor: task.ByClient}
 	if in.GraceSeconds != nil {
@@ -396,10 +396,10 @@ func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput)
 	}
 	r, err := s.link.Stop(ctx, req)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
-	out := viewReceipt(r)
-	return out.text(), out, nil
+	r = shownReceipt(r)
+	return receiptText(r), r, nil
 }
 
 // seconds is n as a duration. The schemas bound n.
