@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -107,7 +107,7 @@ func (s *server) start(
 	}
 	start.Keep = keep && start.Shell != nil // an agent ends with its host
 	start.ByModel = true                    // the client has approved the call, but the user's bans hold
-	if wish := mcptasks.WishOf(ctx); wish != nil && (wish.Must || foreground) {
+	if wish := mcpwire.WishOf(ctx); wish != nil && (wish.Must || foreground) {
 		return s.startHeld(ctx, start, wish)
 	}
 	if !keep {
