@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/command"
@@ -271,7 +272,21 @@ func Sandbox(c Config) sandboxes.Config {
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
 		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
-		Upstream: upstream(env),
+		Upstream: upstream(env), Denied: denied(c),
+	}
+}
+
+// denied returns what finds the files that deny rules keep from commands; nil: no rule denies reading.
+func denied(c Config) func([]policy.Copy) (paths, notes []string) {
+	r := Rules(c)
+	if !slices.ContainsFunc(r.Deny, func(rule string) bool { return strings.EqualFold(policy.ToolOf(rule), "Read") }) {
+		return nil
+	}
+	r.Cwd = c.Folder
+	return func(copies []policy.Copy) (paths, notes []string) {
+		r.Copies = copies
+		gate, _ := policy.New(r) // the session has reported a wrong rule, which denies the whole tool
+		return gate.Denied()
 	}
 }
 

@@ -22,6 +22,9 @@ type Bounds struct {
 	// Open are those that are Fixed or Absent for others of the room, and not for this program. They are
 	// open for the others too until the next one starts.
 	Open []string `json:"open,omitempty"`
+	// Denied are files and folders that no program of the room reads from now on. A file cannot be opened, and
+	// a folder is empty. Those that do not exist yet are hidden from the programs that start after them.
+	Denied []string `json:"denied,omitempty"`
 	// Network is false for a program that has no business with the network of the machine.
 	Network bool `json:"network"`
 	// Ports are TCP ports to which it may connect where only ports can be bounded.
@@ -73,7 +76,7 @@ func (o Offer) Mask(abi int, rooms bool) Offer {
 
 func clone(b Bounds) Bounds {
 	b.Write, b.Fixed, b.Ports = slices.Clone(b.Write), slices.Clone(b.Fixed), slices.Clone(b.Ports)
-	b.Open, b.Absent = slices.Clone(b.Open), slices.Clone(b.Absent)
+	b.Open, b.Absent, b.Denied = slices.Clone(b.Open), slices.Clone(b.Absent), slices.Clone(b.Denied)
 	return b
 }
 

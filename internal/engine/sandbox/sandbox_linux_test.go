@@ -198,7 +198,7 @@ func TestRoom(t *testing.T) {
 		"echo x > /dev/null && echo ok":             "ok",
 		"kill -0 $$ && echo ok":                     "ok",
 		"echo x > /dev/shm/x && cat /dev/shm/x":     "x",
-		"echo $(ls /dev)":                           "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
+		"echo $(ls /dev)":                           "denied fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
 	} {
 		if r := sh(line); r.out != want || r.err != nil {
 			t.Errorf("%s: %q, want %q (%v)", line, r.out, want, r.err)

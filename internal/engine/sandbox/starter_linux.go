@@ -34,10 +34,13 @@ type starter struct {
 	ready  bool
 	covers map[uint64]bool // the mounts that hide something
 	hidden hidden
+	denied hidden          // by the rules of the session, which may name more when an agent gets a folder
 	known  map[uint64]kind // the mounts that were looked at
-	rules  rulesets
-	shm    int             // /dev/shm of the machine; -1: none
-	shared map[string]bool // folders of it that are in the room
+
+	deniedPaths []string
+	rules       rulesets
+	shm         int             // /dev/shm of the machine; -1: none
+	shared      map[string]bool // folders of it that are in the room
 
 	held    placeholders
 	running int // programs of which the end has not been noticed
@@ -171,7 +174,7 @@ func (s *starter) prepare(c setup) error {
 			return fmt.Errorf("keep programs of a room from its starter: %w", err)
 		}
 	}
-	s.setup, s.hidden = c, newHidden(c.Hidden)
+	s.setup, s.hidden = c, newHidden(c.Hidden, emptyFile)
 	if err := s.conceal(slices.Concat(c.Sockets, c.Hidden), nil); err != nil {
 		return err
 	}

@@ -37,24 +37,19 @@ func namesImage(path string) bool {
 	return false
 }
 
-// words splits a text into words, which may be quoted or have escaped characters.
-var words = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|(?:\\.|[^\s'"\\])+`)
-
 // unquoted returns the path that a word names.
 func unquoted(word string) string {
 	switch {
 	case len(word) > 1 && (word[0] == '\'' || word[0] == '"'):
 		word = word[1 : len(word)-1]
 	default:
-		word = escaped.ReplaceAllString(word, "$1")
+		word = regexp.MustCompile(`\\(.)`).ReplaceAllString(word, "$1")
 	}
 	if u, err := url.Parse(word); err == nil && u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") {
 		return u.Path
 	}
 	return word
 }
-
-var escaped = regexp.MustCompile(`\\(.)`)
 
 // pastedImages are the paths of images that a text that was pasted consists of; none, if it
 // has anything else.
@@ -63,6 +58,8 @@ func pastedImages(text string) (paths []string) {
 	if len(text) > picture.Max*4096 {
 		return nil
 	}
+	// A word may be quoted or have escaped characters.
+	words := regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|(?:\\.|[^\s'"\\])+`)
 	for _, w := range words.FindAllString(text, picture.Max+1) {
 		path := unquoted(w)
 		if !namesImage(path) {
@@ -80,12 +77,10 @@ func pastedImages(text string) (paths []string) {
 	return nil
 }
 
-// lastWord is the word at the end of a text.
-var lastWord = regexp.MustCompile(`(?:^|\s)('[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s'"\\])+)$`)
-
 // typedImage is the path of an image that a text ends with, as it is written there. A name
 // without a folder is a word like others.
 func typedImage(text string) (word, path string, ok bool) {
+	lastWord := regexp.MustCompile(`(?:^|\s)('[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s'"\\])+)$`)
 	at := lastWord.FindStringSubmatch(text)
 	if at == nil {
 		return "", "", false

@@ -75,6 +75,10 @@ type Config struct {
 	Open    []string // files and folders that are not hidden, with all below them
 	Scratch string   // folder of the session that they can write; empty: none
 
+	// Denied returns what deny rules keep from commands in the folder of the session and in copies of it, and what they
+	// deny without being followed; see [policy.Gate.Denied]. nil: nothing.
+	Denied func(copies []policy.Copy) (paths, notes []string)
+
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
 	Outside []string
 	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
@@ -105,6 +109,8 @@ type Sandboxes struct {
 	tried  bool
 	closed bool
 	below  map[string]nested // protected files in repositories below folders
+	copies []policy.Copy     // of the folder of the session, in which commands run
+	denied []string          // what commands of the room cannot read by deny rules
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -149,8 +155,40 @@ func (s *Sandboxes) Profile(p Profile) *Sandboxes {
 	if s.own == nil {
 		s.own = map[string]*Sandboxes{}
 	}
-	s.own[p.Name], got.closed = got, s.closed
+	s.own[p.Name], got.closed, got.copies = got, s.closed, slices.Clone(s.copies)
 	return got
+}
+
+// Copied has deny rules hold in copies of the folder of the session too, for all commands that start from now on.
+func (s *Sandboxes) Copied(copies []policy.Copy) {
+	if s == nil || len(copies) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.copies = append(s.copies, copies...)
+	if s.tried {
+		s.deny()
+	}
+	for _, p := range s.own {
+		p.Copied(copies)
+	}
+}
+
+// deny looks for the files of deny rules. The caller holds mu.
+func (s *Sandboxes) deny() {
+	if s.cfg.Denied == nil {
+		return
+	}
+	paths, notes := s.cfg.Denied(s.copies)
+	for _, p := range paths {
+		if !slices.Contains(s.denied, p) { // what was denied stays denied: the file may be on its way back
+			s.denied = append(s.denied, p)
+		}
+	}
+	for _, note := range notes {
+		s.report(note)
+	}
 }
 
 // Wish is a command that is to be started.
@@ -233,6 +271,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		return Start{}, err
 	}
 	b := s.bounds(w.Folders)
+	b.Denied = s.deniedNow()
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
 	b.Absent = slices.DeleteFunc(b.Absent, func(a sandbox.Absent) bool {
 		_, open := apart([]string{a.Path}, w.Opens)
@@ -328,8 +367,15 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 		s.shut()
 		return nil, nil, err
 	}
+	s.deny()
 	s.tried = true
 	return s.room, s.net, nil
+}
+
+func (s *Sandboxes) deniedNow() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied
 }
 
 // shut closes the room and the network. The caller holds mu.
@@ -356,7 +402,7 @@ func (s *Sandboxes) Bounds(mode Mode) policy.Bounds {
 		return policy.Bounds{}
 	}
 	s.relied.Store(true)
-	return policy.Bounds{Whole: true}
+	return policy.Bounds{Whole: true, Hides: s.cfg.Denied != nil}
 }
 
 // Trusts reports whether the user lets commands of which everything is bounded run without a rule.
@@ -415,7 +461,9 @@ func (s *Sandboxes) On(mode Mode) bool {
 // Seatbelt returns the bounds of a command in folders as a profile for sandbox-exec of macOS; see
 // [sandbox.Seatbelt].
 func (s *Sandboxes) Seatbelt(folders []string) string {
-	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
+	b := s.bounds(folders)
+	b.Denied = s.deniedNow()
+	return sandbox.Seatbelt(b, s.hidden(), s.cfg.Shown)
 }
 
 // Close closes the room. Commands that still run have no network any more.

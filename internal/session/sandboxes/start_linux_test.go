@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
 // BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session without and with
@@ -89,5 +90,47 @@ func BenchmarkStart(b *testing.B) {
 				c.do(b)
 			}
 		})
+	}
+}
+
+// A folder in which an agent begins to work later has deny rules from then on.
+func TestDenied(t *testing.T) {
+	work := folder(t, map[string]string{"main/.env": "secret", "copy/.env": "secret", "main/a": "", "copy/a": ""})
+	c := config(t)
+	c.Denied = func(copies []policy.Copy) ([]string, []string) {
+		g, errs := policy.New(policy.Rules{Cwd: work + "/main", Copies: copies, Deny: []string{"Read(./.env)"}})
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+		return g.Denied()
+	}
+	s := New(c)
+	defer s.Close()
+	if !s.Whole("") {
+		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+	}
+	read := func(dir string) bool {
+		t.Helper()
+		start, err := s.Command(Wish{Folders: []string{dir}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := process.Command{Args: []string{"/bin/cat", ".env"}, Dir: dir}
+		start.Apply(&run)
+		g, err := process.StartGroup(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		exit, err := g.Wait(t.Context())
+		g.Reap()
+		return err == nil && exit.Code == 0
+	}
+	if read(work+"/main") || !read(work+"/copy") {
+		t.Error("before: the file of the folder is read, or that of another one is not")
+	}
+	s.Copied([]policy.Copy{{Of: work + "/main", At: work + "/copy"}})
+	if read(work+"/main") || read(work+"/copy") {
+		t.Error("a denied file is read in the folder or its copy")
 	}
 }
