@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,7 +91,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -117,12 +118,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 
 // events is a stream of server-sent events to one page.
 type events struct {
-	w   http.ResponseWriter
-	out *http.ResponseController
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	paired  func() bool // the browser still is
+	checked time.Time
 }
 
+// checkEvery is how long an open page is not asked whether its browser is still paired.
+const checkEvery = time.Second
+
+var errRevoked = errors.New("the browser is not paired any more")
+
 // begin begins a stream; nil: the limit is reached, and the request is answered.
-func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) (e *events, free func()) {
 	select {
 	case s.streams <- struct{}{}:
 	default:
@@ -136,7 +144,7 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	w.Header().Set("X-Accel-Buffering", "no")
 	httpserve.KeepOpen(w)
 	timed := httpserve.Timed(w)
-	e = &events{timed, http.NewResponseController(timed)}
+	e = &events{timed, http.NewResponseController(timed), func() bool { return s.access.reads(r) }, time.Now()}
 	if e.comment() != nil {
 		free()
 		return nil, nil
@@ -145,6 +153,11 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 }
 
 func (e *events) write(data []byte) error {
+	if now := time.Now(); now.Sub(e.checked) >= checkEvery {
+		if e.checked = now; !e.paired() {
+			return errRevoked
+		}
+	}
 	if _, err := e.w.Write(data); err != nil {
 		return err
 	}
