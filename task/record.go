@@ -435,7 +435,13 @@ func (r Record) Renamed() string {
 // Why explains to people why a run failed or was killed. It is empty for other runs, and where
 // the exit code says enough.
 func (r Record) Why() string {
-	if r.Status != Failed && r.Status != Killed || r.Cause == nil {
+	if r.Status != Failed && r.Status != Killed {
+		return ""
+	}
+	if r.Cause == nil && r.ExitCode == nil {
+		return r.Error
+	}
+	if r.Cause == nil {
 		return ""
 	}
 	c := *r.Cause
@@ -443,7 +449,7 @@ func (r Record) Why() string {
 	case ReasonExit:
 		return c.Detail
 	case ReasonSignal:
-		return "ended by " + c.Signal
+		return strings.TrimSuffix("ended by "+c.Signal+": "+c.Detail, ": ")
 	case ReasonTimeout:
 		return fmt.Sprintf("its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
 	case ReasonStart:
@@ -460,6 +466,28 @@ func (r Record) Why() string {
 		ReasonKeeperLost: "its keeper died", ReasonReboot: "the machine was restarted",
 		ReasonMaxTurns: "its limit of turns was reached"}[c.Reason]
 	return cmp.Or(r.Error, c.Detail, words, strings.ReplaceAll(string(c.Reason), "_", " "))
+}
+
+// Outcome says how a run has ended, such as "failed (exit code 2)" or "stopped by the user: enough". It is empty before
+// the end. Its causes may have text of others, which a frontend makes printable.
+func (r Record) Outcome() string {
+	why := r.Why()
+	switch {
+	case !r.Status.Terminal():
+		return ""
+	case r.Status == Completed:
+		return "completed"
+	case r.Status == Killed && strings.HasPrefix(why, "stopped "):
+		return why
+	}
+	text := "failed"
+	if r.Status == Killed {
+		text = "stopped"
+	}
+	if r.ExitCode != nil && *r.ExitCode > 0 {
+		text += fmt.Sprintf(" (exit code %d)", *r.ExitCode)
+	}
+	return strings.TrimSuffix(text+": "+why, ": ")
 }
 
 // Activity describes the present work of an agent in a few words: idle, its own message, the

@@ -316,7 +316,7 @@ func attachments() cases {
 			s.types("again\n")
 			s.until("once more")
 			p.good("stop", fmt.Sprint(p.tasks()[0]["task_id"]))
-			s.until("stopped by user")
+			s.until("stopped by the user")
 			s.types(ctrlC)
 			s.until("drover: left s")
 			s.leaves(0)

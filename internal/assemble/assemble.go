@@ -19,7 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/api/socket"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/model/choose"
@@ -129,8 +129,8 @@ type Session struct {
 	models   *provider.Finder
 	accounts *usage.Accounts
 	prices   usage.Table
-	pool     *mcpclient.Pool // nil: not made yet
-	listen   *host.Listener  // nil: isolated
+	pool     *mcpclient.Pool  // nil: not made yet
+	listen   *socket.Listener // nil: isolated
 	stop     context.CancelCauseFunc
 	served   sync.WaitGroup // the server; Close waits for it
 
@@ -157,9 +157,9 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			return nil, err
 		}
 	}
-	socket := ""
+	path := ""
 	if !c.Isolated {
-		if socket, err = s.Place.SocketPath(home.Lookup(c.Env)); err != nil {
+		if path, err = s.Place.SocketPath(home.Lookup(c.Env)); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +174,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			Title:    c.Title,
 			Role:     c.Role,
 			Version:  c.Version,
-			Socket:   socket,
+			Socket:   path,
 			Detached: c.Detached,
 		},
 		Options: c.options(model),
@@ -196,7 +196,7 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 		return nil, errors.Join(err, s.letGo())
 	}
 	if !c.Isolated {
-		if s.listen, err = host.Listen(socket); err != nil {
+		if s.listen, err = socket.Listen(path); err != nil {
 			return nil, errors.Join(err, s.Session.Close(), s.letGo())
 		}
 	}
@@ -288,13 +288,13 @@ func (s *Session) Serve() {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	s.stop = stop
-	s.served.Go(func() { s.err = host.Serve(ctx, s, s.listen, 0) })
+	s.served.Go(func() { s.err = socket.Serve(ctx, s, s.listen, 0) })
 }
 
 // ServeUntilIdle answers on the socket until ctx ends or the session has had no
 // live task for so long.
 func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error {
-	return host.Serve(ctx, s, s.listen, idle)
+	return socket.Serve(ctx, s, s.listen, idle)
 }
 
 // Close ends everything in order. A client that waits for a task learns of its end

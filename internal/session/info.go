@@ -9,6 +9,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -17,10 +18,10 @@ func (s *Session) writeInfo(end *time.Time) error {
 	info := s.info()
 	info.EndTime = end
 	if end != nil {
-		info.DiskBytes, info.OutputBytes = archive.DiskBytes(s.cfg.Place)
+		info.DiskBytes, info.OutputBytes = stored.DiskBytes(s.cfg.Place)
 		info.Live, info.PID = false, 0
 	}
-	return archive.WriteInfo(s.cfg.Place, info)
+	return stored.WriteInfo(s.cfg.Place, info)
 }
 
 func (s *Session) info() control.Info {
@@ -41,7 +42,7 @@ func (s *Session) info() control.Info {
 // carried keeps the part of the session description that says where the session came from; each
 // host writes the rest anew.
 func carried(place home.Session, info control.Info) control.Info {
-	if old, err := archive.ReadInfo(place); err == nil {
+	if old, err := stored.ReadInfo(place); err == nil {
 		info.Aliases, info.TeleportedFrom = old.Aliases, old.TeleportedFrom
 		info.Title = cmp.Or(info.Title, old.Title) // it continues without a new prompt
 	}

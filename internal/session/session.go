@@ -20,8 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/remote"
@@ -153,7 +153,7 @@ func Open(ctx context.Context, cfg Config) (_ *Session, err error) {
 		if err != nil {
 			s.end()
 			s.unlock()
-			err = archive.Explain(cfg.Place, err)
+			err = stored.Explain(cfg.Place, err)
 		}
 	}()
 	_ = failpoint.Hit("session/locked")
@@ -185,7 +185,7 @@ func (s *Session) openLog() (err error) {
 	if s.log, err = journal.Open(place.DB(), journal.Options{Power: s.cfg.Options.Power()}); err != nil {
 		return fmt.Errorf("open session %s: %w", id, err)
 	}
-	if err := archive.Lost(place, s.log); err != nil {
+	if err := stored.Lost(place, s.log); err != nil {
 		_ = s.log.Close()
 		return fmt.Errorf("open session %s: %w", id, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/archive"
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/driver/remote"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
@@ -101,7 +101,7 @@ func (s *Session) endProcesses() {
 	if _, total := s.sup.Live(); !any && total == held {
 		return
 	}
-	ended.EndProcesses(s.cfg.Info.Session, kept)
+	child.EndProcesses(s.cfg.Info.Session, kept)
 }
 
 // endOrphans ends processes of earlier hosts that those did not record.
@@ -112,5 +112,5 @@ func (s *Session) endOrphans() {
 			kept[r.ID] = true
 		}
 	}
-	ended.EndOrphans(s.cfg.Info.Session, kept)
+	child.EndOrphans(s.cfg.Info.Session, kept)
 }

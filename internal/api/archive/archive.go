@@ -21,6 +21,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -43,14 +45,14 @@ var _ control.API = (*Archive)(nil)
 func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil && !journal.Damaged(err) {
-		err = cmp.Or(Gone(place), err)
+		err = cmp.Or(stored.Gone(place), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), stored.Explain(place, err))
 	}
-	if err := Lost(place, log); err != nil {
+	if err := stored.Lost(place, log); err != nil {
 		_ = log.Close()
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), stored.Explain(place, err))
 	}
 	a := &Archive{info: info, place: place, log: log}
 	a.all = sync.OnceValues(a.read)
@@ -61,7 +63,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 func (a *Archive) read() ([]journal.State, error) {
 	states, err := a.log.Tasks(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 	}
 	slices.Reverse(states)
 	a.correct(states)
@@ -193,7 +195,7 @@ func (a *Archive) Info(context.Context) (control.Info, error) {
 	if !info.Stopped {
 		info.Live, info.PID = false, 0
 	}
-	info.DiskBytes, _ = DiskBytes(a.place)
+	info.DiskBytes, _ = stored.DiskBytes(a.place)
 	info.Tasks = control.Counts{Total: len(tasks)}
 	for _, s := range tasks {
 		if !s.Task.Status.Terminal() {
@@ -210,7 +212,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	var err error
 	if req.All && req.Under == "" && req.Limit > 0 {
 		if tasks, err = a.log.Page(ctx, req.Before, req.Limit+1); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 		}
 		a.correct(tasks)
 	} else if tasks, err = a.all(); err != nil {
@@ -230,7 +232,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 			break
 		}
 		if r, err = a.log.Whole(ctx, r); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 		}
 		page.Tasks = append(page.Tasks, r)
 	}
@@ -268,7 +270,7 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
 	if err != nil {
-		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 	}
 	if len(one) == 1 {
 		a.correct(one)
@@ -348,7 +350,7 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 			receipt.Stopped,
 			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}},
 		)
-		EndSurvivors(ctx, r, req.Grace, &receipt)
+		child.EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
 }
@@ -359,7 +361,7 @@ func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (contro
 	if err != nil {
 		return control.Chunk{}, err
 	}
-	c, err := Output(r, req)
+	c, err := stored.Output(r, req)
 	if err == nil && req.Wait > 0 && len(c.Data) == 0 {
 		c.Ended = true // no more output can come
 	}
@@ -372,7 +374,7 @@ func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (contro
 	if err != nil {
 		return control.Answer{}, err
 	}
-	return Answer(ctx, a.log, r, req)
+	return stored.Answer(ctx, a.log, r, req)
 }
 
 // Events yields the existing events and ends.
@@ -404,10 +406,8 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	if err != nil || req.Wait <= 0 || now.Version != req.After {
 		return now, err
 	}
-	timer := time.NewTimer(req.Wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(req.Wait):
 		return now, nil
 	case <-ctx.Done():
 		return now, context.Cause(ctx)

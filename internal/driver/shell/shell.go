@@ -159,6 +159,7 @@ type shared struct {
 	starts chan struct{}
 	self   process.Self
 	table  process.Table
+	*starter
 
 	terminals terminals
 	caps      caps
@@ -167,7 +168,8 @@ type shared struct {
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
+	d := &Driver{shared: &shared{Config: c, starter: newStarter(),
+		starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
 	d.caps.grown, d.caps.table, d.caps.processes.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
@@ -306,7 +308,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		}()
 	}
 	marks := child.Marks(rec, self)
-	g, err := process.StartGroup(process.Command{
+	g, err := d.starter.start(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group other than the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.

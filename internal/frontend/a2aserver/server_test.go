@@ -758,6 +758,13 @@ func (d *dying) gone() error {
 	return nil
 }
 
+func (d *dying) Info(ctx context.Context) (control.Info, error) {
+	if err := d.gone(); err != nil {
+		return control.Info{}, err
+	}
+	return d.API.Info(ctx)
+}
+
 func (d *dying) Get(ctx context.Context, ref string) (task.Record, error) {
 	if err := d.gone(); err != nil {
 		return task.Record{}, err

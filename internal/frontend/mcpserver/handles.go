@@ -143,10 +143,8 @@ func (s *server) startHeld(
 	if err := s.cfg.Handles.put(h); err != nil {
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer done()
-		_, stopErr := ask(last, s.link, func(api control.API) (task.Receipt, error) {
-			return api.Stop(last, control.StopRequest{
-				Refs: []string{string(rec.ID)}, Actor: task.ByRuntime, Detail: "its handle could not be saved",
-			})
+		_, stopErr := s.link.Stop(last, control.StopRequest{
+			Refs: []string{string(rec.ID)}, Actor: task.ByRuntime, Detail: "its handle could not be saved",
 		})
 		return "", started{}, errors.Join(err, stopErr)
 	}
@@ -184,7 +182,7 @@ func (v holder) record(ctx context.Context, s *server, id string) (handle, task.
 	if err != nil {
 		return h, task.Record{}, err
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(h.Task)) })
+	rec, err := s.link.Record(ctx, string(h.Task))
 	if control.IsCode(err, control.NotFound) {
 		err = mcptasks.ErrUnknown // its session was removed
 	}
@@ -331,10 +329,8 @@ func (v holder) Cancel(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, v.alone.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(ctx, control.StopRequest{
-			Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel",
-		})
+	_, err = v.alone.link.Stop(ctx, control.StopRequest{
+		Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel",
 	})
 	return err
 }

@@ -49,7 +49,8 @@ Tasks are stopped when this connection ends, unless they were started with keep.
 // server is the state of one client. Its methods may be called by several goroutines.
 type server struct {
 	cfg   Config
-	link  *link
+	link  *control.Link
+	lease string          // of the link
 	life  context.Context // of the connection to the client
 	end   context.CancelCauseFunc
 	asked askedBook
@@ -57,13 +58,14 @@ type server struct {
 
 func newServer(ctx context.Context, cfg Config) *server {
 	life, end := context.WithCancelCause(ctx)
-	return &server{cfg: cfg, life: life, end: end, link: newLink(life, cfg.Connect, rand.Text())}
+	lease := rand.Text()
+	return &server{cfg: cfg, life: life, end: end, lease: lease, link: control.NewLink(life, cfg.Connect, lease)}
 }
 
 // close ends the calls of the client and gives up its lease.
 func (s *server) close() {
 	s.end(errGone)
-	s.link.close()
+	s.link.Close()
 }
 
 // service is shared by all clients of this process.

@@ -120,14 +120,8 @@ func field(s string) string { return excerpt.Line(s, maxField) }
 // line is a task in one line.
 func line(r task.Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", r.ID, r.Status)
+	fmt.Fprintf(&b, "%s %s", r.ID, cmp.Or(excerpt.Line(r.Outcome(), 300), string(r.Status)))
 	var facts []string
-	if r.ExitCode != nil {
-		facts = append(facts, fmt.Sprintf("exit %d", *r.ExitCode))
-	}
-	if wasEnded(r) {
-		facts = append(facts, fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor))
-	}
 	if r.AwaitingApproval {
 		facts = append(facts, "awaiting approval")
 	}
@@ -145,9 +139,6 @@ func line(r task.Record) string {
 	}
 	if what := cmp.Or(r.Command, r.Description); what != "" {
 		b.WriteString(": " + excerpt.Line(what, 200))
-	}
-	if r.Error != "" {
-		b.WriteString(" — " + excerpt.Line(r.Error, 200))
 	}
 	return b.String()
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -26,38 +25,18 @@ type access struct {
 
 // guard refuses requests that name another host or come from the page of another site.
 func (a access) guard(next http.Handler) http.Handler {
+	guarded := httpserve.Guard(a.hosts, next, func(w http.ResponseWriter, why string) {
+		refuse(w, http.StatusForbidden, why)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		if why := a.foreign(r); why != "" {
-			refuse(w, http.StatusForbidden, why)
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
-		next.ServeHTTP(w, r)
+		guarded.ServeHTTP(w, r)
 	})
-}
-
-// foreign returns why a request is not from a page of this server; empty: it is.
-func (a access) foreign(r *http.Request) string {
-	if !httpserve.Local(r.Host, a.hosts...) {
-		return fmt.Sprintf("the host %.100q is not this server (open the address that drover serve prints, or add --host)", r.Host)
-	}
-	if origin := httpserve.ForeignOrigin(r, func(string) bool { return false }); origin != "" {
-		return "the origin " + origin + " is not this server"
-	}
-	site := r.Header.Get("Sec-Fetch-Site")
-	moves := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet // a link was clicked
-	if site != "" && site != "same-origin" && site != "none" && !moves {
-		return "the request comes from a page of another site"
-	}
-	return ""
 }
 
 // device is the browser of a request, if it is paired.

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -74,12 +75,12 @@ func TestRevokedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	e := &events{paired: func() bool { return s.access.reads(r) }, checked: time.Now().Add(-checkEvery)}
+	e := &checked{httptest.NewRecorder(), func() bool { return s.access.reads(r) }, time.Now().Add(-checkEvery)}
 	all, _ := s.Devices.List()
 	if _, err := s.Devices.Revoke(t.Context(), all[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.write([]byte(":")); !errors.Is(err, errRevoked) {
+	if _, err := e.Write([]byte(":")); !errors.Is(err, errRevoked) {
 		t.Errorf("an open page of a revoked device is written to: %v", err)
 	}
 }

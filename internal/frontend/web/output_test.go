@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -128,7 +128,7 @@ func (f found) Open(context.Context) (control.API, func(), error) {
 
 func (p huge) Get(context.Context, string) (task.Record, error) { return p.rec, nil }
 func (p huge) Output(_ context.Context, r control.OutputRequest) (control.Chunk, error) {
-	return archive.Output(p.rec, r)
+	return stored.Output(p.rec, r)
 }
 
 // TestHugeOutput reads an output of 5 GB at its end, in the middle and at places that are found: each answer comes

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/webtest"
 )
@@ -37,11 +38,11 @@ func TestAtOnce(t *testing.T) {
 // TestAxis has lines at numbers that people read, up to the largest value.
 func TestAxis(t *testing.T) {
 	p := periods()[0]
-	for most, want := range map[float64]string{0: "0 1", 1: "0 1", 3: "0 1 2 3", 17: "0 5 10 15 20", 90_000: "0 50 k 100 k",
-		2_300_000: "0 1.0 M 2.0 M 3.0 M"} {
+	for most, want := range map[float64]string{0: "0 1", 1: "0 1", 3: "0 1 2 3", 17: "0 5 10 15 20", 90_000: "0 50.0k 100k",
+		2_300_000: "0 1.0M 2.0M 3.0M"} {
 		values := make([]float64, p.parts)
 		values[7] = most
-		c := charted("x", "x", p, time.Unix(0, 0), values, measure{1, func(v float64) string { return short(int64(v)) }, grouped})
+		c := charted("x", "x", p, time.Unix(0, 0), values, measure{1, func(v float64) string { return figures.Count(int64(v)) }, grouped})
 		var got []string
 		for _, m := range c.Ticks {
 			got = append(got, m.Text)

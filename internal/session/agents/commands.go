@@ -77,16 +77,12 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	if r.ByModel {
-		return refuse(
-			"a command that a model has chosen, at a worker: nothing here says which bounds hold there",
-			"leave out on",
-		)
+		return refuse("a command that a model has chosen, at a worker: nothing here says which bounds hold there",
+			"leave out on")
 	}
 	if r.Shell.TTY && client.Tee != nil {
-		return refuse(
-			"a command with a terminal at a worker, in the foreground",
-			"add -d, and type into it with `drover send`",
-		)
+		return refuse("a command with a terminal at a worker, in the foreground",
+			"add -d, and type into it with `drover send`")
 	}
 	var env []string
 	for _, name := range r.EnvNames {

@@ -97,11 +97,8 @@ func (e *engine) Text(ctx context.Context, r task.Record) (string, error) {
 
 // Stop implements [subagent.Engine].
 func (e *engine) Stop(ctx context.Context, id task.ID) (task.Receipt, error) {
-	return e.s.Tasks.Stop(
-		ctx,
-		[]task.ID{id},
-		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped}},
-	)
+	return e.s.Tasks.Stop(ctx, []task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped}})
 }
 
 // given is a program's own catalog and hooks for an agent and everything below it. A nil one

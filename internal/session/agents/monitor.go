@@ -26,16 +26,14 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 		return nil
 	}
 	return []agent.Tool{
-		monitortool.New(
-			monitortool.Config{
-				Monitors: k.Monitors(),
-				Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
-					Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
-				Cwd:      bashCwd(tools),
-				Told:     func() string { return k.runtime().told(true) },
-				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
-			},
-		),
+		monitortool.New(monitortool.Config{
+			Monitors: k.Monitors(),
+			Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
+				Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
+			Cwd:      bashCwd(tools),
+			Told:     func() string { return k.runtime().told(true) },
+			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
+		}),
 	}
 }
 

@@ -240,8 +240,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 		notes = append(notes, rec.Progress.Message)
 	}
 	out.Note = strings.Join(
-		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }),
-		"\n",
+		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }), "\n",
 	)
 	if background {
 		rt.know(rec.ID)
@@ -272,10 +271,7 @@ func (rt *Runtime) peopleOnly(agentType string) error {
 }
 
 func (rt *Runtime) startOrResume(
-	ctx context.Context,
-	in subagent.Input,
-	spec task.Spec,
-	ref string,
+	ctx context.Context, in subagent.Input, spec task.Spec, ref string,
 ) (task.Record, []string, error) {
 	if ref == "" {
 		if err := rt.peopleOnly(in.Type); err != nil {
@@ -397,11 +393,8 @@ func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 		actor = task.ByParent
 	}
 	rt.s.dismiss(ctx, r, rt.name())
-	receipt, err := rt.s.Tasks.Stop(
-		ctx,
-		[]task.ID{r.ID},
-		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}},
-	)
+	receipt, err := rt.s.Tasks.Stop(ctx, []task.ID{r.ID},
+		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}})
 	r, _ = rt.s.Tasks.Get(r.ID)
 	return r, receipt, err
 }

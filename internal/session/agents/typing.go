@@ -85,8 +85,7 @@ func deaf(r task.Record) string {
 		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
 	case r.Traits().Work == task.ByCommand:
 		return fmt.Sprintf(
-			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty",
-			r.ID,
+			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty", r.ID,
 		)
 	}
 	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())

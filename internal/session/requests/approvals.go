@@ -74,11 +74,8 @@ func (t *Tasks) allowAlways(ctx context.Context, req control.DecideRequest) erro
 	case !open || q.Digest != req.Digest:
 		return nil // the answer is refused with the reason
 	case q.Suggest == "" || q.Suggest != req.Always:
-		return refuse(
-			control.Conflict,
-			fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
-			"see `drover approvals`",
-		)
+		return refuse(control.Conflict, fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
+			"see `drover approvals`")
 	}
 	if err := t.agents.AllowAlways(ctx, req.Always); err != nil {
 		return refuse(control.Conflict, err.Error(), "the question is still open: allow it without the rule")

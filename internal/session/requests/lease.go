@@ -132,11 +132,8 @@ func (l *leases) stop(ctx context.Context, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
 	}
-	_, err := l.tasks.Stop(
-		ctx,
-		tasks,
-		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped, Detail: ClientGone}},
-	)
+	_, err := l.tasks.Stop(ctx, tasks,
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByClient, Reason: task.ReasonStopped, Detail: ClientGone}})
 	return err
 }
 

@@ -16,8 +16,9 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/git/worktree"
@@ -139,9 +140,7 @@ var errTold = errors.New("the problem is another")
 
 // waitHeeding waits for tasks, or until the problem differs from the client's knowledge of it.
 func (t *Tasks) waitHeeding(
-	ctx context.Context,
-	ids []task.ID,
-	req control.WaitRequest,
+	ctx context.Context, ids []task.ID, req control.WaitRequest,
 ) ([]task.Record, *string, error) {
 	if req.KnownProblem == nil {
 		recs, err := t.s.Tasks.Wait(ctx, ids, req.Any)
@@ -203,7 +202,7 @@ func (t *Tasks) Stop(ctx context.Context, req control.StopRequest) (task.Receipt
 			continue // it ended just now, and a stop was attempted
 		}
 		if r, ok := t.s.Tasks.Get(line.ID); ok {
-			archive.EndSurvivors(ctx, r, req.Grace, &receipt)
+			child.EndSurvivors(ctx, r, req.Grace, &receipt)
 		}
 	}
 	return receipt, err
@@ -247,7 +246,7 @@ func (t *Tasks) Output(ctx context.Context, req control.OutputRequest) (control.
 			return control.Chunk{}, err
 		}
 	}
-	return archive.Output(now(), req)
+	return stored.Output(now(), req)
 }
 
 // awaitOutput waits until there is something to read, or no more can come.
@@ -286,7 +285,7 @@ func (t *Tasks) Result(ctx context.Context, req control.ResultRequest) (control.
 	if err != nil {
 		return control.Answer{}, Refusal(err)
 	}
-	return archive.Answer(ctx, t.s.Log, r, req)
+	return stored.Answer(ctx, t.s.Log, r, req)
 }
 
 // Events yields events after a number and waits for more.

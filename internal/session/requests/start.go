@@ -72,10 +72,7 @@ func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]contr
 // start records a task, which waits for begin. An agent or a dream has begun already: then
 // begin is nil, as with an error.
 func (t *Tasks) start(
-	ctx context.Context,
-	r control.StartRequest,
-	client shell.Client,
-	background bool,
+	ctx context.Context, r control.StartRequest, client shell.Client, background bool,
 ) (rec task.Record, begin func(), err error) {
 	if err := r.Check(); err != nil {
 		return task.Record{}, nil, err
@@ -161,9 +158,6 @@ func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec t
 	case r.Lease != "":
 		return task.Record{}, control.Refuse(control.Invalid, "a dream belongs to no client, and takes no lease", "")
 	}
-	return t.dreams.Start(
-		ctx,
-		dream.Manual,
-		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
-	)
+	return t.dreams.Start(ctx, dream.Manual,
+		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout})
 }

@@ -69,6 +69,9 @@ type Config struct {
 	// TempDir is an existing folder of the session for files that live as long
 	// as one call. Empty: the working directory does not carry over.
 	TempDir string
+	// Functions: the environment of commands has functions or a script for bash, which may change
+	// the directory under any name.
+	Functions bool
 	// Far: Root is on another machine, and commands carry their working directory themselves.
 	Far         bool
 	OutputLimit int    // code points shown to the model; 0: [excerpt.DefaultLimit]
@@ -250,7 +253,7 @@ func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 		}
 		return out, err
 	}
-	if t.cfg.TempDir == "" {
+	if t.cfg.TempDir == "" || !t.cfg.Functions && !moves(cmd.Line) {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}
 	c, err := Carry(t.cfg.TempDir)

@@ -236,10 +236,8 @@ func (f *family) lose() {
 	f.over = true
 	for _, c := range f.children {
 		c.host.change(func(r *task.Record) {
-			if next, err := lifecycle.Apply(
-				*r,
-				lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")},
-			); err == nil {
+			if next, err := lifecycle.Apply(*r,
+				lifecycle.Change{Verb: task.Stop, At: time.Now().UTC(), Cause: task.Lost(*r, "")}); err == nil {
 				*r = next
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
