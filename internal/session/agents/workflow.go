@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -93,9 +94,11 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 			return task.Record{}, err
 		}
 		spec.Sandbox = bounded.Held
-		w = f.s.kinds.Command(shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
-			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd})
-		spec.Command, spec.Pool = a.Step.Shell, ShellPool
+		w = f.s.kinds.Command(
+			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork, Made: bounded.Made},
+			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
+		)
+		spec.Command, spec.Pool = a.Step.Shell, tasks.ShellPool
 	}
 	spec.Input = w.Input
 	return h.Spawn(ctx, w.Driver, spec)
