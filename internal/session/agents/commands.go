@@ -23,12 +23,12 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
 // Names of the pools.
 const (
-	ShellPool   = "shells"
 	MonitorPool = "monitors"
 	RemotePool  = "remote"
 	WorkerPool  = "workers" // of tasks on other machines: they need no process here
@@ -54,10 +54,9 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 		}
 	}
 	client.Fork, client.Made, client.Env, spec.Sandbox = start.Fork, start.Made, start.Environ(client.Env), start.Held
-	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
-	made := s.kinds.Command(client, line)
-	spec.Input, spec.Pool, spec.TTY, spec.Retries = made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
-	describe(&spec, r.Shell.Line, r.Shell.Args)
+	made := s.kinds.Command(client, tasks.CommandOf(r))
+	spec.Input = made.Input
+	tasks.Describe(r, &spec)
 	err := s.banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, err
@@ -97,16 +96,10 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 	if !r.NoFolder {
 		want.Folder, want.Untracked, want.Sync = r.Cwd, r.Untracked, r.Sync
 	}
-	made := s.kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
-	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, WorkerPool, r.Shell.TTY, r.Shell.Retries
-	describe(&spec, r.Shell.Line, r.Shell.Args)
+	made := s.kinds.CommandAt(want, tasks.CommandOf(r))
+	tasks.Describe(r, &spec)
+	spec.On, spec.Input, spec.Pool = r.On, made.Input, WorkerPool
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, s.banned(r, spec.Command)
-}
-
-// describe fills in the command of a spec, and its description if it has none.
-func describe(spec *task.Spec, line string, args []string) {
-	spec.Command = cmp.Or(line, shell.Quote(args...))
-	spec.Description = cmp.Or(spec.Description, lifecycle.Shortened(spec.Command, task.MaxDescription))
 }
 
 func lookup(env []string, name string) (string, bool) {
@@ -179,7 +172,8 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 		return supervise.Starting{}, err
 	}
 	if spec.Cwd = what.Cwd; r.Monitor.Shell != nil {
-		describe(&spec, what.Line, what.Args)
+		spec.Command = cmp.Or(what.Line, shell.Quote(what.Args...))
+		spec.Description = cmp.Or(spec.Description, lifecycle.Shortened(spec.Command, task.MaxDescription))
 		if err := s.banned(r, spec.Command); err != nil {
 			return supervise.Starting{}, err
 		}
@@ -256,9 +250,4 @@ func subscription(r *servers.Resource, err error) (monitor.Subscription, error) 
 		return nil, err
 	}
 	return r, nil
-}
-
-// Keys returns the keys for a text: each line is ended by Enter.
-func Keys(text string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\r") + "\r"
 }
