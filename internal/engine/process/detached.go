@@ -1,11 +1,5 @@
 package process
 
-import (
-	"debug/buildinfo"
-	"runtime/debug"
-	"slices"
-)
-
 // MarkKeeper, with the value [Detached], marks the keeper of a detached host and nothing that
 // it starts. Such a host may have been started inside a task and does not belong to it: a
 // search from parents to children skips it.
@@ -31,15 +25,9 @@ func (p Proc) detached() bool {
 	if !ours || len(args) != 2 || args[1] != keeperWord {
 		return false
 	}
-	info, err := buildinfo.ReadFile(program)
-	if err != nil || !isDrover(info) {
+	if !isDrover(program) {
 		return false
 	}
 	now, err := readProc(p.PID) // the PID may belong to another process by now
 	return err == nil && now.Start == p.Start
-}
-
-// isDrover reports whether a program is Drover, or embeds its library.
-func isDrover(b *debug.BuildInfo) bool {
-	return b.Main.Path == module || slices.ContainsFunc(b.Deps, func(m *debug.Module) bool { return m.Path == module })
 }
