@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -46,10 +47,19 @@ func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.R
 	return receipt
 }
 
+// settled is the age from which a session watches its folder. The kernel takes about 10 ms to end a
+// watch, which a session of one short turn would wait for.
+const settled = time.Second
+
 // watchFolder stops everything when the folder of the session is removed, since its tasks could
 // no longer be found. It watches the lock file, to which nothing writes. If the system has no
 // free inotify watch, the removal is not detected.
 func (u *Upkeep) watchFolder(ctx context.Context) {
+	select {
+	case <-time.After(settled):
+	case <-ctx.Done():
+		return
+	}
 	path := u.place.LockFile()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
