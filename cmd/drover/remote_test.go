@@ -180,7 +180,7 @@ func TestRemote(t *testing.T) {
 			p.fails(2, []string{"remote", "run", "--service", "http://example.com/agent-card.json", "do it"}, "neither https nor on this machine")
 			p.fails(2, []string{"remote", "run", "--type", "cloud", "--service", "http://127.0.0.1:1/agent-card.json", "do it"}, "cloud", "not known")
 			p.fails(2, []string{"remote", "run", "--service", "https://example.com/drover", "do it"}, "session API was removed", "drover serve --a2a")
-			p.fails(2, []string{"remote", "run"}, "PROMPT is required")
+			p.fails(2, []string{"remote", "run"}, "an argument is missing")
 			p.fails(2, []string{"remote", "serve"}, "serve")
 		},
 		"denied": func(t *testing.T, p, there *place) {

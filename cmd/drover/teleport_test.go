@@ -152,7 +152,7 @@ func TestTeleport(t *testing.T) {
 			p.good("teleport", "export", id, "-o", "a.tgz")
 			p.fails(1, []string{"teleport", "export", id, "-o", "a.tgz"}, "a.tgz: the file exists")
 			p.fails(3, []string{"teleport", "export", "s99999999"}, "no session \"s99999999\"")
-			p.fails(2, []string{"teleport", "export"}, "exactly one SESSION is required")
+			p.fails(2, []string{"teleport", "export"}, "an argument is missing")
 			p.fails(2, []string{"teleport", "import", "none.tgz"}, "none.tgz")
 			p.file("bad.tgz", "this is no archive")
 			p.fails(1, []string{"teleport", "import", "bad.tgz"}, "no gzip file")

@@ -158,10 +158,8 @@ func (o *order) await(ctx context.Context, t *turn) error {
 
 // sleep waits until a time.
 func sleep(ctx context.Context, until time.Time) error {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -222,14 +220,12 @@ func (o *order) pause(ctx context.Context, moved <-chan struct{}, since time.Tim
 	if t.of != "" {
 		wait -= o.patience * 7 / 8 // agents that wait for mail give up after half of it
 	}
-	timer := time.NewTimer(time.Until(since.Add(wait)))
-	defer timer.Stop()
 	select {
 	case <-moved:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-time.After(time.Until(since.Add(wait))):
 	}
 	if t.of == "" {
 		return o.diverge("%s was recorded next, and has not come; %s waits", t.what, what)

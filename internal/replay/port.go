@@ -119,8 +119,7 @@ func (s *port) Reply(
 
 // refused is an error as models return them.
 func refused(err error) error {
-	var d *Divergence
-	if errors.As(err, &d) {
+	if _, ok := errors.AsType[*Divergence](err); ok {
 		return &agent.ModelError{Kind: "replay", Text: err.Error(), Err: err}
 	}
 	return err
@@ -267,14 +266,11 @@ func (s *port) Take(
 		if missing == "" {
 			return found, p.let(ctx, a.turns[e.N])
 		}
-		timer := time.NewTimer(p.waits() / 2) // before those who wait for this agent give up
 		select {
 		case <-more:
-			timer.Stop()
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(p.waits() / 2): // before those who wait for this agent give up
 			return nil, p.diverge("agent %s waits for a message that does not come: %q; what has come: %q", p.called(s.id),
 				excerpt.Line(p.names.Text(missing), 600), excerpt.Line(s.all(have), 600))
 		}

@@ -254,8 +254,7 @@ func broken(ctx, own context.Context, err error) error {
 	if own.Err() != nil {
 		return context.Cause(own)
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) { // its text repeats the address
+	if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text repeats the address
 		return wrapped.Err
 	}
 	return err

@@ -60,8 +60,7 @@ func refuse(format string, words ...any) error { return &RefusedError{fmt.Errorf
 // Temporary reports whether another try may succeed: the agent is out of reach, busy or broken, or a proxy answers in
 // its place.
 func Temporary(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		switch status.Code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 			return true

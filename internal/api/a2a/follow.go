@@ -541,13 +541,11 @@ func (f *Follower) Cancel(ctx context.Context) error {
 	q := TaskRequest{Tenant: a.tenant, ID: f.id}
 	err = f.c.call(ctx, a, CancelTask, q, &t)
 	for err == nil && !t.Status.State.Terminal() {
-		late := time.NewTimer(cancelPace)
 		select {
-		case <-late.C:
+		case <-time.After(cancelPace):
 			t = Task{}
 			err = f.c.call(ctx, a, GetTask, q, &t)
 		case <-ctx.Done():
-			late.Stop()
 			return fmt.Errorf("%s at %s: the task was cancelled, and is still %.60s", CancelTask, f.c.Host(), t.Status.State)
 		}
 	}

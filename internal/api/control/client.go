@@ -72,8 +72,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Start implements [API].
 func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/tasks", newStartBody(reqs))
-	var e *Error
-	if errors.As(err, &e) && e.Code == TooLarge && len(reqs) > 1 {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == TooLarge && len(reqs) > 1 {
 		return c.startParts(ctx, reqs)
 	}
 	if err != nil {
@@ -134,16 +133,7 @@ func (c *Client) List(ctx context.Context, req ListRequest) (Page, error) {
 }
 
 func (c *Client) page(ctx context.Context, req ListRequest) (Page, error) {
-	q := url.Values{}
-	if req.All {
-		q.Set("all", "true")
-	}
-	if req.Under != "" {
-		q.Set("under", string(req.Under))
-	}
-	setNumber(q, "before", int64(req.Before))
-	setNumber(q, "limit", int64(req.Limit))
-	body, err := c.do(ctx, http.MethodGet, "/v1/tasks?"+q.Encode(), nil)
+	body, err := c.do(ctx, http.MethodGet, "/v1/tasks?"+address(req).Encode(), nil)
 	if err != nil {
 		return Page{}, err
 	}
@@ -177,33 +167,24 @@ func (c *Client) Promote(ctx context.Context, ref string) (task.Record, error) {
 
 // Output implements [API].
 func (c *Client) Output(ctx context.Context, req OutputRequest) (Chunk, error) {
-	q := url.Values{}
-	setNumber(q, "offset", req.Offset)
-	setNumber(q, "tail", int64(req.Tail))
-	setNumber(q, "max", int64(req.Max))
-	setNumber(q, "wait_ns", int64(req.Wait))
-	return onTask[Chunk](ctx, c, http.MethodGet, req.Ref, "/output?"+q.Encode())
+	return onTask[Chunk](ctx, c, http.MethodGet, req.Ref, "/output?"+address(req).Encode())
+}
+
+// Messages implements [API].
+func (c *Client) Messages(ctx context.Context, req MessagesRequest) (Messages, error) {
+	return onTask[Messages](ctx, c, http.MethodGet, req.Ref, "/messages?"+address(req).Encode())
 }
 
 // Result implements [API].
 func (c *Client) Result(ctx context.Context, req ResultRequest) (Answer, error) {
-	q := url.Values{"offset": {strconv.FormatInt(req.Offset, 10)}}
-	setNumber(q, "max", int64(req.Max))
+	q := address(req)
+	q.Set("offset", strconv.FormatInt(req.Offset, 10)) // also 0: without one, a host gives the whole answer
 	return onTask[Answer](ctx, c, http.MethodGet, req.Ref, "/result?"+q.Encode())
 }
 
 // Approvals implements [API].
 func (c *Client) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error) {
-	q := url.Values{}
-	setNumber(q, "after", req.After)
-	setNumber(q, "wait_ns", int64(req.Wait))
-	if req.ID != "" {
-		q.Set("id", req.ID)
-	}
-	if req.Person {
-		q.Set("person", "true")
-	}
-	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+q.Encode(), nil)
+	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+address(req).Encode(), nil)
 }
 
 // Decide implements [API].
@@ -214,12 +195,7 @@ func (c *Client) Decide(ctx context.Context, req DecideRequest) error {
 
 // Attention implements [API].
 func (c *Client) Attention(ctx context.Context, req AttentionRequest) (Attention, error) {
-	q := url.Values{}
-	setNumber(q, "wait_ns", int64(req.Wait))
-	if req.After != "" {
-		q.Set("after", req.After)
-	}
-	return call[Attention](ctx, c, http.MethodGet, "/v1/attention?"+q.Encode(), nil)
+	return call[Attention](ctx, c, http.MethodGet, "/v1/attention?"+address(req).Encode(), nil)
 }
 
 // Schedules implements [API].
@@ -245,10 +221,7 @@ func (c *Client) MarkSeen(ctx context.Context, refs []string) ([]task.Record, er
 
 // State implements [API].
 func (c *Client) State(ctx context.Context, req StateRequest) (State, error) {
-	q := url.Values{}
-	setNumber(q, "after", req.After)
-	setNumber(q, "wait_ns", int64(req.Wait))
-	return call[State](ctx, c, http.MethodGet, "/v1/state?"+q.Encode(), nil)
+	return call[State](ctx, c, http.MethodGet, "/v1/state?"+address(req).Encode(), nil)
 }
 
 // Configure implements [API].
@@ -349,12 +322,6 @@ func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Even
 				return
 			}
 		}
-	}
-}
-
-func setNumber(q url.Values, name string, n int64) {
-	if n != 0 {
-		q.Set(name, strconv.FormatInt(n, 10))
 	}
 }
 

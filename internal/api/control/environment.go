@@ -1,7 +1,6 @@
 package control
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -103,9 +102,4 @@ type Context struct {
 type ContextPart struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
-}
-
-func (s *Server) environment(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Environment(r.Context())
-	return reply(w, v, err)
 }

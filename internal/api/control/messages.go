@@ -1,9 +1,6 @@
 package control
 
 import (
-	"context"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -40,21 +37,4 @@ type Part struct {
 	Cut  int    `json:"cut,omitempty"`  // bytes that are left out at its end
 
 	Error string `json:"error,omitempty"` // of a tool_result: why the call was denied or failed
-}
-
-func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := MessagesRequest{Ref: r.PathValue("ref"), Limit: int(q.number("limit"))}
-	if q.err != nil {
-		return q.err
-	}
-	v, err := s.api.Messages(r.Context(), req)
-	return reply(w, v, err)
-}
-
-// Messages implements [API].
-func (c *Client) Messages(ctx context.Context, req MessagesRequest) (Messages, error) {
-	q := url.Values{}
-	setNumber(q, "limit", int64(req.Limit))
-	return onTask[Messages](ctx, c, http.MethodGet, req.Ref, "/messages?"+q.Encode())
 }

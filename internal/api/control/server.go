@@ -10,7 +10,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -60,7 +59,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel(errClosing)
 	var conns sync.WaitGroup // one per connection, which is where handlers run
 	srv := &http.Server{
-		Handler:           s.handler(),
+		Handler:           s.routes(),
 		ReadHeaderTimeout: s.header,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,
@@ -97,48 +96,48 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler routes requests, and applies the checks that are common to all.
-func (s *Server) handler() http.Handler {
+// routes routes requests, and applies the checks that are common to all.
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	route := func(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
+	route := func(pattern string, serve handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {
 				answerError(w, r, err)
 			}
 		})
 	}
-	route("GET /v1/info", s.info)
+	route("GET /v1/info", plain(s.api.Info))
 	route("GET /v1/tasks", s.list)
 	route("POST /v1/tasks", s.start)
-	route("GET /v1/tasks/{ref}", s.get)
-	route("GET /v1/tasks/{ref}/output", s.output)
+	route("GET /v1/tasks/{ref}", named(s.api.Get))
+	route("GET /v1/tasks/{ref}/output", asked(s.output))
 	route("GET /v1/tasks/{ref}/result", s.result)
-	route("GET /v1/tasks/{ref}/messages", s.messages)
-	route("POST /v1/tasks/{ref}/promote", s.promote)
-	route("POST /v1/tasks/{ref}/interrupt", s.interrupt)
-	route("POST /v1/wait", s.wait)
-	route("POST /v1/stop", s.stop)
-	route("GET /v1/approvals", s.approvals)
-	route("POST /v1/approvals", s.decide)
-	route("GET /v1/attention", s.attention)
-	route("POST /v1/attention/seen", s.markSeen)
-	route("GET /v1/schedules", s.schedules)
-	route("POST /v1/schedules", s.schedules)
-	route("GET /v1/forwards", s.forward)
-	route("POST /v1/forwards", s.forward)
-	route("GET /v1/state", s.state)
-	route("PATCH /v1/settings", s.configure)
-	route("GET /v1/commands", s.commands)
-	route("GET /v1/environment", s.environment)
-	route("POST /v1/prompt", s.prompt)
-	route("GET /v1/prompts", s.prompts)
-	route("POST /v1/fork", s.fork)
-	route("POST /v1/diff", s.diff)
-	route("POST /v1/comments", s.comment)
-	route("POST /v1/send", s.send)
-	route("POST /v1/pause", s.pause)
-	route("POST /v1/resume", s.resume)
-	route("POST /v1/lease", s.hold)
+	route("GET /v1/tasks/{ref}/messages", asked(s.api.Messages))
+	route("POST /v1/tasks/{ref}/promote", named(s.api.Promote))
+	route("POST /v1/tasks/{ref}/interrupt", named(s.api.Interrupt))
+	route("POST /v1/wait", sent(s, s.wait))
+	route("POST /v1/stop", sent(s, s.stop))
+	route("GET /v1/approvals", asked(s.api.Approvals))
+	route("POST /v1/approvals", sent(s, s.decide))
+	route("GET /v1/attention", asked(s.api.Attention))
+	route("POST /v1/attention/seen", sent(s, s.markSeen))
+	route("GET /v1/schedules", plain(empty(s.api.Schedules)))
+	route("POST /v1/schedules", sent(s, s.api.Schedules))
+	route("GET /v1/forwards", plain(empty(s.api.Forward)))
+	route("POST /v1/forwards", sent(s, s.forward))
+	route("GET /v1/state", asked(s.api.State))
+	route("PATCH /v1/settings", sent(s, s.api.Configure))
+	route("GET /v1/commands", plain(s.api.Commands))
+	route("GET /v1/environment", plain(s.api.Environment))
+	route("POST /v1/prompt", sent(s, silent(s.api.Prompt)))
+	route("GET /v1/prompts", plain(s.api.Prompts))
+	route("POST /v1/fork", sent(s, s.api.Fork))
+	route("POST /v1/diff", sent(s, s.api.Diff))
+	route("POST /v1/comments", sent(s, s.api.Comment))
+	route("POST /v1/send", sent(s, s.send))
+	route("POST /v1/pause", sent(s, s.pause))
+	route("POST /v1/resume", sent(s, s.api.Resume))
+	route("POST /v1/lease", sent(s, silent(s.hold)))
 	route("GET /v1/events", s.events)
 	route("GET /v1/watch", s.watch)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -257,6 +256,62 @@ func reply[T any](w http.ResponseWriter, v T, err error) error {
 	return answerJSON(w, http.StatusOK, v)
 }
 
+// handler serves one request; its error is the answer.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// plain serves a method without a request.
+func plain[Reply any](do func(context.Context) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, err := do(r.Context())
+		return reply(w, v, err)
+	}
+}
+
+// named serves a method whose request is a ref.
+func named[Reply any](do func(context.Context, string) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, err := do(r.Context(), r.PathValue("ref"))
+		return reply(w, v, err)
+	}
+}
+
+// asked serves a method whose request is in the address.
+func asked[Request, Reply any](do func(context.Context, Request) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var req Request
+		if err := ask(r, &req); err != nil {
+			return err
+		}
+		v, err := do(r.Context(), req)
+		return reply(w, v, err)
+	}
+}
+
+// sent serves a method whose request is a body of JSON.
+func sent[Request, Reply any](s *Server, do func(context.Context, Request) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var req Request
+		if err := s.read(w, r, &req); err != nil {
+			return err
+		}
+		v, err := do(r.Context(), req)
+		return reply(w, v, err)
+	}
+}
+
+// empty calls a method with the request that changes nothing.
+func empty[Request, Reply any](do func(context.Context, Request) (Reply, error)) func(context.Context) (Reply, error) {
+	return func(ctx context.Context) (Reply, error) {
+		var none Request
+		return do(ctx, none)
+	}
+}
+
+// silent gives a method without a result an empty one.
+func silent[Request any](do func(context.Context, Request) error) func(context.Context, Request) (struct{}, error) {
+	return func(ctx context.Context, req Request) (struct{}, error) { return struct{}{}, do(ctx, req) }
+}
+
 // read decodes the request and then removes the read deadline: a long request waits as long as
 // its client stays connected.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
@@ -274,19 +329,13 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 	_ = rc.SetReadDeadline(time.Now().Add(s.body))
 	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
 	_ = rc.SetReadDeadline(time.Time{})
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
 	if err != nil {
 		return &Error{Code: Invalid, Message: "read request: " + err.Error(), Fix: "see docs/control-api.md"}
 	}
 	return nil
-}
-
-func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Info(r.Context())
-	return reply(w, v, err)
 }
 
 func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
@@ -313,15 +362,9 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := ListRequest{
-		All:    q.boolean("all"),
-		Under:  task.ID(q.Get("under")),
-		Before: task.Seq(q.number("before")),
-		Limit:  int(q.number("limit")),
-	}
-	if q.err != nil {
-		return q.err
+	var req ListRequest
+	if err := ask(r, &req); err != nil {
+		return err
 	}
 	page, err := s.api.List(r.Context(), req)
 	if err != nil {
@@ -360,29 +403,14 @@ func inPieces(w http.ResponseWriter, write func(io.Writer) error) error {
 	return nil
 }
 
-func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Get(r.Context(), r.PathValue("ref"))
-	return reply(w, v, err)
-}
-
-func (s *Server) promote(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Promote(r.Context(), r.PathValue("ref"))
-	return reply(w, v, err)
-}
-
-func (s *Server) interrupt(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Interrupt(r.Context(), r.PathValue("ref"))
-	return reply(w, v, err)
-}
-
 // result answers with a part of an answer, or with all of it, read part by part at the speed of
 // the client.
 func (s *Server) result(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := ResultRequest{Ref: r.PathValue("ref"), Offset: q.number("offset"), Max: int(q.number("max"))}
-	if q.err != nil {
-		return q.err
+	var req ResultRequest
+	if err := ask(r, &req); err != nil {
+		return err
 	}
+	q := r.URL.Query()
 	v, err := s.api.Result(r.Context(), req)
 	if q.Has("offset") || q.Has("max") || err != nil || v.Next >= v.Size {
 		return reply(w, v, err)
@@ -415,241 +443,55 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) output(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := OutputRequest{
-		Ref:    r.PathValue("ref"),
-		Offset: q.number("offset"),
-		Tail:   int(q.number("tail")),
-		Max:    int(q.number("max")),
-		Wait:   time.Duration(q.number("wait_ns")),
-	}
-	if q.err != nil {
-		return q.err
-	}
-	v, err := s.api.Output(r.Context(), req)
+func (s *Server) output(ctx context.Context, req OutputRequest) (Chunk, error) {
+	v, err := s.api.Output(ctx, req)
 	_ = failpoint.Hit("output/answer")
-	return reply(w, v, err)
+	return v, err
 }
 
-func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
-	var req WaitRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
+func (s *Server) wait(ctx context.Context, req WaitRequest) (WaitReply, error) {
 	_ = failpoint.Hit("wait/read")
-	v, err := s.api.Wait(r.Context(), req)
-	return reply(w, v, err)
+	return s.api.Wait(ctx, req)
 }
 
-func (s *Server) schedules(w http.ResponseWriter, r *http.Request) error {
-	var req ScheduleRequest
-	if r.Method == http.MethodPost {
-		if err := s.read(w, r, &req); err != nil {
-			return err
-		}
-	}
-	v, err := s.api.Schedules(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) stop(w http.ResponseWriter, r *http.Request) error {
-	var req StopRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
+func (s *Server) stop(ctx context.Context, req StopRequest) (task.Receipt, error) {
 	_ = failpoint.Hit("stop/read")
-	v, err := s.api.Stop(r.Context(), req)
+	v, err := s.api.Stop(ctx, req)
 	_ = failpoint.Hit("stop/answer")
-	return reply(w, v, err)
+	return v, err
 }
 
-func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := ApprovalsRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns")), ID: q.Get("id"),
-		Person: q.Get("person") == "true"}
-	if q.err != nil {
-		return q.err
+func (s *Server) forward(ctx context.Context, req ForwardRequest) (Forwards, error) {
+	if req.Port < 1 || req.Port > 65535 || req.HostPort < 0 || req.HostPort > 65535 {
+		return Forwards{}, Refuse(Invalid, "forward a port: ports are 1 to 65535", "set port, and host_port or leave it out")
 	}
-	v, err := s.api.Approvals(r.Context(), req)
-	return reply(w, v, err)
+	return s.api.Forward(ctx, req)
 }
 
-func (s *Server) attention(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := AttentionRequest{After: q.Get("after"), Wait: time.Duration(q.number("wait_ns"))}
-	if q.err != nil {
-		return q.err
-	}
-	v, err := s.api.Attention(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) forward(w http.ResponseWriter, r *http.Request) error {
-	var req ForwardRequest
-	if r.Method == http.MethodPost {
-		if err := s.read(w, r, &req); err != nil {
-			return err
-		}
-		if req.Port < 1 || req.Port > 65535 || req.HostPort < 0 || req.HostPort > 65535 {
-			return &Error{Code: Invalid, Message: "forward a port: ports are 1 to 65535",
-				Fix: "set port, and host_port or leave it out"}
-		}
-	}
-	v, err := s.api.Forward(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) markSeen(w http.ResponseWriter, r *http.Request) error {
-	var req seenRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
+func (s *Server) markSeen(ctx context.Context, req seenRequest) ([]task.Record, error) {
 	if len(req.Refs) == 0 {
-		return &Error{Code: Invalid, Message: "the request names no task", Fix: "see GET /v1/attention"}
+		return nil, Refuse(Invalid, "the request names no task", "see GET /v1/attention")
 	}
-	v, err := s.api.MarkSeen(r.Context(), req.Refs)
-	return reply(w, v, err)
+	return s.api.MarkSeen(ctx, req.Refs)
 }
 
-func (s *Server) decide(w http.ResponseWriter, r *http.Request) error {
-	var req DecideRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
+func (s *Server) decide(ctx context.Context, req DecideRequest) (struct{}, error) {
 	if req.ID == "" || req.Digest == "" {
-		return &Error{Code: Invalid, Message: "an answer names the question and its digest", Fix: "see GET /v1/approvals"}
+		return struct{}{}, Refuse(Invalid, "an answer names the question and its digest", "see GET /v1/approvals")
 	}
-	return reply(w, struct{}{}, s.api.Decide(r.Context(), req))
+	return struct{}{}, s.api.Decide(ctx, req)
 }
 
-func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	req := StateRequest{After: q.number("after"), Wait: time.Duration(q.number("wait_ns"))}
-	if q.err != nil {
-		return q.err
-	}
-	v, err := s.api.State(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) commands(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Commands(r.Context())
-	return reply(w, v, err)
-}
-
-func (s *Server) prompts(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.api.Prompts(r.Context())
-	return reply(w, v, err)
-}
-
-func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
-	var req ForkRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Fork(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
-	var req DiffRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Diff(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) comment(w http.ResponseWriter, r *http.Request) error {
-	var req CommentRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Comment(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) prompt(w http.ResponseWriter, r *http.Request) error {
-	var req PromptRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	return reply(w, struct{}{}, s.api.Prompt(r.Context(), req))
-}
-
-func (s *Server) configure(w http.ResponseWriter, r *http.Request) error {
-	var req ConfigureRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Configure(r.Context(), req)
-	return reply(w, v, err)
-}
-
-func (s *Server) send(w http.ResponseWriter, r *http.Request) error {
-	var req SendRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
+func (s *Server) send(ctx context.Context, req SendRequest) (task.Record, error) {
 	_ = failpoint.Hit("send/read")
-	v, err := s.api.Send(r.Context(), req)
-	return reply(w, v, err)
+	return s.api.Send(ctx, req)
 }
 
-func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
-	var req pauseBody
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Pause(r.Context(), req.Refs)
-	return reply(w, v, err)
-}
-
-func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
-	var req ResumeRequest
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	v, err := s.api.Resume(r.Context(), req)
-	return reply(w, v, err)
+func (s *Server) pause(ctx context.Context, req pauseBody) ([]task.Record, error) {
+	return s.api.Pause(ctx, req.Refs)
 }
 
 // hold lasts as long as the client's connection, which is the lease.
-func (s *Server) hold(w http.ResponseWriter, r *http.Request) error {
-	var req leaseBody
-	if err := s.read(w, r, &req); err != nil {
-		return err
-	}
-	return reply(w, struct{}{}, s.api.HoldLease(r.Context(), req.Lease))
-}
-
-// query reads parameters and keeps the first error.
-type query struct {
-	url.Values
-	err error
-}
-
-func (q *query) number(name string) int64 {
-	text := q.Get(name)
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if (err != nil || n < 0) && q.err == nil {
-		q.err = &Error{Code: Invalid, Message: fmt.Sprintf("%s %.40q: not a whole number from 0 on", name, text)}
-	}
-	return n
-}
-
-func (q *query) boolean(name string) bool {
-	text := q.Get(name)
-	if text == "" {
-		return false
-	}
-	b, err := strconv.ParseBool(text)
-	if err != nil && q.err == nil {
-		q.err = &Error{Code: Invalid, Message: fmt.Sprintf("%s %.40q: neither true nor false", name, text)}
-	}
-	return b
+func (s *Server) hold(ctx context.Context, req leaseBody) error {
+	return s.api.HoldLease(ctx, req.Lease)
 }

@@ -94,15 +94,15 @@ const pieceEvent = "piece"
 
 // watch serves GET /v1/watch. As with events, a slow reader delays only its own connection.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
-	q := query{Values: r.URL.Query()}
-	after, err := ParseMark(q.Get("after"))
-	req := WatchRequest{After: after, Snapshot: q.boolean("snapshot")}
-	if err == nil {
-		err = q.err
+	var req WatchRequest
+	if err := ask(r, &req); err != nil {
+		return err
 	}
+	after, err := ParseMark(r.URL.Query().Get("after"))
 	if err != nil {
 		return err
 	}
+	req.After = after
 	st := newStream(w)
 	done := make(chan struct{})
 	var flusher sync.WaitGroup

@@ -3,23 +3,18 @@ package ended
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Describe writes session.json again, from the log and the folder. It takes the session's lock.
-func (p Session) Describe(ctx context.Context, version string) error {
-	if err := p.describe(ctx, version); err != nil {
-		return fmt.Errorf("describe session %s: %w", p.Place.ID(), err)
-	}
-	return nil
-}
-
-func (p Session) describe(ctx context.Context, version string) (err error) {
+func (p Session) Describe(ctx context.Context, version string) (err error) {
+	defer annotate.Error(&err, "describe session %s", p.Place.ID())
 	unlock, err := p.Place.Lock()
 	if err != nil {
 		return err
@@ -51,8 +46,8 @@ func (p Session) describe(ctx context.Context, version string) (err error) {
 		}
 	}
 	info.Damaged, info.Version, info.EndTime, info.Role = false, version, &end, roleOf(p.Place)
-	info.OutputBytes = archive.OutputBytes(p.Place)
-	return archive.WriteInfo(p.Place, info)
+	info.OutputBytes = stored.OutputBytes(p.Place)
+	return stored.WriteInfo(p.Place, info)
 }
 
 // roleOf returns the role of a session, as far as its folder and its project show it.

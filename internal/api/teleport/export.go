@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/task"
@@ -50,15 +51,8 @@ type line struct {
 var ErrRunning = errors.New("the session is at work")
 
 // Export writes the archive of an ended session.
-func Export(ctx context.Context, w io.Writer, src Source, opt Options) (Manifest, error) {
-	m, err := export(ctx, w, src, opt)
-	if err != nil {
-		return m, fmt.Errorf("export session %s: %w", src.Place.ID(), err)
-	}
-	return m, nil
-}
-
-func export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manifest, err error) {
+func Export(ctx context.Context, w io.Writer, src Source, opt Options) (m Manifest, err error) {
+	defer annotate.Error(&err, "export session %s", src.Place.ID())
 	unlock, err := src.Place.Lock()
 	if errors.Is(err, home.ErrLocked) {
 		return m, ErrRunning

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -86,15 +87,8 @@ func plain() []string {
 
 // Have lists commits of a repository that the cache has, the newest first; none if it does not know
 // the repository.
-func (c *Cache) Have(ctx context.Context, repo string) ([]string, error) {
-	list, err := c.have(ctx, repo)
-	if err != nil {
-		return nil, fmt.Errorf("read cached repository %s: %w", short(repo), err)
-	}
-	return list, nil
-}
-
-func (c *Cache) have(ctx context.Context, repo string) ([]string, error) {
+func (c *Cache) Have(ctx context.Context, repo string) (_ []string, err error) {
+	defer annotate.Error(&err, "read cached repository %s", short(repo))
 	if !hexes(repo, 40) && !hexes(repo, 64) {
 		return nil, fmt.Errorf("%.100q is no identity of a repository", repo)
 	}
@@ -235,7 +229,7 @@ func (c *Cache) repository(ctx context.Context, m Manifest) (*os.File, error) {
 		var is string
 		if is, err = g.Text(ctx, "rev-parse", "--show-object-format"); err == nil && is != m.Format {
 			err = fmt.Errorf("the repository in the cache has objects of the format %s, not %s", is, m.Format)
-		} else if exited(err, 128) { // a crash may leave it incomplete
+		} else if gitrun.Exited(err, 128) { // a crash may leave it incomplete
 			if err = c.below().RemoveAll(g.Admin); err == nil {
 				err = fs.ErrNotExist
 			}
@@ -354,21 +348,8 @@ func (c *Cache) forget(m Manifest) error {
 
 // Trim removes the repositories that were not used for MaxAge, and the least recently used while
 // all have more than MaxBytes. Entries in use stay. It returns the bytes that are left.
-func (c *Cache) Trim(ctx context.Context) (int64, error) {
-	left, err := c.trim(ctx)
-	if err != nil {
-		return left, fmt.Errorf("trim the cache of repositories %s: %w", c.Dir, err)
-	}
-	return left, nil
-}
-
-type cached struct {
-	name  string
-	bytes int64
-	used  time.Time
-}
-
-func (c *Cache) trim(ctx context.Context) (left int64, err error) {
+func (c *Cache) Trim(ctx context.Context) (left int64, err error) {
+	defer annotate.Error(&err, "trim the cache of repositories %s", c.Dir)
 	maxBytes, maxAge := c.MaxBytes, c.MaxAge
 	if maxBytes <= 0 {
 		maxBytes = 20 << 30
@@ -408,6 +389,12 @@ func (c *Cache) trim(ctx context.Context) (left int64, err error) {
 		}
 	}
 	return left, nil
+}
+
+type cached struct {
+	name  string
+	bytes int64
+	used  time.Time
 }
 
 // look measures one entry of the cache.

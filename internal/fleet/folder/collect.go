@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
@@ -82,17 +83,11 @@ func (e Ending) time() time.Time {
 // Collect packs the changes in a work tree of [Cache.Unpack] and not ignored: the files become
 // a commit on top of the manifest's snapshot, and the commits of HEAD come with it. It does not
 // trust the repository in the folder, which the task may have changed, and changes nothing in it.
-func (c *Cache) Collect(ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store) (Return, error) {
-	r, err := c.collect(ctx, dir, m, e, l.orDefault(), s)
-	if err != nil {
-		return Return{}, fmt.Errorf("collect what was changed in %s: %w", dir, err)
-	}
-	return r, nil
-}
-
-func (c *Cache) collect(
+func (c *Cache) Collect(
 	ctx context.Context, dir string, m Manifest, e Ending, l Limits, s Store,
 ) (r Return, err error) {
+	defer annotate.Error(&err, "collect what was changed in %s", dir)
+	l = l.orDefault()
 	if err := m.check(l); err != nil {
 		return r, fmt.Errorf("check the manifest: %w", err)
 	}
@@ -249,7 +244,7 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 		straight := false
 		if !m.Changes() {
 			_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Commit, r.Head)
-			if err != nil && !exited(err, 1) {
+			if err != nil && !gitrun.Exited(err, 1) {
 				return err
 			}
 			straight = err == nil

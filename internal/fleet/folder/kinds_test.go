@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/git/gitrun"
 )
 
 func hasNote(notes []string, words string) bool {
@@ -271,7 +273,7 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Pack(t.Context(), t.TempDir(), Choice{}, newMemory()); !errors.Is(err, ErrNoGit) {
+	if _, err := Pack(t.Context(), t.TempDir(), Choice{}, newMemory()); !errors.Is(err, gitrun.ErrNone) {
 		t.Errorf("without a repository: %v", err)
 	}
 }

@@ -14,9 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
-	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
-	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
 // Choice is what [Pack] takes.
@@ -37,7 +35,7 @@ type Choice struct {
 
 // Pack makes what the receiver lacks of the checkout of a folder into parts in the store. It only
 // reads the repository, and may be called at the same time for one. The same content makes the same
-// parts, so after a failure it is called again. Errors name what cannot travel; [ErrNoGit] means
+// parts, so after a failure it is called again. Errors name what cannot travel; [gitrun.ErrNone] means
 // that the folder is not in a repository.
 func Pack(ctx context.Context, dir string, c Choice, s Store) (Manifest, error) {
 	packing := pack
@@ -57,9 +55,9 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 	if err != nil {
 		return m, err
 	}
-	m = Manifest{V: version, Format: r.format, Commit: r.head, Branch: r.branch, Subdir: r.prefix}
-	if !utf8.ValidString(r.prefix) {
-		return m, fmt.Errorf("the name of the folder %q is not UTF-8 (start from the top of the repository)", r.prefix)
+	m = Manifest{V: version, Format: r.format, Commit: r.head, Branch: r.branch, Subdir: r.Prefix}
+	if !utf8.ValidString(r.Prefix) {
+		return m, fmt.Errorf("the name of the folder %q is not UTF-8 (start from the top of the repository)", r.Prefix)
 	}
 	if !branchName(r.branch) {
 		m.Branch = ""
@@ -128,14 +126,15 @@ func (m *Manifest) note(format string, args ...any) {
 // snapshot makes commits of the uncommitted changes. They are written to a folder of ours, and the
 // git that is returned sees them. The same files make the same commits.
 func (r repository) snapshot(ctx context.Context, tmp string, c Choice, l Limits, m *Manifest) (gitrun.Git, error) {
-	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.common, "objects"))
+	g := beside(r.git, filepath.Join(tmp, objectsName), filepath.Join(r.Common, "objects"))
 	// The other half of a split index would be written to the user's repository.
 	g.Vars = append(g.Vars, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.splitIndex", "GIT_CONFIG_VALUE_0=false")
 	g.Index = filepath.Join(tmp, indexName)
 	if err := r.quiet(ctx, m); err != nil {
 		return g, err
 	}
-	if err := copyIndex(filepath.Join(r.admin, "index"), g.Index); err != nil {
+	err := gitrun.CopyIndex(filepath.Join(r.Admin, "index"), g.Index)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return g, err
 	}
 	staged, err := g.Text(ctx, "write-tree")
@@ -198,7 +197,7 @@ func (r repository) quiet(ctx context.Context, m *Manifest) error {
 		{"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"}, {"REVERT_HEAD", "revert"}, {"rebase-merge", "rebase"},
 		{"rebase-apply", "rebase"}, {"BISECT_LOG", "bisect"},
 	} {
-		if _, err := os.Lstat(filepath.Join(r.admin, op[0])); err == nil {
+		if _, err := os.Lstat(filepath.Join(r.Admin, op[0])); err == nil {
 			m.note("a %s is in progress; the worker gets the files as they are, and knows nothing of it", op[1])
 		}
 	}
@@ -227,41 +226,9 @@ func (r repository) remarks(ctx context.Context, g gitrun.Git, m *Manifest) (spe
 	return s, err
 }
 
-// copyIndex copies an index with its time: git compares the content of a file that was changed in
-// the second of its entry only if the index is not younger.
-func copyIndex(from, to string) error {
-	source, err := os.OpenRoot(filepath.Dir(from))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }()
-	info, err := source.Stat(filepath.Base(from))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	data, err := untrusted.Read(source, filepath.Base(from), maxIndex)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", from, err)
-	}
-	if err := home.WriteBelow(saferoot.Near(to), to, data); err != nil {
-		return err
-	}
-	target, err := os.OpenRoot(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = target.Close() }()
-	return target.Chtimes(filepath.Base(to), info.ModTime(), info.ModTime())
-}
-
-const maxIndex = 1 << 30 // bytes
-
 // chosen lists the untracked files that travel.
 func (r repository) chosen(ctx context.Context, g gitrun.Git, c Choice, l Limits, m *Manifest) ([]string, error) {
-	g.Index = filepath.Join(r.admin, "index")
+	g.Index = filepath.Join(r.Admin, "index")
 	var all []string
 	if c.AllUntracked {
 		files, nested, err := others(ctx, g, l, "--exclude-standard")
@@ -282,8 +249,8 @@ func (r repository) chosen(ctx context.Context, g gitrun.Git, c Choice, l Limits
 			return nil, fmt.Errorf("the pattern %q of untracked files does not stay in the folder", p)
 		}
 		spec := ":(top,glob)" + clean
-		if r.prefix != "" {
-			spec = ":(top,glob)" + literal(r.prefix) + "/" + clean
+		if r.Prefix != "" {
+			spec = ":(top,glob)" + literal(r.Prefix) + "/" + clean
 		}
 		files, nested, err := others(ctx, g, l, "--", spec)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -357,15 +358,9 @@ type Change struct {
 // ReceivePlain writes what [Cache.Collect] has packed of a folder without git to a new or empty folder: the folder
 // files and the file deleted. It never writes to the folder from which the task began. After a failure the folder is
 // empty.
-func ReceivePlain(ctx context.Context, m Manifest, r Return, l Limits, s Store, dir string) (Change, error) {
-	c, err := takePlain(ctx, m, r, l.orDefault(), s, dir)
-	if err != nil {
-		return Change{}, fmt.Errorf("receive changed files into %s: %w", dir, err)
-	}
-	return c, nil
-}
-
-func takePlain(ctx context.Context, m Manifest, r Return, l Limits, s Store, dir string) (c Change, err error) {
+func ReceivePlain(ctx context.Context, m Manifest, r Return, l Limits, s Store, dir string) (c Change, err error) {
+	defer annotate.Error(&err, "receive changed files into %s", dir)
+	l = l.orDefault()
 	if err := r.check(l); err != nil {
 		return c, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
@@ -32,17 +33,11 @@ const RefPrefix = "refs/drover/"
 // Receive stores what comes back under a ref of the repository of a folder, which begins with
 // [RefPrefix]. HEAD, branches, the index and the work tree stay as they are. The manifest is as
 // it was sent. It may be called again after a failure.
-func Receive(ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store) (Received, error) {
-	got, err := take(ctx, dir, m, r, ref, l.orDefault(), s)
-	if err != nil {
-		return Received{}, fmt.Errorf("receive %s into %s: %w", ref, dir, err)
-	}
-	return got, nil
-}
-
-func take(
+func Receive(
 	ctx context.Context, dir string, m Manifest, r Return, ref string, l Limits, s Store,
 ) (got Received, err error) {
+	defer annotate.Error(&err, "receive %s into %s", ref, dir)
+	l = l.orDefault()
 	if err := r.check(l); err != nil {
 		return got, err
 	}
@@ -60,7 +55,7 @@ func take(
 	if err != nil {
 		return got, err
 	}
-	g := gitrun.Git{Admin: repo.common, Tree: repo.common}
+	g := gitrun.Git{Admin: repo.Common, Tree: repo.Common}
 	base, err := g.Commit(ctx, m.Commit)
 	if err != nil {
 		return got, err
@@ -144,7 +139,7 @@ func (got *Received) measure(ctx context.Context, g gitrun.Git, m Manifest, r Re
 		return err
 	}
 	_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Snapshot, r.Result)
-	if exited(err, 1) {
+	if gitrun.Exited(err, 1) {
 		return fmt.Errorf("commit %s, which comes back, is not on top of %s, which was sent", short(r.Result), short(m.Snapshot))
 	}
 	if err != nil {

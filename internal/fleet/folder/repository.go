@@ -17,16 +17,10 @@ import (
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
 
-// ErrNoGit is returned, wrapped, for a folder that is not in a checkout.
-var ErrNoGit = errors.New("it is not in a git repository")
-
 // repository is a checkout of the user.
 type repository struct {
+	gitrun.Place
 	git    gitrun.Git
-	top    string
-	prefix string // the folder in it; empty: the top
-	admin  string
-	common string
 	format string
 	head   string
 	branch string
@@ -34,30 +28,12 @@ type repository struct {
 
 // find finds the checkout of a folder.
 func find(ctx context.Context, dir string) (r repository, err error) {
-	g := gitrun.Git{Dir: dir}
-	if r.top, err = g.Text(ctx, "rev-parse", "--show-toplevel"); err != nil {
-		var said *gitrun.Error
-		if errors.As(err, &said) && strings.Contains(said.Text, "not a git repository") {
-			err = ErrNoGit
-		}
+	if r.Place, err = gitrun.Find(ctx, dir); err != nil {
 		return r, err
 	}
-	for _, q := range []struct {
-		to   *string
-		args []string
-	}{
-		{&r.prefix, []string{"rev-parse", "--show-prefix"}},
-		{&r.admin, []string{"rev-parse", "--absolute-git-dir"}},
-		{&r.common, []string{"rev-parse", "--path-format=absolute", "--git-common-dir"}},
-		{&r.format, []string{"rev-parse", "--show-object-format"}},
-	} {
-		if *q.to, err = g.Text(ctx, q.args...); err != nil {
-			return r, err
-		}
-	}
-	r.prefix = strings.TrimSuffix(r.prefix, "/")
-	r.git = gitrun.Git{Admin: r.admin, Tree: r.top}
-	return r, nil
+	r.git = gitrun.Git{Admin: r.Admin, Tree: r.Top}
+	r.format, err = r.git.Text(ctx, "rev-parse", "--show-object-format")
+	return r, err
 }
 
 // open is find for a checkout whose files are read, which must be safe and have a commit.
@@ -75,8 +51,7 @@ func open(ctx context.Context, dir string) (r repository, err error) {
 		return r, errors.New("the repository has no commit (make one)")
 	}
 	ref, err := r.git.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
-	var detached *gitrun.Error
-	if err != nil && !(errors.As(err, &detached) && detached.Code == 1) {
+	if err != nil && !gitrun.Exited(err, 1) {
 		return r, err
 	}
 	r.branch = strings.TrimPrefix(ref, "refs/heads/")
@@ -84,7 +59,7 @@ func open(ctx context.Context, dir string) (r repository, err error) {
 }
 
 // Identify returns the identity of the repository of a folder: its first commit. Clones have the
-// same; a shallow clone has the commit at which its history ends. It returns [ErrNoGit] for a
+// same; a shallow clone has the commit at which its history ends. It returns [gitrun.ErrNone] for a
 // folder without a repository.
 func Identify(ctx context.Context, dir string) (string, error) {
 	r, err := open(ctx, dir)
@@ -100,7 +75,7 @@ func (r repository) identity(ctx context.Context) (string, error) {
 
 // shallow lists the commits at which the history ends.
 func (r repository) shallow() ([]string, error) {
-	list, err := shallowOf(r.common)
+	list, err := shallowOf(r.Common)
 	if len(list) > maxShallow {
 		return nil, fmt.Errorf("it is a shallow clone whose history ends at %d commits, the limit is %d (run: git fetch --unshallow)",
 			len(list), maxShallow)
@@ -135,8 +110,7 @@ const shallowName = "shallow" // in the folder of a repository
 // partial reports whether objects may be missing, to be fetched when they are needed.
 func (r repository) partial(ctx context.Context) (bool, error) {
 	out, err := r.git.Text(ctx, "config", "--get-regexp", `^(remote\..*\.promisor|extensions\.partialclone)$`)
-	var none *gitrun.Error
-	if errors.As(err, &none) && none.Code == 1 {
+	if gitrun.Exited(err, 1) {
 		return false, nil
 	}
 	return out != "", err

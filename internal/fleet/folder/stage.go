@@ -2,7 +2,6 @@ package folder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,7 +38,7 @@ func specials(ctx context.Context, g gitrun.Git) (s special, err error) {
 // stage takes the changed files of a work tree into an index of ours: the tracked ones that differ,
 // and the files of the list. Submodules and other repositories in it stay as the index has them.
 func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limits) error {
-	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !exited(err, 1) {
+	if _, err := g.Run(ctx, "update-index", "-q", "--refresh"); err != nil && !gitrun.Exited(err, 1) {
 		return err
 	}
 	b := bound{top: g.Tree, limits: l}
@@ -64,12 +63,6 @@ func stage(ctx context.Context, g gitrun.Git, links, untracked []string, l Limit
 		return nil
 	}
 	return g.Feed(ctx, strings.NewReader(strings.Join(untracked, "\x00")+"\x00"), "update-index", "--add", "-z", "--stdin")
-}
-
-// exited reports whether git ended with a code.
-func exited(err error, code int) bool {
-	var e *gitrun.Error
-	return errors.As(err, &e) && e.Code == code
 }
 
 // bound adds up the files that are about to be read.
@@ -109,8 +102,8 @@ func (b *bound) add(name string) error {
 func others(ctx context.Context, g gitrun.Git, l Limits, args ...string) (files, nested []string, err error) {
 	args = append([]string{"ls-files", "--others", "-z"}, args...)
 	err = each(ctx, g, func(name string) error {
-		if strings.HasSuffix(name, "/") {
-			nested = append(nested, strings.TrimSuffix(name, "/"))
+		if before, ok := strings.CutSuffix(name, "/"); ok {
+			nested = append(nested, before)
 			return nil
 		}
 		if info, err := os.Lstat(filepath.Join(g.Tree, name)); err != nil || info.Mode().Type()&^fs.ModeSymlink != 0 {

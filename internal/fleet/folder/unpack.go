@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
@@ -22,15 +23,9 @@ const snapshotRef = "refs/drover/snapshot"
 // uncommitted here; or the files of a folder without git, with a repository of ours in the folder of its name with .git
 // added, which the caller removes with it. It returns the folder in which the task works. After a failure
 // the folder is empty or gone, and the received parts are kept for the next attempt.
-func (c *Cache) Unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (string, error) {
-	work, err := c.unpack(ctx, m, l.orDefault(), s, dir)
-	if err != nil {
-		return "", fmt.Errorf("unpack commit %s to %s: %w", short(m.Commit), dir, err)
-	}
-	return work, nil
-}
-
-func (c *Cache) unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (_ string, err error) {
+func (c *Cache) Unpack(ctx context.Context, m Manifest, l Limits, s Store, dir string) (_ string, err error) {
+	defer annotate.Error(&err, "unpack commit %s to %s", short(m.Commit), dir)
+	l = l.orDefault()
 	if err := m.check(l); err != nil {
 		return "", fmt.Errorf("check the manifest: %w", err)
 	}

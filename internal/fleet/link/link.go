@@ -246,8 +246,8 @@ func (l *Link) Ensure(ctx context.Context) error {
 		return ensure(ctx, l.JS, DefaultStore, 1)
 	}
 	err := ensure(ctx, l.JS, DefaultStore, copies)
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == noPeers || refused.ErrorCode == notClustered) {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && (refused.ErrorCode == noPeers || refused.ErrorCode == notClustered) {
 		err = ensure(ctx, l.JS, DefaultStore, 1)
 	}
 	return err
@@ -344,13 +344,10 @@ func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) erro
 			return fmt.Errorf("publish: %w", err)
 		}
 		l.troubled(l.Why(ctx, err).Error())
-		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // no secret
 		select {
-		case <-timer.C:
+		case <-time.After(pause/2 + rand.N(pause)):
 		case <-state.Done(): // lost, or there again
-			timer.Stop()
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
 		}
 	}

@@ -69,11 +69,9 @@ func Run(ctx context.Context, c Config) error {
 		default:
 			fmt.Fprintln(r.relay, err)
 		}
-		timer := time.NewTimer(pause/2 + mathrand.N(pause)) //nolint:gosec // no secret
 		select {
-		case <-timer.C:
+		case <-time.After(pause/2 + mathrand.N(pause)):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 		pause = min(2*pause, lastPause)
 	}

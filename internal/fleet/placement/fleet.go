@@ -167,11 +167,9 @@ const hearAgain = time.Second
 func (f *Fleet) hear(ctx context.Context, l *link.Link, c jetstream.Consumer) {
 	for ctx.Err() == nil {
 		f.hearFrom(ctx, c)
-		timer := time.NewTimer(hearAgain)
 		select {
-		case <-timer.C:
+		case <-time.After(hearAgain):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 		if again, err := f.consumer(ctx, l); err == nil {

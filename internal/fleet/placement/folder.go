@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/folder"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -24,9 +25,9 @@ func (w *work) identify(ctx context.Context) error {
 	}
 	repo, err := folder.Identify(ctx, w.want.Folder)
 	switch {
-	case errors.Is(err, folder.ErrNoGit) && !w.want.Sync && w.want.Job.Workspace != nil:
+	case errors.Is(err, gitrun.ErrNone) && !w.want.Sync && w.want.Job.Workspace != nil:
 		return fmt.Errorf("%w (send its files with --sync, or leave it here with --no-folder)", err)
-	case errors.Is(err, folder.ErrNoGit):
+	case errors.Is(err, gitrun.ErrNone):
 		w.plain = w.want.Sync
 	case err != nil:
 		return err

@@ -159,11 +159,9 @@ func (f *Fleet) Listen(ctx context.Context) {
 		if err == nil || errors.Is(err, errClosed) {
 			return
 		}
-		timer := time.NewTimer(listenAgain)
 		select {
-		case <-timer.C:
+		case <-time.After(listenAgain):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 }

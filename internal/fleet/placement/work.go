@@ -392,8 +392,7 @@ const closingTime = 1500 * time.Millisecond
 // stop tells the worker to end the task, and returns how long to wait for that.
 func (w *work) stop(l *link.Link, cause error) time.Duration {
 	c := fleetwire.Command{Kind: fleetwire.Stop, Actor: task.ByRuntime}
-	var stop *task.StopError
-	if errors.As(cause, &stop) {
+	if stop, ok := errors.AsType[*task.StopError](cause); ok {
 		c.Actor, c.Grace = stop.Cause.Actor, stop.Grace
 	}
 	patience := 2 * w.f.cfg.Lease // before that the lease decides

@@ -149,14 +149,11 @@ func (ws *Workspace) call(ctx context.Context, c agent.Call) (agent.Output, erro
 		if err == nil {
 			return output(a)
 		}
-		again := time.NewTimer(callAgain)
 		select {
-		case <-again.C:
+		case <-time.After(callAgain):
 		case <-ws.done:
-			again.Stop()
 			return agent.Output{}, ws.lost()
 		case <-ctx.Done():
-			again.Stop()
 			return agent.Output{}, context.Cause(ctx)
 		}
 	}

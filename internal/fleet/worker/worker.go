@@ -415,10 +415,8 @@ func (w *Worker) place(ctx context.Context) bool {
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -775,11 +773,9 @@ func (w *Worker) leave() {
 		grace := time.Second
 		w.stop(c, fleetwire.Command{Actor: task.ByRuntime, Grace: &grace})
 	}
-	timer := time.NewTimer(leaveTime)
-	defer timer.Stop()
 	select {
 	case <-w.idle:
-	case <-timer.C:
+	case <-time.After(leaveTime):
 		for _, c := range all {
 			c.drop(errLeave)
 		}

@@ -148,11 +148,9 @@ func paced(ctx context.Context, pace time.Duration, wake <-chan struct{}, change
 		if pace <= 0 {
 			continue
 		}
-		rest := time.NewTimer(pace)
 		select {
-		case <-rest.C:
+		case <-time.After(pace):
 		case <-ctx.Done():
-			rest.Stop()
 			return
 		}
 	}

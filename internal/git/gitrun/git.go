@@ -56,6 +56,12 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("git %s: %s", e.Command, e.Text) }
 
+// Exited reports whether git ended with a code: by 1 many of its commands say no.
+func Exited(err error, code int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
+}
+
 // settings are set for every call: they win over all files.
 func settings() []string {
 	return []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.external=", "gpg.program=/bin/false",
@@ -243,11 +249,19 @@ func (g Git) Fields(ctx context.Context, args ...string) ([]string, error) {
 // Commit returns the commit that a name means; empty: none.
 func (g Git) Commit(ctx context.Context, name string) (string, error) {
 	oid, err := g.Text(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
-	var e *Error
-	if errors.As(err, &e) && e.Code == 1 {
+	if Exited(err, 1) {
 		return "", nil
 	}
 	return oid, err
+}
+
+// Ancestor reports whether a commit is in the history of another.
+func (g Git) Ancestor(ctx context.Context, older, newer string) (bool, error) {
+	_, err := g.Run(ctx, "merge-base", "--is-ancestor", older, newer)
+	if Exited(err, 1) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Harmless refuses a repository whose own configuration names a program that

@@ -262,11 +262,10 @@ func (s *Store) follow(ctx context.Context, dir string, lock *os.File, j journal
 	}
 	real := p.checkout(lock)
 	_, err = real.Run(ctx, "diff-index", "--cached", "--quiet", j.New)
-	var differs *gitrun.Error
 	switch {
 	case err == nil: // the index comes last
 		return nil, s.done(dir, j)
-	case !errors.As(err, &differs) || differs.Code != 1:
+	case !gitrun.Exited(err, 1):
 		return nil, err
 	}
 	before, after := real, real
@@ -280,7 +279,7 @@ func (s *Store) follow(ctx context.Context, dir string, lock *os.File, j journal
 	if err != nil {
 		return nil, err
 	}
-	if err := s.copyIndex(p.admin, before.Index, after.Index); err != nil {
+	if err := gitrun.CopyIndex(filepath.Join(p.admin, "index"), before.Index, after.Index); err != nil {
 		return nil, err
 	}
 	if _, err := after.Run(ctx, "read-tree", "-i", "-m", j.Old, j.New); err != nil {
@@ -299,29 +298,6 @@ func (s *Store) follow(ctx context.Context, dir string, lock *os.File, j journal
 		_ = s.below().Remove(filepath.Join(dir, name))
 	}
 	return left, s.done(dir, j)
-}
-
-// copyIndex copies the index of a work tree, with its time: git compares the content of
-// a file that changed within the second of its entry only if the index is not younger.
-func (s *Store) copyIndex(admin string, to ...string) error {
-	from := filepath.Join(admin, "index")
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	for _, path := range to {
-		if err := home.WriteBelow(s.below(), path, data); err != nil {
-			return err
-		}
-		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // replaceIndex replaces the index of a work tree, through git's lock.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/git/worktree"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
@@ -112,26 +113,15 @@ type Request struct {
 
 // Begin begins a train. It finishes a merge that was interrupted, and refuses a branch
 // that is checked out with changes.
-func (s *Store) Begin(ctx context.Context, q Request) (*Train, error) {
-	t, err := s.begin(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("begin a merge: %w", err)
-	}
-	return t, nil
-}
-
-func (s *Store) begin(ctx context.Context, q Request) (_ *Train, err error) {
+func (s *Store) Begin(ctx context.Context, q Request) (_ *Train, err error) {
+	defer annotate.Error(&err, "begin a merge")
 	g := gitrun.Git{Dir: q.Folder}
 	t := &Train{s: s, still: q.Still}
-	if t.Repo, err = g.Text(ctx, "rev-parse", "--show-toplevel"); err != nil {
+	from, err := gitrun.Find(ctx, q.Folder)
+	if err != nil {
 		return nil, err
 	}
-	if t.at.common, err = g.Text(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir"); err != nil {
-		return nil, err
-	}
-	if t.at.common, err = filepath.EvalSymlinks(t.at.common); err != nil {
-		return nil, err
-	}
+	t.Repo, t.at.common = from.Top, from.Common
 	if err := harmless(ctx, g); err != nil {
 		return nil, err
 	}
@@ -193,15 +183,7 @@ func (s *Store) flock(ctx context.Context, dir string) (*os.File, error) {
 		errors.New("another merge to this repository is running (see `drover ps`)"))
 	defer done()
 	return home.Await(ctx, func() (*os.File, error) {
-		f, err := s.below().Open(dir, os.O_RDONLY, 0)
-		if err != nil {
-			return nil, err
-		}
-		if err := home.Flock(f); err != nil {
-			_ = f.Close()
-			return nil, err
-		}
-		return f, nil
+		return home.LockBelow(s.below(), dir, os.O_RDONLY, 0)
 	})
 }
 
@@ -228,8 +210,7 @@ func harmless(ctx context.Context, g gitrun.Git) error {
 func target(ctx context.Context, g gitrun.Git, branch string) (string, error) {
 	if branch == "" {
 		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
-		var none *gitrun.Error
-		if errors.As(err, &none) && none.Code == 1 {
+		if gitrun.Exited(err, 1) {
 			return "", errors.New("no branch is checked out (name one with --into)")
 		}
 		return ref, err
@@ -248,8 +229,7 @@ func identity(ctx context.Context, g gitrun.Git) ([]string, error) {
 	vars := []string{"GIT_SEQUENCE_EDITOR=:"}
 	for _, v := range [][2]string{{"NAME", "user.name"}, {"EMAIL", "user.email"}} {
 		value, err := g.Text(ctx, "config", v[1])
-		var none *gitrun.Error
-		if err != nil && !(errors.As(err, &none) && none.Code == 1) {
+		if err != nil && !gitrun.Exited(err, 1) {
 			return nil, err
 		}
 		if value != "" {
@@ -324,15 +304,8 @@ func (t *Train) git() gitrun.Git {
 // Rebase rebases a change on the tip and leaves it in the scratch checkout. Uncommitted
 // changes become a commit with the message. It returns the new commit for the branch;
 // a [*Conflict]; or [ErrNothing].
-func (t *Train) Rebase(ctx context.Context, c worktree.Change, message string) (string, error) {
-	oid, err := t.rebase(ctx, c, message)
-	if err != nil {
-		return "", fmt.Errorf("rebase the change of task %s on %s: %w", c.Task, t.Branch, err)
-	}
-	return oid, nil
-}
-
-func (t *Train) rebase(ctx context.Context, c worktree.Change, message string) (oid string, err error) {
+func (t *Train) Rebase(ctx context.Context, c worktree.Change, message string) (oid string, err error) {
+	defer annotate.Error(&err, "rebase the change of task %s on %s", c.Task, t.Branch)
 	if c.Common != t.at.common {
 		return "", fmt.Errorf("it is a change of another repository, %s (run `drover merge` there)", c.Repo)
 	}
@@ -359,8 +332,7 @@ func (t *Train) rebase(ctx context.Context, c worktree.Change, message string) (
 	}
 	t.s.step("snapshot")
 	_, err = g.Run(ctx, "rebase", "-q", "--no-verify", "--empty=drop", "--onto", t.Tip, c.Base)
-	var failed *gitrun.Error
-	if errors.As(err, &failed) {
+	if _, ok := errors.AsType[*gitrun.Error](err); ok {
 		conflict, problem := t.conflict(ctx, g)
 		_, aborted := g.Run(ctx, "rebase", "--abort")
 		if problem == nil && len(conflict.Files) > 0 && aborted == nil {

@@ -27,14 +27,8 @@ func whereIs(ctx context.Context, p place) (admin, top string, err error) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		g := gitrun.Git{Dir: path}
-		if admin, err = g.Text(ctx, "rev-parse", "--absolute-git-dir"); err != nil {
-			return "", "", err
-		}
-		if top, err = g.Text(ctx, "rev-parse", "--show-toplevel"); err != nil {
-			return "", "", err
-		}
-		return admin, top, nil
+		at, err := gitrun.Find(ctx, path)
+		return at.Admin, at.Top, err
 	}
 	return "", "", nil
 }

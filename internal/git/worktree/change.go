@@ -120,7 +120,7 @@ func orphaned(ctx context.Context, id task.ID, folder string) (Change, error) {
 	if err != nil {
 		return c, fmt.Errorf("%w, and its repository was not found: %w", ErrGone, err)
 	}
-	c.Repo, c.Common = o.top, o.common
+	c.Repo, c.Common = o.Top, o.Common
 	if err := c.kept(ctx, o.git); err != nil {
 		return c, err
 	}
@@ -150,7 +150,7 @@ func (c *Change) kept(ctx context.Context, g gitrun.Git) error {
 		}
 		older := branch == ""
 		if !older && head != "" {
-			if older, err = ancestor(ctx, g, branch, head); err != nil {
+			if older, err = g.Ancestor(ctx, branch, head); err != nil {
 				return err
 			}
 		}
@@ -175,23 +175,13 @@ func (c *Change) kept(ctx context.Context, g gitrun.Git) error {
 // first base if the agent has rebased them.
 func (c *Change) fork(ctx context.Context, g gitrun.Git) error {
 	base, err := g.Text(ctx, "merge-base", c.Base, c.Head)
-	var none *gitrun.Error
-	if errors.As(err, &none) && none.Code == 1 {
+	if gitrun.Exited(err, 1) {
 		return nil
 	}
 	if err == nil {
 		c.Base = base
 	}
 	return err
-}
-
-func ancestor(ctx context.Context, g gitrun.Git, older, newer string) (bool, error) {
-	_, err := g.Run(ctx, "merge-base", "--is-ancestor", older, newer)
-	var no *gitrun.Error
-	if errors.As(err, &no) && no.Code == 1 {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // File is one file of a change.
@@ -271,8 +261,7 @@ func (c Change) Content(ctx context.Context, path string, old bool) ([]byte, err
 		at = c.Base
 	}
 	out, err := c.git().Run(ctx, "cat-file", "blob", at+":"+filepath.Clean(path))
-	var none *gitrun.Error
-	if errors.As(err, &none) {
+	if _, ok := errors.AsType[*gitrun.Error](err); ok {
 		return nil, fs.ErrNotExist
 	}
 	return out, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -31,15 +32,8 @@ type Request struct {
 // have the uncommitted changes of the folder, which are only counted; its submodules
 // are empty folders. The caller owns the tree. A failed call leaves no files, or
 // files that [Store.Sweep] removes.
-func (s *Store) Create(ctx context.Context, q Request) (*Tree, error) {
-	t, err := s.create(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("worktree for task %s: %w", q.Task, err)
-	}
-	return t, nil
-}
-
-func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
+func (s *Store) Create(ctx context.Context, q Request) (_ *Tree, err error) {
+	defer annotate.Error(&err, "worktree for task %s", q.Task)
 	if _, err := task.ParseID(string(q.Task)); err != nil {
 		return nil, err
 	}
@@ -53,9 +47,9 @@ func (s *Store) create(ctx context.Context, q Request) (*Tree, error) {
 		Task:    q.Task,
 		Session: q.Session,
 		Name:    excerpt.Line(q.Name, 100),
-		Repo:    from.top,
-		Common:  from.common,
-		Prefix:  from.prefix,
+		Repo:    from.Top,
+		Common:  from.Common,
+		Prefix:  from.Prefix,
 		Branch:  branchOf(q.Task),
 		Created: time.Now().UTC(),
 	}
@@ -138,10 +132,8 @@ func inside(r receipt) error {
 
 // origin is the work tree that a checkout is made from.
 type origin struct {
-	git    gitrun.Git
-	top    string
-	common string
-	prefix string // of the folder in top; empty: top itself
+	gitrun.Place
+	git gitrun.Git
 }
 
 // find looks for the repository of a folder. It refuses a repository that cannot have a
@@ -153,41 +145,23 @@ func find(ctx context.Context, folder string) (o origin, err error) {
 	if folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return o, err
 	}
-	g := gitrun.Git{Dir: folder}
-	kind, err := g.Text(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
-	var refused *gitrun.Error
+	kind, err := (gitrun.Git{Dir: folder}).Text(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
 	switch {
-	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a git repository"):
-		return o, fmt.Errorf(
-			"%s is not in a git repository, and only one can have worktrees (run git init, or leave the isolation out)",
-			folder,
-		)
 	case err != nil:
-		return o, err
 	case strings.HasPrefix(kind, "true"):
 		return o, fmt.Errorf("%s is in a bare repository (use a clone of it)", folder)
 	case kind != "false\ntrue":
 		return o, fmt.Errorf("%s is inside of a repository's own files, not in its work tree", folder)
 	}
-	admin := ""
-	for _, ask := range []struct {
-		what string
-		to   *string
-	}{{"--show-toplevel", &o.top}, {"--absolute-git-dir", &admin}, {"--git-common-dir", &o.common}} {
-		if *ask.to, err = g.Text(ctx, "rev-parse", "--path-format=absolute", ask.what); err != nil {
-			return o, err
-		}
+	o.Place, err = gitrun.Find(ctx, folder)
+	if errors.Is(err, gitrun.ErrNone) {
+		return o, fmt.Errorf("%s is not in a git repository, and only one can have worktrees (run git init, "+
+			"or leave the isolation out)", folder)
 	}
-	if o.common, err = filepath.EvalSymlinks(o.common); err != nil {
+	if err != nil {
 		return o, err
 	}
-	if o.prefix, err = filepath.Rel(o.top, folder); err != nil || !filepath.IsLocal(o.prefix) {
-		return o, fmt.Errorf("%s is outside of the work tree %s of its repository", folder, o.top)
-	}
-	if o.prefix == "." {
-		o.prefix = ""
-	}
-	o.git = gitrun.Git{Admin: admin, Tree: o.top}
+	o.git = gitrun.Git{Admin: o.Admin, Tree: o.Top}
 	return o, o.git.Harmless(ctx)
 }
 
@@ -228,6 +202,3 @@ func (o origin) changes(ctx context.Context) int {
 	}
 	return len(list)
 }
-
-// Environ is [gitrun.Environ].
-func Environ(env []string) []string { return gitrun.Environ(env) }

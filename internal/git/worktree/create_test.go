@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -332,8 +333,8 @@ func TestEnviron(t *testing.T) {
 	}
 	s := Open(filepath.Join(t.TempDir(), "w"))
 	tree := create(t, s, filepath.Join(repo, "sub"))
-	if tree.Repo != repo || strings.Contains(strings.Join(Environ(os.Environ()), "\n"), other) {
-		t.Errorf("made from %s; environment %q", tree.Repo, Environ(os.Environ()))
+	if tree.Repo != repo || strings.Contains(strings.Join(gitrun.Environ(os.Environ()), "\n"), other) {
+		t.Errorf("made from %s; environment %q", tree.Repo, gitrun.Environ(os.Environ()))
 	}
 	if got, ok := tree.Map(filepath.Join(repo, "sub/x")); !ok || got != filepath.Join(tree.Dir, "x") {
 		t.Errorf("Map = %q, %v", got, ok)

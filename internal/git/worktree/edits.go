@@ -80,10 +80,8 @@ type editing struct {
 func (e *Edits) Add(c Checkout) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, old := range e.checkouts {
-		if old == c {
-			return
-		}
+	if slices.Contains(e.checkouts, c) {
+		return
 	}
 	e.checkouts = append(e.checkouts, c)
 	old, order := e.files, e.order

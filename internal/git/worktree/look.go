@@ -84,8 +84,7 @@ func (r receipt) refs(ctx context.Context, g gitrun.Git, st *state) (err error) 
 			return err
 		}
 		ref, err := g.Text(ctx, "symbolic-ref", "--quiet", "HEAD")
-		var none *gitrun.Error
-		if err != nil && !(errors.As(err, &none) && none.Code == 1) {
+		if err != nil && !gitrun.Exited(err, 1) {
 			return err
 		}
 		st.on = strings.TrimPrefix(ref, "refs/heads/")

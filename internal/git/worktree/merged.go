@@ -3,11 +3,11 @@ package worktree
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
 	"github.com/drover-dev/drover/internal/git/gitrun"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -15,15 +15,8 @@ import (
 // checkout is still as the change says, and not in use, it moves to that commit:
 // a further run continues from there, and [Store.Sweep] finds no changes in it. Merged removes
 // the copy of the merged changes. It reports whether the task has no other changes.
-func (s *Store) Merged(ctx context.Context, c Change, oid string) (bool, error) {
-	all, err := s.merged(ctx, c, oid)
-	if err != nil {
-		return false, fmt.Errorf("worktree of task %s, which is merged: %w", c.Task, err)
-	}
-	return all, nil
-}
-
-func (s *Store) merged(ctx context.Context, c Change, oid string) (bool, error) {
+func (s *Store) Merged(ctx context.Context, c Change, oid string) (_ bool, err error) {
+	defer annotate.Error(&err, "worktree of task %s, which is merged", c.Task)
 	if _, err := task.ParseID(string(c.Task)); err != nil {
 		return false, err
 	}
@@ -80,7 +73,7 @@ func unbranch(ctx context.Context, g gitrun.Git, c Change) error {
 	if err != nil || tip == "" {
 		return err
 	}
-	if in, err := ancestor(ctx, g, tip, c.Head); err != nil || !in {
+	if in, err := g.Ancestor(ctx, tip, c.Head); err != nil || !in {
 		return err
 	}
 	_, err = g.Run(ctx, "update-ref", "-d", ref, tip)
@@ -104,7 +97,7 @@ func uncopy(ctx context.Context, g gitrun.Git, c Change) error {
 		if err != nil || head == "" || c.From != FromWorktree {
 			return err
 		}
-		if older, err := ancestor(ctx, g, head, c.Head); err != nil || !older {
+		if older, err := g.Ancestor(ctx, head, c.Head); err != nil || !older {
 			return err
 		}
 	}

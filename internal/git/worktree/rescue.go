@@ -2,6 +2,8 @@ package worktree
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -60,30 +62,16 @@ func (s *Store) rescue(ctx context.Context, r receipt, lock *os.File, st state) 
 // seed begins the index of a rescue with the index of the checkout, which saves reading
 // every file, or with the commit if that index hides files.
 func (r receipt) seed(ctx context.Context, g gitrun.Git, st state) error {
-	index := filepath.Join(r.admin(), "index")
-	data, err := os.ReadFile(index)
-	if err == nil && len(st.hidden) == 0 && !st.missing {
-		return reindex(g.Index, index, data)
+	if len(st.hidden) == 0 && !st.missing {
+		if err := gitrun.CopyIndex(filepath.Join(r.admin(), "index"), g.Index); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	if st.head == "" {
 		return nil
 	}
-	_, err = g.Run(ctx, "read-tree", st.head)
+	_, err := g.Run(ctx, "read-tree", st.head)
 	return err
-}
-
-// reindex writes a copy of an index with the time of the first. Git compares the
-// content of a file that has the size and the second of its entry only if the index
-// is not younger: in a younger copy, a change within that second is not seen.
-func reindex(to, from string, data []byte) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	if err := home.WriteBelow(saferoot.Near(to), to, data); err != nil {
-		return err
-	}
-	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
 // stage adds all files of the checkout to a separate index. The file paths lists them

@@ -254,7 +254,7 @@ func (s *Store) own() error {
 // hold locks the folder of a task, or returns [ErrBusy]. The lock is on the folder
 // itself, so it disappears when its process dies.
 func (s *Store) hold(id task.ID) (*os.File, error) {
-	f, err := s.flock(s.dir(id))
+	f, err := s.lock(s.dir(id))
 	if errors.Is(err, home.ErrLocked) {
 		err = ErrBusy
 	}
@@ -271,31 +271,14 @@ func (s *Store) holdSoon(ctx context.Context, id task.ID) (*os.File, error) {
 	return s.await(ctx, s.dir(id))
 }
 
-// flock opens a folder and locks it, or returns [home.ErrLocked].
-func (s *Store) flock(dir string) (*os.File, error) {
-	f, err := s.below().Open(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err = home.Flock(f); err == nil && !same(f, dir) {
-		err = fs.ErrNotExist // it was removed between opening and locking
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
+// lock opens a folder and locks it, or returns [home.ErrLocked].
+func (s *Store) lock(dir string) (*os.File, error) {
+	return home.LockBelow(s.below(), dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
-// await is flock that waits for other holders.
+// await is lock that waits for other holders.
 func (s *Store) await(ctx context.Context, dir string) (*os.File, error) {
-	return home.Await(ctx, func() (*os.File, error) { return s.flock(dir) })
-}
-
-func same(f *os.File, path string) bool {
-	a, err := f.Stat()
-	b, err2 := os.Lstat(path)
-	return err == nil && err2 == nil && os.SameFile(a, b)
+	return home.Await(ctx, func() (*os.File, error) { return s.lock(dir) })
 }
 
 // claim makes the folder of a task and holds it. A sweep that comes between the two

@@ -89,11 +89,9 @@ func Await[T any](ctx context.Context, try func() (T, error)) (T, error) {
 		if !errors.Is(err, ErrLocked) {
 			return got, err
 		}
-		t := time.NewTimer(pause/2 + rand.N(pause))
 		select {
-		case <-t.C:
+		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
-			t.Stop()
 			return got, context.Cause(ctx)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -26,14 +27,8 @@ const tempAge = time.Minute
 
 // Remove deletes the files of the session. They disappear in one step, and files that a
 // crash leaves after that step are swept later. The caller holds the lock of the session.
-func (s Session) Remove() error {
-	if err := s.remove(); err != nil {
-		return fmt.Errorf("remove session %s: %w", s.id, err)
-	}
-	return nil
-}
-
-func (s Session) remove() error {
+func (s Session) Remove() (err error) {
+	defer annotate.Error(&err, "remove session %s", s.id)
 	dir, err := s.Below().Folder(s.project.dir)
 	if err != nil {
 		return err

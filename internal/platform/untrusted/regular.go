@@ -68,8 +68,7 @@ func check(info fs.FileInfo, most int64) error {
 // plain takes the names of system calls and of files out of an error: callers
 // name the file as the user knows it.
 func plain(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

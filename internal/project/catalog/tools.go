@@ -230,7 +230,7 @@ func (c *choice) put(tool string) {
 // types returns the names in the brackets after Agent.
 func types(list string) []string {
 	var out []string
-	for _, name := range strings.Split(list, ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		if name = subagent.Normalize(strings.TrimSpace(name)); name != "" {
 			out = append(out, name)
 		}

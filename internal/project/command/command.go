@@ -127,7 +127,7 @@ func firstLine(body string) string {
 func NameOf(file string) string {
 	file = strings.TrimSuffix(strings.TrimSuffix(file, ".md"), ".prompt")
 	var words []string
-	for _, word := range strings.Split(path.Clean(file), "/") {
+	for word := range strings.SplitSeq(path.Clean(file), "/") {
 		word = strings.Trim(strings.Map(func(r rune) rune {
 			if unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.' || r == '-' {
 				return r

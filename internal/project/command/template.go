@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -338,12 +339,7 @@ func tooLong() error {
 }
 
 func contains(all []string, one string) bool {
-	for _, other := range all {
-		if one == other {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(all, one)
 }
 
 // takes reports whether a part has a place for arguments.
@@ -352,12 +348,7 @@ func takes(one part) bool {
 	case allPart, argPart, restPart:
 		return true
 	}
-	for _, inner := range one.sub {
-		if takes(inner) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(one.sub, takes)
 }
 
 // filler knows the arguments.

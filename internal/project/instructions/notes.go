@@ -105,7 +105,7 @@ func between(root, folder string) []string {
 		return []string{"."}
 	}
 	out, at := []string{"."}, ""
-	for _, part := range strings.Split(rel, string(filepath.Separator)) {
+	for part := range strings.SplitSeq(rel, string(filepath.Separator)) {
 		at = filepath.Join(at, part)
 		out = append(out, at)
 	}
@@ -250,7 +250,7 @@ func (p place) inside(path string) (place, bool) {
 func imports(text string) []string {
 	var out []string
 	fence := "" // of the block of code that we are in
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		mark := fenceOf(line)
 		switch {
 		case fence != "" && mark == fence:
@@ -280,7 +280,7 @@ func fenceOf(line string) string {
 
 func references(text string) []string {
 	var out []string
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		ref, ok := strings.CutPrefix(word, "@")
 		if ref = strings.TrimRight(ref, ".,;:!?)"); ok && ref != "" && len(ref) < 1000 {
 			out = append(out, ref)

@@ -120,8 +120,7 @@ func (l *loader) layer(source string, data []byte, of level) {
 	next := l.set.clone()
 	next.Permissions.Allow, next.Permissions.Ask, next.Permissions.Deny = nil, nil, nil
 	if err := json.Unmarshal(clean, &next.Options); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			err = atLine(lines[wrong.Field], fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type))
 		}
 		fail(err)
@@ -147,8 +146,7 @@ func (s *Settings) Add(src Source) {
 }
 
 func (l *loader) fail(source string, err error) {
-	var at *lineError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*lineError](err); ok {
 		source, err = fmt.Sprintf("%s:%d", source, at.line), at.err
 	}
 	l.errs = append(l.errs, fmt.Errorf("settings in %s: %w (correct it, or move it away)", source, err))
@@ -287,8 +285,7 @@ func decode(data []byte) (tree map[string]any, lines map[string]int, err error) 
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, atLine(r.lineAt(int64(len(bytes.TrimSpace(data)))), errors.New("it ends in the middle"))
 	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return nil, nil, atLine(r.lineAt(syntax.Offset), err)
 	}
 	if err != nil {
@@ -363,8 +360,7 @@ func (r *reader) value(path string, depth int) (any, error) {
 // prune takes out keys that nothing here is named exactly, and says so.
 func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Type) {
 	fields := map[string]reflect.Type{}
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		fields[options.Name(f)] = f.Type
 	}
 	for _, key := range keys(tree) {

@@ -169,8 +169,7 @@ func keep[V any](l *loader, source, what string, m, before map[string]V, good fu
 // place, spends money by itself, or is about all sessions of the user: a
 // repository must not decide that.
 func (l *loader) withoutOwn(source, prefix string, tree map[string]any, t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name := options.Name(f)
 		value, there := tree[name]
 		if !there {

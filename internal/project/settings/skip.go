@@ -16,7 +16,7 @@ type Skip struct {
 // between. With an empty text no files count.
 func ParseSources(text string) (Skip, error) {
 	s := Skip{User: true, Project: true, Local: true}
-	for _, word := range strings.Split(text, ",") {
+	for word := range strings.SplitSeq(text, ",") {
 		switch strings.TrimSpace(word) {
 		case "":
 		case "user":

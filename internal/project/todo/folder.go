@@ -257,8 +257,7 @@ func (f *folder) load() (List, error) {
 			it, err = f.item(id)
 		}
 		if err != nil {
-			var d *damaged
-			if errors.As(err, &d) {
+			if d, ok := errors.AsType[*damaged](err); ok {
 				err = d.err
 			}
 			l.Problems = append(l.Problems, Problem{ID: id, File: name, Why: err.Error()})

@@ -125,22 +125,14 @@ func (r *reader) with(p *Plan, s Step, above map[string]bool) {
 		return
 	}
 	r.faults = append(r.faults, sub.Check()...)
-	for _, a := range sub.Params { // a value that is computed is looked at when it is known
+	for _, a := range sub.Params { // a value that is computed is looked at when it is known: here it is a possible one
 		if v, ok := given[a.Name]; ok && strings.Contains(v, opens) {
-			given[a.Name] = first(a)
+			given[a.Name] = strings.Join(a.Enum[:min(len(a.Enum), 1)], "")
 		}
 	}
 	if _, err := sub.Values(given); err != nil {
 		r.fault(s.Line, "", "step %s: %v", s.ID, err)
 	}
-}
-
-// first is some value that a parameter can have.
-func first(a Param) string {
-	if len(a.Enum) > 0 {
-		return a.Enum[0]
-	}
-	return ""
 }
 
 func (r *reader) words(p *Plan, line int, what, text string, above map[string]bool) {

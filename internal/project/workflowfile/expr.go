@@ -43,21 +43,10 @@ type expr struct {
 	handle bool // it asks failure or always: it may hold after a failure
 }
 
-type node interface {
-	eval(s Scope) (string, error)
-}
+// node computes a value.
+type node func(s Scope) (string, error)
 
-type (
-	literal string
-	status  string
-	not     struct{ of node }
-	either  struct{ a, b node } // ||
-	both    struct{ a, b node } // &&
-	equal   struct {
-		a, b node
-		not  bool
-	}
-)
+func literal(text string) node { return func(Scope) (string, error) { return text, nil } }
 
 func truth(b bool) string {
 	if b {
@@ -68,53 +57,15 @@ func truth(b bool) string {
 
 func holds(v string) bool { return v != "" && v != "false" }
 
-func (l literal) eval(Scope) (string, error) { return string(l), nil }
-
-func (w status) eval(s Scope) (string, error) {
-	switch w {
-	case "success":
-		return truth(!s.Failed), nil
-	case "failure":
-		return truth(s.Failed), nil
+// first is the first of two values that holds, or that does not, and else the second.
+func first(a, b node, held bool) node {
+	return func(s Scope) (string, error) {
+		v, err := a(s)
+		if err != nil || holds(v) == held {
+			return v, err
+		}
+		return b(s)
 	}
-	return "true", nil
-}
-
-func (r ref) eval(s Scope) (string, error) {
-	if r.step == "" {
-		return s.Params[r.field], nil
-	}
-	return s.Step(r.step, r.field)
-}
-
-func (n not) eval(s Scope) (string, error) {
-	v, err := n.of.eval(s)
-	return truth(!holds(v)), err
-}
-
-func (e either) eval(s Scope) (string, error) {
-	v, err := e.a.eval(s)
-	if err != nil || holds(v) {
-		return v, err
-	}
-	return e.b.eval(s)
-}
-
-func (b both) eval(s Scope) (string, error) {
-	v, err := b.a.eval(s)
-	if err != nil || !holds(v) {
-		return v, err
-	}
-	return b.b.eval(s)
-}
-
-func (e equal) eval(s Scope) (string, error) {
-	a, err := e.a.eval(s)
-	if err != nil {
-		return "", err
-	}
-	b, err := e.b.eval(s)
-	return truth((a == b) != e.not), err
 }
 
 // parseExpr reads an expression:
@@ -221,7 +172,7 @@ func (p *parser) or(depth int) (node, error) {
 	for err == nil && p.is("||") {
 		var b node
 		b, err = p.and(depth)
-		a = either{a, b}
+		a = first(a, b, true)
 	}
 	return a, err
 }
@@ -231,7 +182,7 @@ func (p *parser) and(depth int) (node, error) {
 	for err == nil && p.is("&&") {
 		var b node
 		b, err = p.cmp(depth)
-		a = both{a, b}
+		a = first(a, b, false)
 	}
 	return a, err
 }
@@ -249,7 +200,14 @@ func (p *parser) cmp(depth int) (node, error) {
 		return a, nil
 	}
 	b, err := p.one(depth)
-	return equal{a, b, differ}, err
+	return func(s Scope) (string, error) {
+		x, err := a(s)
+		if err != nil {
+			return "", err
+		}
+		y, err := b(s)
+		return truth((x == y) != differ), err
+	}, err
 }
 
 var errEnds = errors.New("the expression ends too early")
@@ -261,7 +219,10 @@ func (p *parser) one(depth int) (node, error) {
 	switch {
 	case p.is("!"):
 		of, err := p.one(depth + 1)
-		return not{of}, err
+		return func(s Scope) (string, error) {
+			v, err := of(s)
+			return truth(!holds(v)), err
+		}, err
 	case p.is("("):
 		in, err := p.or(depth + 1)
 		if err == nil && !p.is(")") {
@@ -290,7 +251,9 @@ func (p *parser) name(text string) (node, error) {
 			return nil, fmt.Errorf("write %s()", text)
 		}
 		p.out.status, p.out.handle = true, p.out.handle || text != "success"
-		return status(text), nil
+		return func(s Scope) (string, error) {
+			return truth(text == "always" || s.Failed == (text == "failure")), nil
+		}, nil
 	case parts[0] == "params" && len(parts) == 2:
 		return p.ref(ref{field: parts[1]}), nil
 	case parts[0] == "steps" && len(parts) == 3:
@@ -310,7 +273,12 @@ func (p *parser) name(text string) (node, error) {
 
 func (p *parser) ref(r ref) node {
 	p.out.refs = append(p.out.refs, r)
-	return r
+	return func(s Scope) (string, error) {
+		if r.step == "" {
+			return s.Params[r.field], nil
+		}
+		return s.Step(r.step, r.field)
+	}
 }
 
 // fields are what can be known of a step that has ended.
@@ -328,7 +296,7 @@ func (s Step) Wanted(scope Scope) (bool, error) {
 	if !e.status && scope.Failed {
 		return false, nil
 	}
-	v, err := e.root.eval(scope)
+	v, err := e.root(scope)
 	if err != nil {
 		return false, fmt.Errorf("if of step %s: %w", s.ID, err)
 	}
@@ -407,7 +375,7 @@ func Fill(text string, s Scope) (string, error) {
 		if p.expr == nil {
 			continue
 		}
-		v, err := p.expr.root.eval(s)
+		v, err := p.expr.root(s)
 		if err != nil {
 			return "", err
 		}

@@ -25,8 +25,7 @@ func Read(path string) ([]byte, error) {
 
 // plainError removes the names of system calls and of files from an error.
 func plainError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

@@ -279,7 +279,7 @@ func TestExpressions(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got, err := e.root.eval(scope(false)); got != want || err != nil {
+		if got, err := e.root(scope(false)); got != want || err != nil {
 			t.Errorf("%s is %q, want %q (%v)", text, got, want, err)
 		}
 	}
@@ -396,7 +396,7 @@ func FuzzExpression(f *testing.F) {
 		}
 		s := scope(false)
 		s.Step = func(string, string) (string, error) { return "y", nil }
-		one, err := e.root.eval(s)
+		one, err := e.root(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +410,7 @@ func FuzzExpression(f *testing.F) {
 			}
 			t.Fatal(err)
 		}
-		if two, _ := again.root.eval(s); one != two {
+		if two, _ := again.root(s); one != two {
 			t.Errorf("%q and %q", one, two)
 		}
 	})

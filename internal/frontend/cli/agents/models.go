@@ -93,9 +93,7 @@ func (a *app) models(set settings.Settings) ([]modelRow, []string) {
 			order = append(order, alias)
 		}
 	}
-	for alias, to := range set.Models.Aliases {
-		full[alias] = to
-	}
+	maps.Copy(full, set.Models.Aliases)
 	var rows []modelRow
 	for _, alias := range order {
 		name := full[alias]

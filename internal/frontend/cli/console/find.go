@@ -62,16 +62,10 @@ func (a *Console) SeveralLive(ctx context.Context, sessions []Session, command s
 
 // Running says in a few words which tasks run in a live session.
 func (a *Console) Running(ctx context.Context, s Session) string {
-	api, release, err := s.Open(ctx)
-	if err != nil {
-		return ""
-	}
-	defer release()
-	page, err := api.List(ctx, control.ListRequest{Limit: TablePage})
-	if err != nil {
-		return ""
-	}
-	return task.PillLabel(page.Tasks)
+	page, _ := Ask(ctx, s.Open, func(api control.API) (control.Page, error) {
+		return api.List(ctx, control.ListRequest{Limit: TablePage})
+	})
+	return task.PillLabel(page.Tasks) // of none without an answer
 }
 
 // Conversing is the role of a session with a main agent.
@@ -113,6 +107,19 @@ func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
 		return nil, nil, fmt.Errorf("open session %s: %w", f.Session.Info().Session, err)
 	}
 	return api, done, nil
+}
+
+// Ask opens a session for one request.
+func Ask[T any](
+	ctx context.Context, open func(context.Context) (control.API, func(), error), do func(control.API) (T, error),
+) (T, error) {
+	api, done, err := open(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer done()
+	return do(api)
 }
 
 // Taken repeats a request until a session accepts it. ask finds the session each time: a host that is

@@ -100,6 +100,24 @@ func HostName() string {
 	return name[:min(len(name), 63)]
 }
 
+// ReadFile reads a whole file that a command line names, or stdin for -, of at most so many bytes.
+func (a *Console) ReadFile(name string, most int64) ([]byte, error) {
+	in := a.Stdin
+	if name != "-" {
+		f, err := os.Open(a.Path(name))
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %s", Size(most))
+	}
+	return data, err
+}
+
 // Bounds of a prompt that comes on stdin.
 const (
 	maxStdin  = 10 << 20

@@ -12,12 +12,7 @@ import (
 
 // StartDetached starts a task in the detached host of the folder.
 func (a *Console) StartDetached(ctx context.Context, r control.StartRequest) (task.Record, error) {
-	api, release, err := a.Background(ctx)
-	if err != nil {
-		return task.Record{}, err
-	}
-	defer release()
-	return a.StartOne(ctx, api, r)
+	return Ask(ctx, a.Background, func(api control.API) (task.Record, error) { return a.StartOne(ctx, api, r) })
 }
 
 // StartOne starts one task.

@@ -27,12 +27,7 @@ func (a *app) fork() *cobra.Command {
 			return err
 		}
 		if *list {
-			api, done, err := s.Open(ctx)
-			if err != nil {
-				return err
-			}
-			defer done()
-			prompts, err := api.Prompts(ctx)
+			prompts, err := console.Ask(ctx, s.Open, func(api control.API) (control.Prompts, error) { return api.Prompts(ctx) })
 			if err != nil {
 				return err
 			}

@@ -35,12 +35,6 @@ func (a *app) statsCommand() *cobra.Command {
 		Use: "stats [--by agent|day|project|model|session] [--since D] [--all-projects] [--json]",
 		Long: "Sum the model calls of this project's sessions, live ones included: tokens, cost, and the time that models\n" +
 			"took to answer. INPUT is all input tokens, CACHED the part of them that came from the provider's cache.",
-		Args: func(cmd *cobra.Command, words []string) error {
-			if len(words) > 0 {
-				return console.Usage(fmt.Sprintf("unexpected %q", words[0]), "usage: "+cmd.UseLine())
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := stats{all: all}
 			var err error
@@ -110,7 +104,7 @@ func (a *app) addUp(s *stats) error {
 	}
 	table, notes := console.PriceTable(set.Models)
 	for _, n := range notes {
-		fmt.Fprintf(a.Stderr, "drover: note: %s\n", n)
+		a.Hint(n)
 	}
 	places, err := a.SessionFolders(s.all)
 	if err != nil {
@@ -131,7 +125,7 @@ func (a *app) addUp(s *stats) error {
 		s.Skipped += skipped
 		if err != nil {
 			s.Unread++
-			fmt.Fprintf(a.Stderr, "drover: note: %v\n", err)
+			a.Hint(err.Error())
 		}
 	}
 	s.Rows, s.Total = sums.Rows(s.By), sums.Total()
@@ -146,23 +140,15 @@ func (a *app) addUp(s *stats) error {
 // tellGaps says on stderr what the figures do not hold.
 func (a *app) tellGaps(s *stats) {
 	if s.Total.Unpriced > 0 {
-		fmt.Fprintf(
-			a.Stderr,
-			"drover: note: the price of %d of %d calls is not known: %s (set models.prices in the settings)\n",
-			s.Total.Unpriced,
-			s.Total.Calls,
-			excerpt.Line(strings.Join(s.unpriced, ", "), 300),
-		)
+		a.Hint(fmt.Sprintf("the price of %d of %d calls is not known: %s (set models.prices in the settings)", s.Total.Unpriced,
+			s.Total.Calls, excerpt.Line(strings.Join(s.unpriced, ", "), 300)))
 	}
 	if s.Total.Estimated > 0 {
-		fmt.Fprintf(
-			a.Stderr,
-			"drover: note: the provider reported no plausible figures for %d calls; the most that they can have used is counted\n",
-			s.Total.Estimated,
-		)
+		a.Hint(fmt.Sprintf("the provider reported no plausible figures for %d calls; the most that they can have used is counted",
+			s.Total.Estimated))
 	}
 	if s.Skipped > 0 {
-		fmt.Fprintf(a.Stderr, "drover: note: %d lines could not be read and are not counted\n", s.Skipped)
+		a.Hint(fmt.Sprintf("%d lines could not be read and are not counted", s.Skipped))
 	}
 }
 

@@ -45,12 +45,7 @@ func (a *app) teleportExport() *cobra.Command {
 		Long: "Write an ended session to an archive: its conversation, those of its agents, the output of its tasks, its\n" +
 			"to-dos and the definitions of its agents. The values of secret variables such as ANTHROPIC_API_KEY are removed\n" +
 			"everywhere. An existing file is never overwritten; - is stdout.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return console.Usage("exactly one SESSION is required", "see `drover sessions`")
-			}
-			return nil
-		},
+		Args: console.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := a.Settings("")
 			if err != nil {
@@ -182,12 +177,7 @@ func (a *app) teleportImport() *cobra.Command {
 		Long: "Import an archive as a new session and print its ID. The session continues in the folder that it had, or in\n" +
 			"the one that --into names; the folder must exist. `drover -p --resume ID` resumes it by its new ID or its old one.",
 		ValidArgsFunction: console.CompleteFiles,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return console.Usage("exactly one FILE is required", "one that `drover teleport export` wrote")
-			}
-			return nil
-		},
+		Args:              console.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := a.Settings("")
 			if err != nil {

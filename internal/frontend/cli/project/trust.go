@@ -30,12 +30,7 @@ func (a *app) trustCommand() *cobra.Command {
 			"Trust is given to this folder with exactly these files: when one of them changes, trust it again. A\n" +
 			"repository or worktree below it is trusted separately.",
 		ValidArgsFunction: console.CompleteFiles,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return console.Usage("one FOLDER at most", "without one it is this folder")
-			}
-			return nil
-		},
+		Args:              console.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				r.folder = args[0]

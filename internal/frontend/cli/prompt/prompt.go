@@ -213,8 +213,7 @@ func (a *App) PromptCommand() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		var missing *pflag.ValueRequiredError
-		if errors.As(err, &missing) && missing.GetFlag().Name == "resume" {
+		if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok && missing.GetFlag().Name == "resume" {
 			return ErrNoSessionNamed()
 		}
 		return console.FlagError(err, "drover -p")

@@ -52,8 +52,7 @@ func (a *App) record() *cobra.Command {
 		var answer error
 		err := console.NewFile(path, func(w io.Writer) error {
 			answer = a.Record(cmd.Context(), &p, w)
-			var lost *RecordError
-			if errors.As(answer, &lost) {
+			if _, ok := errors.AsType[*RecordError](answer); ok {
 				return answer
 			}
 			return nil

@@ -1,9 +1,8 @@
 package prompt
 
 import (
+	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -17,21 +16,13 @@ func (a *App) readSchema(p *Prompt) error {
 	if p.Schema == "" || strings.HasPrefix(strings.TrimSpace(p.Schema), "{") {
 		return nil
 	}
-	name := a.Path(p.Schema)
-	const fix = "name a file with a JSON schema, or give the schema itself"
-	f, err := os.Open(name)
-	if err != nil {
-		return console.Usage(fmt.Sprintf("--json-schema: %v", err), fix)
+	text, err := a.ReadFile(p.Schema, maxSchemaFile)
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		err = errors.New("it is empty")
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSchemaFile+1))
-	switch {
-	case err != nil:
-		return console.Usage(fmt.Sprintf("--json-schema: %v", err), fix)
-	case len(text) > maxSchemaFile:
-		return console.Usage(fmt.Sprintf("--json-schema: file %s has more than %d MiB", p.Schema, maxSchemaFile>>20), fix)
-	case strings.TrimSpace(string(text)) == "":
-		return console.Usage(fmt.Sprintf("--json-schema: file %s is empty", p.Schema), fix)
+	if err != nil {
+		return console.Usage(fmt.Sprintf("--json-schema: file %s: %v", p.Schema, err),
+			"name a file with a JSON schema, or give the schema itself")
 	}
 	p.Schema = string(text)
 	return nil

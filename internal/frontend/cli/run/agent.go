@@ -22,15 +22,10 @@ func (a *app) agentCommand() *cobra.Command {
 	var on string
 	var untracked []string
 	run := &cobra.Command{
-		Use:   "run TYPE PROMPT",
-		Short: "Run one agent and print its answer",
-		Long:  "Run one agent and print its answer. The prompt - is read from stdin. The built-in types of agents (`drover agents` lists all):\n\n" + agentTypes(),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return console.Usage("TYPE and PROMPT are required", "as in `drover agent run explore \"where is the parser?\"`")
-			}
-			return nil
-		},
+		Use:               "run TYPE PROMPT",
+		Short:             "Run one agent and print its answer",
+		Long:              "Run one agent and print its answer. The prompt - is read from stdin. The built-in types of agents (`drover agents` lists all):\n\n" + agentTypes(),
+		Args:              console.Args(2, -1),
 		ValidArgsFunction: a.CompleteAgents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Type, req.Prompt = args[0], strings.Join(args[1:], " ")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
+	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/git/merge"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -255,7 +256,7 @@ func (a *app) settle(ctx context.Context, c worktree.Change, oid string) {
 // checkChange runs the check in the scratch checkout, as a task.
 func (a *app) checkChange(ctx context.Context, s control.API, m merging, t *merge.Train, r *Merged) (bool, error) {
 	rec, err := a.StartOne(ctx, s, control.StartRequest{Description: fmt.Sprintf("check %s on %s", r.Task, t.Branch),
-		Shell: &control.ShellRequest{Line: m.check}, Timeout: m.timeout, Env: worktree.Environ(a.Env), Cwd: t.Dir})
+		Shell: &control.ShellRequest{Line: m.check}, Timeout: m.timeout, Env: gitrun.Environ(a.Env), Cwd: t.Dir})
 	if err != nil {
 		return false, err
 	}
@@ -330,12 +331,10 @@ func (a *app) propose(ctx context.Context, s control.API, m merging, t *merge.Tr
 
 // giveBack sends a message to the agent of a change, which continues with it.
 func (a *app) giveBack(ctx context.Context, f console.Found, text string) error {
-	api, done, err := a.OpenToResume(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = api.Send(ctx, control.SendRequest{Ref: string(f.Record.ID), Text: text, Env: a.Env})
+	open := func(ctx context.Context) (control.API, func(), error) { return a.OpenToResume(ctx, f) }
+	_, err := console.Ask(ctx, open, func(api control.API) (task.Record, error) {
+		return api.Send(ctx, control.SendRequest{Ref: string(f.Record.ID), Text: text, Env: a.Env})
+	})
 	return err
 }
 

@@ -29,12 +29,7 @@ func (a *app) remoteRun() *cobra.Command {
 		Short: "Run one agent on a remote service and print its answer",
 		Long: "Run one agent of a remote service, which speaks A2A, and print its answer. Services are set in remote.services\n" +
 			"of your settings. The work continues when this machine goes down; `drover ps` lists it and `drover stop` ends it.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return console.Usage("PROMPT is required", "as in `drover remote run \"fix the build\"`")
-			}
-			return nil
-		},
+		Args: console.Args(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Prompt = strings.Join(args, " ")
 			if metadata != "" {

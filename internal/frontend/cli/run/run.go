@@ -337,8 +337,7 @@ func (b *batch) add(number int, req control.StartRequest, bad error) {
 func (b *batch) refuse(number int, err error) {
 	if b.Note("batch line %d: %v", number, err); b.refused == 0 {
 		b.code = console.CodeDrover
-		var e *control.Error
-		if errors.As(err, &e) && e.Code == control.Invalid {
+		if e, ok := errors.AsType[*control.Error](err); ok && e.Code == control.Invalid {
 			b.code = console.CodeUsage
 		}
 	}

@@ -124,12 +124,9 @@ func (a *app) scheduleAdd(asJSON *bool) *cobra.Command {
 
 // schedules asks the detached host of the folder, which has the schedules.
 func (a *app) schedules(ctx context.Context, req control.ScheduleRequest) (control.Schedules, error) {
-	api, done, err := a.Background(ctx)
-	if err != nil {
-		return control.Schedules{}, fmt.Errorf("open background session: %w", err)
-	}
-	defer done()
-	return api.Schedules(ctx, req)
+	return console.Ask(ctx, a.Background, func(api control.API) (control.Schedules, error) {
+		return api.Schedules(ctx, req)
+	})
 }
 
 func (a *app) scheduleList(ctx context.Context, asJSON bool) error {

@@ -271,20 +271,12 @@ func flowEnd(r task.Record) error {
 	return nil
 }
 
-// oneFile takes one word, the file of a workflow.
-func oneFile(_ *cobra.Command, words []string) error {
-	if len(words) != 1 {
-		return console.Usage("exactly one FILE is required", "as in `drover workflow check FILE`")
-	}
-	return nil
-}
-
 func (a *app) workflowCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [--json] FILE",
 		Short: "Check a workflow; the exit code is 1 if it has faults",
-		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
+		Args:  console.Args(1, 1), ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, faults := a.compileFlow(words[0])
 			if asJSON {
@@ -325,7 +317,7 @@ func (a *app) workflowGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [--dot | --mermaid] FILE",
 		Short: "Draw the graph of the steps of a workflow",
-		Args:  oneFile, ValidArgsFunction: console.CompleteFiles,
+		Args:  console.Args(1, 1), ValidArgsFunction: console.CompleteFiles,
 		RunE: func(_ *cobra.Command, words []string) error {
 			if dot && mermaid {
 				return console.Usage("--dot and --mermaid are mutually exclusive", "give one of them")

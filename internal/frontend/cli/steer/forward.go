@@ -47,12 +47,7 @@ func (a *app) forward() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		api, done, err := s.Open(ctx)
-		if err != nil {
-			return fmt.Errorf("open session %s: %w", s.Info().Session, err)
-		}
-		defer done()
-		got, err := api.Forward(ctx, req)
+		got, err := console.Ask(ctx, s.Open, func(api control.API) (control.Forwards, error) { return api.Forward(ctx, req) })
 		switch {
 		case err != nil:
 			return err

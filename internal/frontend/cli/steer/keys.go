@@ -2,7 +2,6 @@ package steer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -69,13 +68,9 @@ func (a *app) message(words, named []string) (string, error) {
 	if words[0] != "-" {
 		return words[0] + typed, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(a.Stdin, maxTyped+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read the message: %w", err)
-	case len(text) > maxTyped:
-		return "", console.Usage(fmt.Sprintf("the message is longer than %d bytes", maxTyped),
-			"write it to a file and send the path")
+	text, err := a.ReadFile("-", maxTyped)
+	if err != nil {
+		return "", console.Usage("read the message: "+err.Error(), "write a long one to a file and send the path")
 	}
 	return strings.TrimSuffix(string(text), "\n") + typed, nil
 }

@@ -160,9 +160,11 @@ func (a *app) pause() *cobra.Command {
 		}
 		held := []task.Record{}
 		for _, some := range console.BySession(tasks) {
-			recs, err := pauseIn(ctx, some)
+			recs, err := console.Ask(ctx, some[0].Open, func(api control.API) ([]task.Record, error) {
+				return api.Pause(ctx, console.Refs(some))
+			})
 			if err != nil {
-				return err
+				return fmt.Errorf("pause %s: %w", strings.Join(console.Refs(some), ", "), err)
 			}
 			held = append(held, recs...)
 		}
@@ -170,24 +172,11 @@ func (a *app) pause() *cobra.Command {
 			return console.PrintArray(a.Stdout, held)
 		}
 		for _, r := range held {
-			if _, err := fmt.Fprintln(a.Stdout, console.Cell(string(r.ID), 40)); err != nil {
+			if err := a.Println(console.Cell(string(r.ID), 40)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	return cmd
-}
-
-func pauseIn(ctx context.Context, tasks []console.Found) ([]task.Record, error) {
-	api, done, err := tasks[0].Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	recs, err := api.Pause(ctx, console.Refs(tasks))
-	if err != nil {
-		return nil, fmt.Errorf("pause %s: %w", strings.Join(console.Refs(tasks), ", "), err)
-	}
-	return recs, nil
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -70,13 +68,8 @@ func (a *app) readDiff(ctx context.Context, word string, all bool, req control.D
 	if err != nil {
 		return control.Diff{}, err
 	}
-	api, done, err := found.Open(ctx)
-	if err != nil {
-		return control.Diff{}, err
-	}
-	defer done()
 	req.Ref = string(found.Record.ID)
-	d, err := api.Diff(ctx, req)
+	d, err := console.Ask(ctx, found.Open, func(api control.API) (control.Diff, error) { return api.Diff(ctx, req) })
 	if err != nil {
 		return d, fmt.Errorf("read the diff of %s: %w", found.Record.ID, err)
 	}
@@ -92,7 +85,7 @@ func (a *app) comments(on, texts []string, file string) (req control.CommentRequ
 		if len(on)+len(texts) > 0 {
 			return req, console.Usage("--comments is mutually exclusive with --comment and further words", "give one of them")
 		}
-		data, err := a.readComments(file)
+		data, err := a.ReadFile(file, maxCommentFile)
 		if err != nil {
 			return req, fmt.Errorf("read the comments in %s: %w", file, err)
 		}
@@ -122,24 +115,6 @@ func (a *app) comments(on, texts []string, file string) (req control.CommentRequ
 		req.Comments = append(req.Comments, c)
 	}
 	return req, nil
-}
-
-func (a *app) readComments(file string) ([]byte, error) {
-	in := a.Stdin
-	if file != "-" {
-		file = a.Path(file)
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxCommentFile+1))
-	if err == nil && len(data) > maxCommentFile {
-		err = errors.New("it has more than 1 MiB (send them in parts)")
-	}
-	return data, err
 }
 
 // comment sends comments to the agent of a task, and prints its ID.

@@ -13,12 +13,9 @@ import (
 
 // printMessages prints the newest messages of an agent.
 func (a *app) printMessages(ctx context.Context, f console.Found, limit int) error {
-	api, done, err := f.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	m, err := api.Messages(ctx, control.MessagesRequest{Ref: string(f.Record.ID), Limit: limit})
+	m, err := console.Ask(ctx, f.Open, func(api control.API) (control.Messages, error) {
+		return api.Messages(ctx, control.MessagesRequest{Ref: string(f.Record.ID), Limit: limit})
+	})
 	if err != nil {
 		return fmt.Errorf("read messages of %s: %w", f.Record.ID, err)
 	}
