@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -252,6 +253,7 @@ type Record struct {
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: processes that could not be ended
 	Notes            []string   `json:"notes,omitempty"`     // of an ended run: remarks for its owner, one line each
+	Made             []string   `json:"made,omitempty"`      // while it ran: files that other programs obey, with these programs
 	Schedule         string     `json:"schedule,omitempty"`  // that started it
 	On               string     `json:"on,omitempty"`        // the requested worker or label; empty: this machine
 	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet
@@ -295,6 +297,15 @@ func (r Record) Label() string { return fmt.Sprintf("%s %s (%s)", r.Noun(), r.ID
 // about describes the work of a task in one short line.
 func (r Record) about() string {
 	return subject(cmp.Or(r.Description, r.Command, r.Name))
+}
+
+// Remarks are the notes on an ended run, and what else its owner must know.
+func (r Record) Remarks() []string {
+	if len(r.Made) == 0 {
+		return r.Notes
+	}
+	return append(slices.Clone(r.Notes),
+		"while it ran, files were made or changed that other programs obey: "+strings.Join(r.Made, ", "))
 }
 
 // Resting reports whether an agent is done and waits for a message.

@@ -27,7 +27,7 @@ var bare = []struct {
 	{"sockets have paths only; home checks their folder", []string{"internal/api/socket/socket.go"}},
 	{"git takes paths, and these are its files", []string{"internal/git/merge/land.go", "internal/git/merge/merge.go", "internal/git/worktree/store.go", "internal/fleet/folder/unpack.go"}},
 	{"a path is judged as a command would follow it", []string{"internal/policy/git.go", "internal/policy/path.go", "internal/policy/protect.go", "internal/session/sandboxes/paths.go"}},
-	{"what is found is not opened, but protected", []string{"internal/session/sandboxes/nested.go"}},
+	{"what is found is not opened, but protected or named", []string{"internal/session/sandboxes/nested.go", "internal/session/sandboxes/obeyed.go", "internal/session/sandboxes/git.go"}},
 	{"mounts are made by paths", []string{"internal/engine/sandbox/mounts_linux.go"}},
 	{"support of tests", []string{"test/agenttest/*.go", "test/tasktest/*.go", "test/harness/*.go"}},
 }

@@ -133,6 +133,9 @@ type Client struct {
 	// plain fork.
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 
+	// Made returns what [task.Result.Made] is to have, when the command has ended. nil: nothing.
+	Made func() []string
+
 	// Sizes are the sizes of the terminal that shows a command with a terminal, the
 	// first one when it starts. nil: it is not shown.
 	Sizes <-chan tty.Size
@@ -444,6 +447,9 @@ func (r *run) ending(ctx context.Context, e process.Ending) {
 // until then its number must stay taken, and the exit be there to be asked again by
 // the next host.
 func (r *run) settle() {
+	if r.d.client.Made != nil {
+		r.result.Made = r.d.client.Made()
+	}
 	if r.keep {
 		r.result.Settle = r.release
 		return

@@ -150,7 +150,6 @@ func (s *starter) bound(b Bounds) ([]inode, error) {
 	}
 	for _, path := range b.Open {
 		open(path)
-		s.held.drop(path)
 		s.hidden.forget() // it may be one of those that are hidden
 		s.denied.forget()
 	}
@@ -163,14 +162,6 @@ func (s *starter) bound(b Bounds) ([]inode, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("mount %s in a room: %w", m.path, err)
-		}
-	}
-	for _, a := range b.Absent {
-		if err = s.held.hold(a); err == nil {
-			err = s.fix(a.Path, b.Write, pins)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("keep %s from being made in a room: %w", a.Path, err)
 		}
 	}
 	return found, nil

@@ -57,6 +57,7 @@ const (
 	itemStalled = "stalled"
 	itemParked  = "parked"
 	itemFailure = "failure"
+	itemMade    = "made"
 )
 
 func itemKey(i control.AttentionItem) string {
@@ -224,7 +225,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // stoppable reports whether stopping its task makes an item go.
 func stoppable(i control.AttentionItem) bool {
-	return i.Task != "" && i.Request == nil && string(i.Kind) != itemFailure && string(i.Kind) != itemBlocked
+	return i.Task != "" && i.Request == nil && !i.Past() && string(i.Kind) != itemBlocked
 }
 
 // typed reports whether an item goes by a text that is sent to its task.
@@ -235,7 +236,7 @@ func typed(i control.AttentionItem) bool {
 }
 
 // actOnItem does what an item needs: it shows its question, takes a text for its task, or
-// marks its failure as seen.
+// marks the end of its task as seen.
 func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 	switch {
 	case i.Request != nil:
@@ -245,7 +246,7 @@ func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 		if m.ask.question.Hidden > 0 {
 			return m.needsWhole()
 		}
-	case string(i.Kind) == itemFailure:
+	case i.Past():
 		seen := m.o.Everywhere.MarkSeen
 		return read(m, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, seen(ctx, i.Session, []string{string(i.Task)})
@@ -323,6 +324,8 @@ func itemWords(i control.AttentionItem) (mark, word string) {
 		return "◌", "parked"
 	case itemFailure:
 		return "✗", "failed"
+	case itemMade:
+		return "!", "made"
 	}
 	return "?", "asks"
 }
@@ -433,7 +436,7 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 		switch {
 		case i.Request != nil:
 			act = "enter answers · "
-		case string(i.Kind) == itemFailure:
+		case i.Past():
 			act = "enter: seen · "
 		case typed(i):
 			act = "enter types an answer · "

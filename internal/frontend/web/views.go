@@ -161,7 +161,8 @@ func budget(b task.Budget) string {
 // titles are the titles of items by kind.
 func titles() map[string]string {
 	return map[string]string{"session_blocked": "A session is blocked", "question": "Question", "plan": "Plan to approve",
-		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed"}
+		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed",
+		"made": "Files that other programs obey"}
 }
 
 func line(text string, limit int) string { return excerpt.Line(excerpt.Exact(text), limit) }

@@ -52,7 +52,7 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
 	}
-	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
+	client.Fork, client.Made, client.Env, spec.Sandbox = start.Fork, start.Made, start.Environ(client.Env), start.Held
 	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
 	made := s.kinds.Command(client, line)
 	spec.Input, spec.Pool, spec.TTY, spec.Retries = made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
@@ -188,7 +188,8 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 		if err != nil {
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
-		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
+		client.Fork, client.Made = bounded.Fork, bounded.Made
+		client.Env, spec.Sandbox = bounded.Environ(client.Env), bounded.Held
 	}
 	start := s.monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {

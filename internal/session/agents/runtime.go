@@ -98,7 +98,6 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	out, err := rt.foreground(ctx, rec, c.Timeout)
 	out.Refused, out.Told = bounded.Refused(), rt.told(false)
 	if !out.Backgrounded {
-		out.Made = bounded.Made()
 		out.Cwd, _ = ended.Load().(string)
 	}
 	return out, err

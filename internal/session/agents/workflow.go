@@ -93,8 +93,10 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 			return task.Record{}, err
 		}
 		spec.Sandbox = bounded.Held
-		w = f.s.kinds.Command(shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
-			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd})
+		w = f.s.kinds.Command(
+			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork, Made: bounded.Made},
+			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
+		)
 		spec.Command, spec.Pool = a.Step.Shell, ShellPool
 	}
 	spec.Input = w.Input

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 )
 
-// BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session without and with
-// placeholders, and as the session does it for each command. "decide" is the part that finds out what the bounds
+// BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session, and as the
+// session does it for each command. "decide" is the part that finds out what the bounds
 // are, which the session does before each start.
 func BenchmarkStart(b *testing.B) {
 	exe, err := os.Executable()
@@ -39,13 +39,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	bounds := s.bounds([]string{work})
-	few := bounds
-	few.Absent = nil
-	without, _, err := sandbox.In(room, s.offer(), few)
-	if err != nil {
-		b.Fatal(err)
-	}
-	with, _, err := sandbox.In(room, s.offer(), bounds)
+	inRoom, _, err := sandbox.In(room, s.offer(), bounds.Bounds)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -76,8 +70,7 @@ func BenchmarkStart(b *testing.B) {
 		do   func(*testing.B)
 	}{
 		{"plain", func(b *testing.B) { spawn(b, Start{}) }},
-		{"without placeholders", func(b *testing.B) { spawn(b, Start{Fork: without}) }},
-		{"with placeholders", func(b *testing.B) { spawn(b, Start{Fork: with}) }},
+		{"room", func(b *testing.B) { spawn(b, Start{Fork: inRoom}) }},
 		{"decide", func(b *testing.B) { decide(b).Made() }},
 		{"session", func(b *testing.B) {
 			start := decide(b)

@@ -58,7 +58,6 @@ type Outcome struct {
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts
-	Made         []string // protected files that it made in the sandbox without leave
 	Cwd          string   // with Carry: where it has ended; empty: that is not known
 }
 
