@@ -2,6 +2,7 @@ package process
 
 import (
 	"debug/buildinfo"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 )
@@ -14,7 +15,8 @@ const (
 	Detached   = "detached"
 )
 
-// keeperWord is the only argument of a keeper that is the parent of its host.
+// keeperWord is the first argument of a keeper. The parent of a host has no further argument, or the path of drover and
+// a build.
 const keeperWord = "keeper"
 
 // module is linked into every program that can be such a keeper.
@@ -28,7 +30,8 @@ func (p Proc) detached() bool {
 		return false
 	}
 	args, program, ours := lookAt(p)
-	if !ours || len(args) != 2 || args[1] != keeperWord {
+	parent := len(args) == 2 || len(args) == 4 && filepath.IsAbs(args[2])
+	if !ours || !parent || args[1] != keeperWord {
 		return false
 	}
 	info, err := buildinfo.ReadFile(program)

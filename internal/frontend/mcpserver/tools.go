@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -107,7 +107,7 @@ func (s *server) start(
 	}
 	start.Keep = keep && start.Shell != nil // an agent ends with its host
 	start.ByModel = true                    // the client has approved the call, but the user's bans hold
-	if wish := mcptasks.WishOf(ctx); wish != nil && (wish.Must || foreground) {
+	if wish := mcpwire.WishOf(ctx); wish != nil && (wish.Must || foreground) {
 		return s.startHeld(ctx, start, wish)
 	}
 	if !keep {
@@ -384,10 +384,10 @@ type stopInput struct {
 	GraceSeconds *float64 `json:"grace_seconds"`
 }
 
-func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, receipt, error) {
+func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, task.Receipt, error) {
 	refs, err := named(in.TaskID, in.TaskIDs)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
 	req := control.StopRequest{Refs: refs, Actor: task.ByClient}
 	if in.GraceSeconds != nil {
@@ -396,10 +396,10 @@ func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput)
 	}
 	r, err := s.link.Stop(ctx, req)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
-	out := viewReceipt(r)
-	return out.text(), out, nil
+	r = shownReceipt(r)
+	return receiptText(r), r, nil
 }
 
 // seconds is n as a duration. The schemas bound n.

@@ -181,8 +181,8 @@ func resultText(b *Block) string {
 func (l *Lines) Question(q task.Question) error {
 	var b strings.Builder
 	id := printable.Line(q.ID, 40)
-	fmt.Fprintf(&b, "? %s  %s (%s) asks for %s", id, printable.Line(string(q.Task), 40),
-		excerpt.ExactLine(q.Agent), excerpt.ExactLine(q.Tool))
+	fmt.Fprintf(&b, "? %s  %s  %s (%s)", id, printable.Line(excerpt.Exact(q.Title("")), 100),
+		printable.Line(string(q.Task), 40), excerpt.ExactLine(q.Agent))
 	if !q.Until.IsZero() {
 		fmt.Fprintf(&b, ", denied in %s", figures.Span(q.Until.Sub(l.now())))
 	}

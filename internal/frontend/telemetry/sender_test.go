@@ -1,4 +1,4 @@
-package otlp_test
+package telemetry
 
 import (
 	"compress/gzip"
@@ -12,16 +12,15 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-
-	"github.com/drover-dev/drover/internal/frontend/telemetry/otlp"
 )
 
 func export(t *testing.T, env map[string]string) error {
 	t.Helper()
-	e, err := otlp.New(otlp.Config{Wait: time.Millisecond, Env: func(name string) string { return env[name] }})
+	e, err := newSender(func(name string) string { return env[name] }, "", nil)
 	if err != nil {
 		return err
 	}
+	e.wait = time.Millisecond
 	defer func() {
 		if err := e.Shutdown(context.Background()); err != nil {
 			t.Error(err)
@@ -106,10 +105,11 @@ func TestEnding(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
 	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "3600000"}
-	e, err := otlp.New(otlp.Config{Wait: time.Hour, Ending: ending, Env: func(name string) string { return env[name] }})
+	e, err := newSender(func(name string) string { return env[name] }, "", ending)
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.wait = time.Hour
 	spans := tracetest.SpanStubs{{Name: "x"}}.Snapshots()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second) // ends a wait that should not be
 	defer cancel()

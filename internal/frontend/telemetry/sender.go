@@ -1,9 +1,4 @@
-// Package otlp exports spans of the OpenTelemetry SDK by OTLP over HTTP, encoded as JSON.
-//
-// It replaces otlptracehttp, which links Protocol Buffers and gRPC: these make the binary 7 MB larger and each start
-// two milliseconds slower, also when nothing is exported (docs/adr/0010). The variables OTEL_EXPORTER_OTLP_… have the
-// same meaning as for that exporter. It does not speak gRPC or http/protobuf.
-package otlp
+package telemetry
 
 import (
 	"bytes"
@@ -35,51 +30,45 @@ const (
 	maxAnswer       = 64 << 10
 )
 
-// EndpointVariable has precedence over the endpoint of all signals.
-const EndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+// endpointVariable has precedence over the endpoint of all signals.
+const endpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
-// Config configures an [Exporter].
-type Config struct {
-	Env      func(string) string
-	Endpoint string // used if no variable has one; by default port 4318 of this machine
-
-	Wait time.Duration // before the first retry, doubled for each further one; 0 is half a second
-
-	// Ending is closed when the process ends: from then on an unreachable collector is not tried again.
-	Ending <-chan struct{}
-}
-
-// Exporter implements [sdktrace.SpanExporter].
-type Exporter struct {
+// sender exports spans by OTLP over HTTP, encoded as JSON. It implements [sdktrace.SpanExporter].
+//
+// It takes the place of otlptracehttp, which links Protocol Buffers and gRPC: these make the binary 7 MB larger and each
+// start two milliseconds slower, also when nothing is exported (docs/adr/0010). The variables OTEL_EXPORTER_OTLP_… have
+// the same meaning as for that exporter. It does not speak gRPC or http/protobuf.
+type sender struct {
 	url     string
 	headers http.Header
 	gzip    bool
 	limit   time.Duration // of one request including its retries
-	wait    time.Duration
+	wait    time.Duration // before the first retry, doubled for each further one
 	ending  <-chan struct{}
 	http    *http.Client
 }
 
-// New returns an exporter for the collector that the variables name. It does not connect.
-func New(c Config) (*Exporter, error) {
+// newSender returns a sender to the collector that the variables name, or else the endpoint; by default port 4318 of
+// this machine. It does not connect. Ending is closed when the process ends: from then on an unreachable collector is
+// not tried again.
+func newSender(env func(string) string, endpoint string, ending <-chan struct{}) (*sender, error) {
 	of := func(name string) (value, variable string) {
 		own, all := "OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name
-		if v := c.Env(own); v != "" {
+		if v := env(own); v != "" {
 			return v, own
 		}
-		return c.Env(all), all
+		return env(all), all
 	}
-	at := c.Env(EndpointVariable)
+	at := env(endpointVariable)
 	if at == "" {
-		base := cmp.Or(c.Env("OTEL_EXPORTER_OTLP_ENDPOINT"), c.Endpoint, defaultEndpoint)
+		base := cmp.Or(env("OTEL_EXPORTER_OTLP_ENDPOINT"), endpoint, defaultEndpoint)
 		at = strings.TrimSuffix(base, "/") + "/v1/traces"
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("send traces to %.200q: not an HTTP address (give one such as %s)", at, defaultEndpoint)
 	}
-	out := &Exporter{url: at, limit: defaultTimeout, wait: cmp.Or(c.Wait, defaultWait), ending: c.Ending,
-		headers: http.Header{}}
+	out := &sender{url: at, limit: defaultTimeout, wait: defaultWait, ending: ending, headers: http.Header{}}
 	value, variable := of("HEADERS")
 	for pair := range strings.SplitSeq(value, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -141,7 +130,7 @@ func secured(of func(string) (value, variable string)) (*tls.Config, error) {
 }
 
 // ExportSpans implements [sdktrace.SpanExporter]. It retries while the collector is busy or unreachable.
-func (c *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (c *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -200,7 +189,7 @@ const (
 )
 
 // post makes one request. It returns the minimum time before a retry.
-func (c *Exporter) post(ctx context.Context, body []byte) (next verdict, after time.Duration, err error) {
+func (c *sender) post(ctx context.Context, body []byte) (next verdict, after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return fails, 0, fmt.Errorf("send to %s: %w", c.url, err)
@@ -258,7 +247,7 @@ func refused(at string, answer []byte) error {
 }
 
 // Shutdown implements [sdktrace.SpanExporter].
-func (c *Exporter) Shutdown(context.Context) error {
+func (c *sender) Shutdown(context.Context) error {
 	c.http.CloseIdleConnections()
 	return nil
 }

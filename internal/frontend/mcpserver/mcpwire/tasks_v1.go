@@ -1,4 +1,4 @@
-package mcptasks
+package mcpwire
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
 // metaRelated is the key of the task of an answer in revision 2025-11-25.
@@ -17,7 +15,7 @@ const metaRelated = "io.modelcontextprotocol/related-task"
 
 // initialize declares tasks to clients of revision 2025-11-25. It also stores the agreed revision, since the library
 // keeps the requested one.
-func (s *server) initialize(
+func (s *taskServer) initialize(
 	ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request,
 ) (mcp.Result, error) {
 	res, err := next(ctx, method, req)
@@ -47,7 +45,7 @@ func (s *server) initialize(
 }
 
 // tools adds to each tool whether its calls can be tasks.
-func (s *server) tools(
+func (s *taskServer) tools(
 	ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request,
 ) (mcp.Result, error) {
 	res, err := next(ctx, method, req)
@@ -73,8 +71,8 @@ func (s *server) tools(
 	return &result{fields: fields}, nil
 }
 
-func (s *server) wishV1(req *mcp.CallToolRequest) (*Wish, error) {
-	asked, has := req.Params.Meta[mcpwire.MetaTask]
+func (s *taskServer) wishV1(req *mcp.CallToolRequest) (*Wish, error) {
+	asked, has := req.Params.Meta[metaTask]
 	switch v := s.support(req.Params.Name); {
 	case has && v == Forbidden:
 		return nil, notFound(fmt.Sprintf("the tool %.100q cannot run as a task (call it without the field task)", req.Params.Name))
@@ -106,7 +104,7 @@ func notFound(message string) error {
 }
 
 // result waits for the end of a task and returns the result of its call.
-func (s *server) result(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+func (s *taskServer) result(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	if _, err := s.check(ss, p, "tasks/result", true, false); err != nil {
 		return nil, err
 	}
@@ -133,7 +131,7 @@ func (s *server) result(ctx context.Context, ss *mcp.ServerSession, p *params) (
 	return out, nil
 }
 
-func (s *server) list(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+func (s *taskServer) list(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	if p == nil {
 		p = &params{}
 	}

@@ -1,4 +1,4 @@
-package mcptasks
+package mcpwire
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func errUndeclared() error {
 	}
 }
 
-func (s *server) wishV2(req *mcp.CallToolRequest) (*Wish, error) {
+func (s *taskServer) wishV2(req *mcp.CallToolRequest) (*Wish, error) {
 	switch v := s.support(req.Params.Name); {
 	case v == Forbidden:
 		return nil, nil
@@ -62,7 +62,7 @@ func elicits(meta mcp.Meta) bool {
 	return ok && (form || !url)
 }
 
-func (s *server) gotV2(t Task, meta mcp.Meta) (*result, error) {
+func (s *taskServer) gotV2(t Task, meta mcp.Meta) (*result, error) {
 	if t.Status == InputRequired && !elicits(meta) {
 		t.Status, t.Message = Working, t.Message+" (it needs an answer that this client cannot give)"
 	}
@@ -89,7 +89,7 @@ func (s *server) gotV2(t Task, meta mcp.Meta) (*result, error) {
 	return complete(fields), nil
 }
 
-func (s *server) update(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+func (s *taskServer) update(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	if _, err := s.check(ss, p, "tasks/update", false, true); err != nil {
 		return nil, err
 	}

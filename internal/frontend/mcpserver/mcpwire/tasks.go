@@ -1,9 +1,4 @@
-// Package mcptasks adds tasks of the Model Context Protocol (MCP) to a server of the protocol library: those of
-// revision 2025-11-25 (v1.go) and those of the extension of 2026-07-28 (v2.go). The revision of a request decides
-// between them.
-//
-// It owns the methods, the capabilities and the shape of tasks on the wire. It does not keep tasks; a [Holder] does.
-package mcptasks
+package mcpwire
 
 import (
 	"context"
@@ -16,6 +11,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// Tasks of the protocol: those of revision 2025-11-25 (tasks_v1.go) and those of the extension of 2026-07-28
+// (tasks_v2.go). The revision of a request decides between them. A [Holder] keeps the tasks.
 
 // Extension is the name of the extension with tasks since revision 2026-07-28.
 const Extension = "io.modelcontextprotocol/tasks"
@@ -80,8 +78,8 @@ const (
 	Required  Support = "required"
 )
 
-// Options configure the tasks of a server.
-type Options struct {
+// Tasks configures the tasks of a server.
+type Tasks struct {
 	Holder  Holder
 	Support map[string]Support // by tool; the default is Forbidden
 	Poll    time.Duration      // the interval at which clients should poll
@@ -105,13 +103,13 @@ func WishOf(ctx context.Context) *Wish {
 // Grant makes t, which must be durable, the answer of the call. The result of the tool is dropped.
 func (w *Wish) Grant(t Task) { w.made = &t }
 
-type server struct {
-	Options
+type taskServer struct {
+	Tasks
 }
 
 // Add offers tasks on m. The capabilities of m must have [Extension].
-func Add(m *mcp.Server, o Options) error {
-	s := &server{o}
+func (o Tasks) Add(m *mcp.Server) error {
+	s := &taskServer{o}
 	m.AddReceivingMiddleware(s.middleware)
 	for method, handle := range map[string]func(context.Context, *mcp.ServerSession, *params) (*result, error){
 		"tasks/get": s.get, "tasks/result": s.result, "tasks/list": s.list, "tasks/cancel": s.cancel,
@@ -124,7 +122,7 @@ func Add(m *mcp.Server, o Options) error {
 	return nil
 }
 
-func (s *server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
+func (s *taskServer) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch method {
 		case "initialize":
@@ -140,7 +138,7 @@ func (s *server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (s *server) call(
+func (s *taskServer) call(
 	ctx context.Context, next mcp.MethodHandler, method string, req *mcp.CallToolRequest,
 ) (mcp.Result, error) {
 	var wish *Wish
@@ -254,7 +252,7 @@ func (p *params) revision(ss *mcp.ServerSession) string {
 }
 
 // check refuses a method that the revision of a request does not have. v2 is the kind of tasks of that revision.
-func (s *server) check(ss *mcp.ServerSession, p *params, method string, v1, v2Has bool) (v2 bool, err error) {
+func (s *taskServer) check(ss *mcp.ServerSession, p *params, method string, v1, v2Has bool) (v2 bool, err error) {
 	revision := p.revision(ss)
 	v2 = revision >= revisionV2
 	switch {
@@ -270,7 +268,7 @@ func (s *server) check(ss *mcp.ServerSession, p *params, method string, v1, v2Ha
 	return v2, nil
 }
 
-func (s *server) get(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+func (s *taskServer) get(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	v2, err := s.check(ss, p, "tasks/get", true, true)
 	if err != nil {
 		return nil, err
@@ -285,7 +283,7 @@ func (s *server) get(ctx context.Context, ss *mcp.ServerSession, p *params) (*re
 	return &result{fields: shapeV1.fields(t, s.Poll)}, nil
 }
 
-func (s *server) cancel(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+func (s *taskServer) cancel(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
 	v2, err := s.check(ss, p, "tasks/cancel", true, true)
 	if err != nil {
 		return nil, err
@@ -313,7 +311,7 @@ func (s *server) cancel(ctx context.Context, ss *mcp.ServerSession, p *params) (
 	return &result{fields: shapeV1.fields(t, s.Poll)}, nil
 }
 
-func (s *server) refused(id string, err error) error {
+func (s *taskServer) refused(id string, err error) error {
 	var known *jsonrpc.Error
 	switch {
 	case errors.As(err, &known):
@@ -328,7 +326,7 @@ func invalid(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
-func (s *server) support(tool string) Support {
+func (s *taskServer) support(tool string) Support {
 	if v, ok := s.Support[tool]; ok {
 		return v
 	}
