@@ -27,7 +27,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/task"
 )
@@ -262,7 +261,7 @@ func (a *answerer) run(ctx context.Context) error {
 func (a *answerer) converse(ctx context.Context) (receipt task.Receipt, err error) {
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(a.s.Alone(), func() {
-		if why := context.Cause(a.s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+		if why := context.Cause(a.s.Alone()); errors.Is(why, session.ErrFolderGone) {
 			end(why)
 		}
 	})()
