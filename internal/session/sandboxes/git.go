@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -60,7 +61,7 @@ const takenBack = "taken-back"
 // takeBack takes from a repository what git outside would follow or run, and was made since a time: the files that
 // were absent, symlinks, and lines of a rebase that run commands. It returns what that was. allowed are the files that
 // somebody has allowed the command to write.
-func takeBack(git string, absent, allowed []string, since time.Time) (said []string) {
+func (s *Sandboxes) takeBack(git string, absent, allowed []string, since time.Time) (said []string) {
 	root, err := os.OpenRoot(git)
 	if err != nil {
 		return nil // it was removed
@@ -81,19 +82,13 @@ func takeBack(git string, absent, allowed []string, since time.Time) (said []str
 			say(name, " (moved to "+to+")")
 		}
 	}
-	count := 0
-	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch count++; {
-		case err != nil || count > maxGitEntries:
-			return fs.SkipDir
-		case d.IsDir() && path.Dir(name) == "objects" && len(path.Base(name)) == 2:
-			return fs.SkipDir // objects, whose names say what is in them
-		case d.Type()&fs.ModeSymlink != 0 && isNew(name):
-			if to, _ := root.Readlink(name); root.Remove(name) == nil {
-				say(name, " (a symlink to "+to+")")
-			}
+	s.linksIn(root, git, func(name string) {
+		if !isNew(name) {
+			return
 		}
-		return nil
+		if to, _ := root.Readlink(name); root.Remove(name) == nil {
+			say(name, " (a symlink to "+to+")")
+		}
 	})
 	for _, name := range []string{"rebase-merge/git-rebase-todo", "sequencer/todo"} {
 		if isNew(name) && withoutExec(root, name) {
@@ -101,6 +96,70 @@ func takeBack(git string, absent, allowed []string, since time.Time) (said []str
 		}
 	}
 	return said
+}
+
+// listed is a folder of a repository as it was read.
+type listed struct {
+	seen
+	below []string // the folders in it
+}
+
+// linksIn calls each for the symlinks in those folders of a repository that have changed since they were read.
+func (s *Sandboxes) linksIn(root *os.Root, git string, each func(name string)) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.trees[git] == nil {
+		if s.trees == nil {
+			s.trees = map[string]map[string]listed{}
+		}
+		s.trees[git] = map[string]listed{}
+	}
+	tree, count := s.trees[git], 0
+	var walk func(name string)
+	walk = func(name string) {
+		var st unix.Stat_t
+		at := time.Now()
+		if unix.Lstat(filepath.Join(git, name), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			delete(tree, name)
+			return
+		}
+		was, known := tree[name]
+		if now := see(st, at); !known || !was.still(now) {
+			was = listed{seen: now}
+			entries, err := readDir(root, name, maxGitEntries-count)
+			if count += len(entries); err != nil || count >= maxGitEntries {
+				return
+			}
+			for _, e := range entries {
+				switch path := path.Join(name, e.Name()); {
+				case e.IsDir() && name == "objects" && len(e.Name()) == 2: // objects, whose names say what is in them
+				case e.IsDir():
+					was.below = append(was.below, path)
+				case e.Type()&fs.ModeSymlink != 0:
+					each(path)
+				}
+			}
+			tree[name] = was
+		}
+		for _, name := range was.below {
+			walk(name)
+		}
+	}
+	walk(".")
+}
+
+// readDir reads at most so many entries of a folder.
+func readDir(root *os.Root, name string, most int) ([]fs.DirEntry, error) {
+	dir, err := root.Open(name)
+	if err != nil || most <= 0 {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(most)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
 }
 
 // withoutExec takes the lines that run commands out of the list of a rebase.
