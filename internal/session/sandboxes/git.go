@@ -62,11 +62,16 @@ const takenBack = "taken-back"
 // were absent, symlinks, and lines of a rebase that run commands. It returns what that was. allowed are the files that
 // somebody has allowed the command to write.
 func (s *Sandboxes) takeBack(git string, absent, allowed []string, since time.Time) (said []string) {
+	links, todos, changed := s.readGit(git, since)
+	if !changed && len(todos) == 0 {
+		return nil
+	}
 	root, err := os.OpenRoot(git)
 	if err != nil {
 		return nil // it was removed
 	}
 	defer root.Close()
+	defer s.keepAbsent(git)
 	isNew := func(name string) bool {
 		var st unix.Stat_t
 		path := filepath.Join(git, name)
@@ -82,15 +87,15 @@ func (s *Sandboxes) takeBack(git string, absent, allowed []string, since time.Ti
 			say(name, " (moved to "+to+")")
 		}
 	}
-	s.linksIn(root, git, func(name string) {
+	for _, name := range links {
 		if !isNew(name) {
-			return
+			continue
 		}
 		if to, _ := root.Readlink(name); root.Remove(name) == nil {
 			say(name, " (a symlink to "+to+")")
 		}
-	})
-	for _, name := range []string{"rebase-merge/git-rebase-todo", "sequencer/todo"} {
+	}
+	for _, name := range todos {
 		if isNew(name) && withoutExec(root, name) {
 			say(name, " (its exec lines)")
 		}
@@ -102,10 +107,12 @@ func (s *Sandboxes) takeBack(git string, absent, allowed []string, since time.Ti
 type listed struct {
 	seen
 	below []string // the folders in it
+	links []string // the symlinks in it
 }
 
-// linksIn calls each for the symlinks in those folders of a repository that have changed since they were read.
-func (s *Sandboxes) linksIn(root *os.Root, git string, each func(name string)) {
+// readGit reads the folders of a repository that have changed since they were read. It returns the symlinks in those in
+// which names were made since a time, the lists of a rebase that may be there, and whether any folder has changed.
+func (s *Sandboxes) readGit(git string, since time.Time) (links, todos []string, changed bool) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if s.trees[git] == nil {
@@ -125,8 +132,11 @@ func (s *Sandboxes) linksIn(root *os.Root, git string, each func(name string)) {
 		}
 		was, known := tree[name]
 		if now := see(st, at); !known || !was.still(now) {
-			was = listed{seen: now}
-			entries, err := readDir(root, name, maxGitEntries-count)
+			for _, name := range was.below {
+				delete(tree, name) // it may be gone
+			}
+			changed, was = true, listed{seen: now}
+			entries, err := readDir(git, name, maxGitEntries-count)
 			if count += len(entries); err != nil || count >= maxGitEntries {
 				return
 			}
@@ -136,20 +146,34 @@ func (s *Sandboxes) linksIn(root *os.Root, git string, each func(name string)) {
 				case e.IsDir():
 					was.below = append(was.below, path)
 				case e.Type()&fs.ModeSymlink != 0:
-					each(path)
+					was.links = append(was.links, path)
 				}
 			}
 			tree[name] = was
+		}
+		if fresh(st, since) { // another look may have read it
+			changed, links = true, append(links, was.links...)
 		}
 		for _, name := range was.below {
 			walk(name)
 		}
 	}
 	walk(".")
+	for folder, name := range map[string]string{"rebase-merge": "git-rebase-todo", "sequencer": "todo"} {
+		if _, ok := tree[folder]; ok {
+			todos = append(todos, path.Join(folder, name))
+		}
+	}
+	return links, todos, changed
 }
 
-// readDir reads at most so many entries of a folder.
-func readDir(root *os.Root, name string, most int) ([]fs.DirEntry, error) {
+// readDir reads at most so many entries of a folder of a repository.
+func readDir(git, name string, most int) ([]fs.DirEntry, error) {
+	root, err := os.OpenRoot(git)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
 	dir, err := root.Open(name)
 	if err != nil || most <= 0 {
 		return nil, err

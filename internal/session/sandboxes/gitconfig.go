@@ -54,9 +54,9 @@ func seeFile(path string) seen {
 	return see(st, at)
 }
 
-// namedByConfig returns the files and folders in a checkout that git obeys since the configuration of its repository names
-// them: other configurations, and the folder of hooks. That itself is protected, and says nothing of a command. files
-// are all that it has looked for.
+// namedByConfig returns the files and folders in a checkout that git obeys since the configuration of its repository
+// names them: other configurations, and the folder of hooks. That itself is protected, and says nothing of a command.
+// files are all that it has looked for.
 func namedByConfig(git, checkout string) (paths []string, files map[string]seen) {
 	queue := []string{filepath.Join(git, "config"), filepath.Join(git, "config.worktree")}
 	files = map[string]seen{}

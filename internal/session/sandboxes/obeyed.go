@@ -171,7 +171,6 @@ func (l *look) made() (all []string) {
 		if said := l.s.takeBack(git, l.absent[git], l.allowed, l.begun.Add(-clockTick)); len(said) > 0 {
 			all = append(all, "taken back, since git outside would obey it: "+strings.Join(said, ", "))
 		}
-		l.s.keepAbsent(git)
 	}
 	return all
 }
