@@ -89,6 +89,16 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	if !c.Isolated {
 		s.found(&a, c, tell)
 	}
+	if len(c.Definitions) > 0 {
+		if _, err := (subagent.Catalog{}).With(c.Definitions...); err != nil {
+			return a, err
+		}
+		others := a.Catalog
+		a.Catalog = func() subagent.Catalog {
+			all, _ := others().With(c.Definitions...) // it was tried above
+			return all
+		}
+	}
 	if len(c.Callbacks) > 0 {
 		set := cmp.Or(a.Hooks, &hook.Set{})
 		var problems []hook.Problem

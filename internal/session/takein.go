@@ -22,7 +22,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 	if s.log.Last() == 0 {
 		return nil
 	}
-	left, err := s.snapshots.Read(ctx)
+	left, err := s.Snapshots.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,23 +85,6 @@ func (s *Session) settleLost(ctx context.Context, states []journal.State) error 
 func departed(r task.Record) bool {
 	p := r.Process
 	return p != nil && !process.Alive(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot})
-}
-
-// endProcesses ends the processes that tasks of this session left outside their groups. Kept
-// tasks are spared.
-func (s *Session) endProcesses() {
-	kept := map[task.ID]bool{}
-	any, held := false, 0
-	for _, r := range s.sup.List(0) {
-		if held++; !r.Status.Terminal() {
-			kept[r.ID] = true
-		}
-		any = any || r.Process != nil
-	}
-	if _, total := s.sup.Live(); !any && total == held {
-		return
-	}
-	child.EndProcesses(s.cfg.Info.Session, kept)
 }
 
 // endOrphans ends processes of earlier hosts that those did not record.

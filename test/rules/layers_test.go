@@ -77,7 +77,7 @@ var rules = []struct {
 	{"groups", "no group of commands knows another", append(commandGroups, "internal/frontend/cli/console"), commandGroups, nil},
 	{"picking", "only cmd/drover chooses a frontend", []string{".", "*"}, faces, []string{"cmd/drover", "internal/frontend/cli*"}},
 	{"hub", "only cmd/drover-hub has the server of NATS", []string{".", "*"}, []string{"internal/fleet/hub"}, []string{"cmd/drover-hub"}},
-	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo"}},
+	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo", "agents"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/policy*"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},

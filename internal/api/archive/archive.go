@@ -33,6 +33,7 @@ import (
 // Archive is the log and files of a session without a host. Its methods may be called by
 // several goroutines.
 type Archive struct {
+	control.Refusing
 	info  control.Info
 	place home.Session
 	log   *journal.Journal
@@ -55,7 +56,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 		return nil, fmt.Errorf("read session %s: %w", place.ID(), stored.Explain(place, err))
 	}
 	a := &Archive{info: info, place: place, log: log}
-	a.all = sync.OnceValues(a.read)
+	a.all, a.Refusing = sync.OnceValues(a.read), a.refuse
 	return a, nil
 }
 
@@ -414,16 +415,6 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
-// Schedules is refused: the host of the background session has them.
-func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.Schedules, error) {
-	return control.Schedules{}, a.refuse("use the schedules of the project")
-}
-
-// Forward is refused: no command of the session has a network any more.
-func (a *Archive) Forward(context.Context, control.ForwardRequest) (control.Forwards, error) {
-	return control.Forwards{}, a.refuse("forward a port")
-}
-
 // MarkSeen is refused, since nothing is written here.
 func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
 	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
@@ -432,11 +423,6 @@ func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, err
 // State returns the state of an idle session.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
-}
-
-// Configure is refused.
-func (a *Archive) Configure(context.Context, control.ConfigureRequest) (control.Settings, error) {
-	return control.Settings{}, a.refuse("change the settings")
 }
 
 // Decide is refused.
@@ -448,19 +434,6 @@ func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
 func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
 	return task.Record{}, a.refuse("promote " + ref)
 }
-
-// Prompt is refused.
-// Environment is refused.
-func (a *Archive) Environment(context.Context) (control.Environment, error) {
-	return control.Environment{}, a.refuse("list what an agent works with")
-}
-
-// Commands implements [control.API].
-func (a *Archive) Commands(context.Context) (control.Commands, error) {
-	return control.Commands{}, a.refuse("list commands")
-}
-
-func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
 
 // Send is refused: a host would have to open the session first.
 func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
@@ -496,11 +469,6 @@ func (a *Archive) goOn(what string) error {
 // Interrupt is refused.
 func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	return task.Record{}, a.refuse("interrupt " + ref)
-}
-
-// Watch is refused: the session has no host to attach to.
-func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
-	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }
 
 // HoldLease is refused.

@@ -1,5 +1,5 @@
-// Package stored reads the files of a session that are neither its log nor a transcript: its description, the outputs of
-// its tasks and their answers. It reports a log that was lost.
+// Package stored reads the files of a session that are neither its log nor a transcript: its description, the outputs
+// of its tasks and their answers. It reports a log that was lost.
 //
 // The host of a session uses it, and readers of a session without a host. It writes the description alone.
 package stored

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
@@ -16,24 +14,13 @@ const writeHeader = "X-Drover-Key"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// access decides who may read and who may write. Both keys are derived from the token, so that pages stay valid after a
-// restart; neither reveals the other or the token.
+// access decides who may read and who may write: a program by the token, a browser by the keys that it got when it
+// was paired. They stay valid after a restart.
 type access struct {
-	token       string
-	cookie      string // the name, with the port: browsers share the cookies of a machine between its ports
-	read, write string
-	hosts       []string
-}
-
-func newAccess(token, port string, hosts []string) access {
-	return access{token: token, cookie: "drover_read_" + port, read: keyOf(token, "read"), write: keyOf(token, "write"),
-		hosts: hosts}
-}
-
-func keyOf(token, use string) string {
-	h := hmac.New(sha256.New, []byte(token))
-	h.Write([]byte("drover page: " + use))
-	return hex.EncodeToString(h.Sum(nil))
+	token   string
+	cookie  string // the name, with the port: browsers share the cookies of a machine between its ports
+	devices Devices
+	hosts   []string
 }
 
 // guard refuses requests that name another host or come from the page of another site.
@@ -52,13 +39,22 @@ func (a access) guard(next http.Handler) http.Handler {
 	})
 }
 
+// device is the browser of a request, if it is paired.
+func (a access) device(r *http.Request) (Device, bool) {
+	c, err := r.Cookie(a.cookie)
+	if err != nil {
+		return Device{}, false
+	}
+	return a.devices.find(c.Value)
+}
+
 // reads reports whether the request may read: it has the cookie or, from a program, the token.
 func (a access) reads(r *http.Request) bool {
 	if token, ok := httpserve.Bearer(r); ok {
 		return httpserve.Same(token, a.token)
 	}
-	c, err := r.Cookie(a.cookie)
-	return err == nil && httpserve.Same(c.Value, a.read)
+	_, ok := a.device(r)
+	return ok
 }
 
 // writes reports whether the request may change something. The cookie alone never suffices.
@@ -66,7 +62,8 @@ func (a access) writes(r *http.Request) bool {
 	if token, ok := httpserve.Bearer(r); ok {
 		return httpserve.Same(token, a.token)
 	}
-	return a.reads(r) && httpserve.Same(r.Header.Get(writeHeader), a.write)
+	d, ok := a.device(r)
+	return ok && d.Writes && httpserve.Same(a.devices.digest(r.Header.Get(writeHeader)), d.Change)
 }
 
 // reader requires the key for reading.
@@ -91,8 +88,13 @@ func (a access) writer(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// grant gives the browser of a request the key for reading.
-func (a access) grant(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: a.read, Path: "/", HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, MaxAge: 90 * 24 * 3600})
+// grant gives the browser of a request its key for reading; an empty one takes it away. Where the page is reached by
+// https the browser sends it by nothing else. The guard has checked the origin.
+func (a access) grant(w http.ResponseWriter, r *http.Request, key string) {
+	c := &http.Cookie{Name: a.cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https://"), MaxAge: 90 * 24 * 3600}
+	if key == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
 }

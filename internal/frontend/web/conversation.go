@@ -48,7 +48,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, err)
 		return
 	}
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}

@@ -162,7 +162,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}

@@ -153,7 +153,8 @@ func TestHugeOutput(t *testing.T) {
 	one := found{huge{rec: task.Record{ID: "b00000001", Session: "m1", Kind: task.LocalBash, Status: task.Completed, OutputFile: file,
 		EndTime: &ended, StartTime: &ended, CreateTime: ended}}}
 	s.Sessions = func(context.Context, bool) ([]Session, error) { return []Session{one}, nil }
-	cookie := map[string]string{"Cookie": s.access.cookie + "=" + s.access.read}
+	paired, _ := pairedCookie(t, s, false)
+	cookie := map[string]string{"Cookie": paired}
 	for _, c := range []struct{ path, want string }{
 		{"/follow/m1/b00000001", "the last line"},
 		{fmt.Sprintf("/output/m1/b00000001?offset=%d", int64(middle)), "in the middle"},

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,7 +91,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -117,8 +118,31 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// checked writes to an open page while its browser is paired.
+type checked struct {
+	http.ResponseWriter
+	paired func() bool
+	at     time.Time // of the last check
+}
+
+// checkEvery is how long a page that is written to can outlive its pairing; see also keepAlive.
+const checkEvery = time.Second
+
+var errRevoked = errors.New("the browser is not paired any more")
+
+func (c *checked) Write(data []byte) (int, error) {
+	if now := time.Now(); now.Sub(c.at) >= checkEvery {
+		if c.at = now; !c.paired() {
+			return 0, errRevoked
+		}
+	}
+	return c.ResponseWriter.Write(data)
+}
+
+func (c *checked) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
 // begin begins a stream; nil: the limit is reached, and the request is answered.
-func (s *Server) begin(w http.ResponseWriter) (e *httpserve.Events, free func()) {
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) (e *httpserve.Events, free func()) {
 	select {
 	case s.streams <- struct{}{}:
 	default:
@@ -128,7 +152,7 @@ func (s *Server) begin(w http.ResponseWriter) (e *httpserve.Events, free func())
 	}
 	closed := s.board.page()
 	free = func() { closed(); <-s.streams }
-	e = httpserve.NewEvents(w)
+	e = httpserve.NewEvents(&checked{w, func() bool { return s.access.reads(r) }, time.Now()})
 	if e.Comment() != nil {
 		free()
 		return nil, nil

@@ -118,7 +118,7 @@ func (u *used) now(ctx context.Context, s *Server, p period) string {
 
 // charts sends the charts of a period when they have changed.
 func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}

@@ -84,7 +84,8 @@ func TestUse(t *testing.T) {
 		yield(Call{Time: since.Add(-time.Hour), Model: "old", Input: 1})
 		return nil
 	}
-	cookie := map[string]string{"Cookie": s.access.cookie + "=" + s.access.read}
+	paired, _ := pairedCookie(t, s, false)
+	cookie := map[string]string{"Cookie": paired}
 	if status, text, _ := asks(t, http.MethodGet, url+"/use", "", nil); status != http.StatusUnauthorized {
 		t.Errorf("who is not paired gets %d: %.200s", status, text)
 	}
@@ -115,12 +116,13 @@ func TestCharts(t *testing.T) {
 		}
 		return nil
 	}
+	paired, _ := pairedCookie(t, s, false)
 	opens := func() func() string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/stream?charts=hour", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.read})
+		r.Header.Set("Cookie", paired)
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatal(resp, err)

@@ -128,7 +128,7 @@ func (k *Environment) remindOf(tools []agent.Tool) {
 // openHooks starts what runs the hooks of the agent.
 func (k *Environment) openHooks(base hook.Base) {
 	s := k.s
-	k.Runner = hook.NewRunner(s.hooks(k.Me, k.def), base)
+	k.Runner = hook.NewRunner(s.hooksOf(k.def), base)
 	s.mu.Lock()
 	s.runners[k.Runner] = struct{}{}
 	s.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -77,7 +78,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	if spec.Description == "" {
 		spec.Description = FirstLine(c.Line, 80)
 	}
-	spec.Pool, spec.TTY, spec.Sandbox = ShellPool, c.TTY, bounded.Held
+	spec.Pool, spec.TTY, spec.Sandbox = tasks.ShellPool, c.TTY, bounded.Held
 	var ended atomic.Value // where it has ended; a command in the background may set that at any time
 	w := rt.command(c, bounded, func(cwd string) { ended.Store(cwd) })
 	spec.Input = w.Input
@@ -263,7 +264,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 
 // peopleOnly refuses a type of agent that no model may start.
 func (rt *Runtime) peopleOnly(agentType string) error {
-	if def, err := rt.s.catalog(rt.Caller).Find(agentType); err == nil && def.NoModel {
+	if def, err := rt.s.cfg.Catalog().Find(agentType); err == nil && def.NoModel {
 		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
 	}
 	return nil

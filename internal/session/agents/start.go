@@ -139,7 +139,7 @@ type Child struct {
 
 // Resolve determines the tools, rules, model and limits of a subagent: never more than the caller has.
 func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
-	def, err := s.catalog(me).Find(in.Type)
+	def, err := s.cfg.Catalog().Find(in.Type)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -97,7 +98,7 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork, Made: bounded.Made},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.Command, spec.Pool = a.Step.Shell, ShellPool
+		spec.Command, spec.Pool = a.Step.Shell, tasks.ShellPool
 	}
 	spec.Input = w.Input
 	return h.Spawn(ctx, w.Driver, spec)

@@ -1,4 +1,4 @@
-package requests
+package tasks
 
 import (
 	"context"
@@ -87,8 +87,8 @@ func (l *leases) find(name string) (*lease, error) {
 }
 
 // HoldLease holds a lease while ctx lives, then stops the tasks that were started under it.
-func (t *Tasks) HoldLease(ctx context.Context, name string) error {
-	l := &t.leases
+func (s *Session) HoldLease(ctx context.Context, name string) error {
+	l := &s.leases
 	if name == "" {
 		return control.Refuse(control.Invalid, "a lease needs a name", "")
 	}

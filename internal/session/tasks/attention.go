@@ -1,4 +1,4 @@
-package requests
+package tasks
 
 import (
 	"context"
@@ -19,16 +19,16 @@ const (
 
 // Attention returns what needs the user. Events wake a waiting caller; a timer does so only
 // while a command waits for input or a limit delays an agent.
-func (t *Tasks) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
+func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (control.Attention, error) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if req.Wait > 0 {
 		wait, cancel = context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
 	}
 	defer cancel()
 	for {
-		asked, grown := t.s.Tasks.QuestionsChanged(), t.s.Log.Grown()
-		problem, changed := t.space.Problem()
-		now, err := t.attention(ctx, problem)
+		asked, grown := s.Tree.Tasks.QuestionsChanged(), s.Tree.Log.Grown()
+		problem, changed := s.Space.Problem()
+		now, err := s.attention(ctx, problem)
 		if err != nil || req.Wait <= 0 || now.Version != req.After {
 			return now, err
 		}
@@ -66,16 +66,16 @@ func restFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (t *Tasks) attention(ctx context.Context, problem string) (control.Attention, error) {
-	f := attention.Facts{Session: t.s.Info.Session, Problem: problem, Waits: t.activity.Waits}
-	for _, r := range t.s.Tasks.List(0) { // all live tasks
+func (s *Session) attention(ctx context.Context, problem string) (control.Attention, error) {
+	f := attention.Facts{Session: s.Tree.Info.Session, Problem: problem, Waits: s.more.Waits}
+	for _, r := range s.Tree.Tasks.List(0) { // all live tasks
 		f.Tasks = append(f.Tasks, r)
 	}
 	known := map[task.ID]bool{}
 	for _, r := range f.Tasks {
 		known[r.ID] = true
 	}
-	page, err := t.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
+	page, err := s.List(ctx, control.ListRequest{All: true, Limit: seenLimit})
 	if err != nil {
 		return control.Attention{}, err
 	}
@@ -84,15 +84,15 @@ func (t *Tasks) attention(ctx context.Context, problem string) (control.Attentio
 			f.Tasks = append(f.Tasks, r)
 		}
 	}
-	f.Questions, _ = t.s.Tasks.Questions()
+	f.Questions, _ = s.Tree.Tasks.Questions()
 	return control.NewAttention(f, time.Now())
 }
 
 // MarkSeen records that the user has seen how tasks ended.
-func (t *Tasks) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
+func (s *Session) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	ids := make([]task.ID, len(refs))
 	for i, ref := range refs {
-		r, err := t.Get(ctx, ref)
+		r, err := s.Get(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (t *Tasks) MarkSeen(ctx context.Context, refs []string) ([]task.Record, err
 	var err error
 	out := make([]task.Record, len(ids))
 	for i, id := range ids {
-		if out[i], err = t.s.Tasks.MarkSeen(ctx, id); err != nil {
+		if out[i], err = s.Tree.Tasks.MarkSeen(ctx, id); err != nil {
 			return nil, Refusal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package drover_test
+package agents_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-dev/drover"
+	"github.com/drover-dev/drover/agents"
 )
 
 // A file of steps. One fails, is fixed, and the workflow goes on behind the other.
@@ -30,13 +31,13 @@ outputs: {said: "${{ steps.build.output }}"}
 `), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state")})
+	rt, err := agents.Open(ctx, agents.Config{Config: drover.Config{Dir: dir, Home: filepath.Join(dir, "state")}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer rt.Close()
 
-	w, err := rt.Workflow(ctx, drover.Workflow{File: "ship.yaml", Params: map[string]string{"version": "1.4"}})
+	w, err := rt.Workflow(ctx, agents.Workflow{File: "ship.yaml", Params: map[string]string{"version": "1.4"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,7 +49,7 @@ outputs: {said: "${{ steps.build.output }}"}
 	if err := os.WriteFile(filepath.Join(dir, "permit"), nil, 0o600); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := rt.ResumeWorkflow(ctx, w.ID); err != nil {
+	if _, err := rt.Resume(ctx, w.ID); err != nil {
 		log.Fatal(err)
 	}
 	if w, err = rt.Wait(ctx, w.ID); err != nil {

@@ -1,4 +1,4 @@
-package drover_test
+package agents_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-dev/drover"
+	"github.com/drover-dev/drover/agents"
 )
 
 // A command whose lines are watched, until it ends.
@@ -18,13 +19,13 @@ func ExampleRuntime_Monitor() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state")})
+	rt, err := agents.Open(ctx, agents.Config{Config: drover.Config{Dir: dir, Home: filepath.Join(dir, "state")}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer rt.Close()
 
-	t, err := rt.Monitor(ctx, drover.Monitor{Line: "echo fine; echo ERROR one; echo ERROR two", Match: "^ERROR"})
+	t, err := rt.Monitor(ctx, agents.Monitor{Line: "echo fine; echo ERROR one; echo ERROR two", Match: "^ERROR"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package drover_test
+package agents_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover"
+	"github.com/drover-dev/drover/agents"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -26,13 +27,13 @@ func ExampleRuntime_OnIdle() {
 	if err := os.WriteFile(filepath.Join(dir, "turns.yaml"), []byte(script), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	rt, err := drover.Open(ctx, drover.Config{Dir: dir, Home: filepath.Join(dir, "state"), ModelName: "script:turns.yaml"})
+	rt, err := agents.Open(ctx, agents.Config{Config: drover.Config{Dir: dir, Home: filepath.Join(dir, "state")}, ModelName: "script:turns.yaml"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer rt.Close()
 
-	ada, err := rt.Agent(ctx, drover.Agent{Type: "plan", Name: "ada", Team: "crew", Prompt: "How should the parser be split?"})
+	ada, err := rt.Agent(ctx, agents.Agent{Type: "plan", Name: "ada", Team: "crew", Prompt: "How should the parser be split?"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package drover_test
+package agents_test
 
 import (
 	"os/exec"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover"
+	"github.com/drover-dev/drover/agents"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -17,8 +18,8 @@ func TestSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := calls{"Bash", `{"command":"touch made","description":"make a file"}`}
-	rt := withSettings(t, `{}`, drover.Config{Model: call, Keeper: keeper})
-	r, _ := answerOf(t, rt, drover.Agent{Prompt: "go"})
+	rt := withSettings(t, `{}`, agents.Config{Model: call, Config: drover.Config{Keeper: keeper}})
+	r, _ := answerOf(t, rt, agents.Agent{Prompt: "go"})
 	all, err := rt.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
