@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // formatVersion is the form of the lines. A file of a later form is not
@@ -329,7 +330,7 @@ func length(parts [][]byte) (n int) {
 
 func (m Meta) newLine(entryType string) line {
 	return line{
-		EntryType: entryType, UUID: newUUID(), IsSidechain: m.IsSidechain,
+		EntryType: entryType, UUID: uuid.NewString(), IsSidechain: m.IsSidechain,
 		AgentName: m.AgentName, AgentID: m.AgentID, SessionID: m.SessionID,
 		Timestamp: time.Now().UnixMilli(),
 	}
@@ -385,13 +386,4 @@ func (t *Transcript) Close() error {
 	f := t.file
 	t.file = nil
 	return f.Close()
-}
-
-// newUUID is a random UUID (version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
