@@ -302,11 +302,7 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	case 1:
 		return matches[0], nil
 	}
-	e := &control.Error{
-		Code:    control.Ambiguous,
-		Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)),
-		Fix:     "give more of the ID",
-	}
+	e := control.Refuse(control.Ambiguous, fmt.Sprintf("%q fits %d tasks", ref, len(matches)), "give more of the ID")
 	for _, m := range matches {
 		e.Matches = append(e.Matches, string(m.ID))
 	}
@@ -480,10 +476,7 @@ func (a *Archive) goOn(what string) error {
 	if a.info.Stopped {
 		return a.refuse(what)
 	}
-	e := &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
-	}
+	e := control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session), "")
 	e.Fix = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
 	if a.info.Role == "background" { // the session has no main agent
 		e.Fix = "`drover resume` and `drover send` start a host for it"
@@ -506,26 +499,18 @@ func (a *Archive) HoldLease(context.Context, string) error { return a.refuse("ho
 
 func (a *Archive) refuse(what string) error {
 	if a.info.Stopped {
-		return &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
-			Fix:     fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID),
-		}
+		return control.Refuse(control.Conflict,
+			fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
+			fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID))
 	}
 	if a.Kept() {
 		fix := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
 		if a.info.Role == "background" {
 			fix = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
 		}
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
-			Fix:     fix + ", or says why it cannot",
-		}
+		return control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
+			fix+", or says why it cannot")
 	}
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
-		Fix:     "start something new with `drover run -d` or `drover -p`",
-	}
+	return control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
+		"start something new with `drover run -d` or `drover -p`")
 }

@@ -84,7 +84,7 @@ func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, err
 		return nil, c.broken(ctx, err)
 	}
 	if len(started) != len(reqs) {
-		return nil, &Error{Code: Internal, Message: fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs))}
+		return nil, Refuse(Internal, fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs)), "")
 	}
 	return started, nil
 }
@@ -416,7 +416,7 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 	defer drain(resp.Body)
 	var e errorBody
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Error == nil {
-		return nil, &Error{Code: Internal, Message: "session answers " + resp.Status}
+		return nil, Refuse(Internal, "session answers "+resp.Status, "")
 	}
 	return nil, e.Error
 }
@@ -445,11 +445,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		errors.Is(err, io.EOF),
 		errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		return &Error{Code: Unavailable, Message: "the connection to the session broke", Fix: "see `drover sessions`"}
+		return Refuse(Unavailable, "the connection to the session broke", "see `drover sessions`")
 	}
-	return &Error{
-		Code:    Unavailable,
-		Message: fmt.Sprintf("ask session at %s: %v", socket, err),
-		Fix:     "see `drover sessions`",
-	}
+	return Refuse(Unavailable, fmt.Sprintf("ask session at %s: %v", socket, err), "see `drover sessions`")
 }

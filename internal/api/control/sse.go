@@ -89,11 +89,8 @@ func afterOf(r *http.Request) (task.Seq, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("after %.40q: not a sequence number", text),
-			Fix:     "give the id of the last event you have, or 0",
-		}
+		return 0, Refuse(Invalid, fmt.Sprintf("after %.40q: not a sequence number", text),
+			"give the id of the last event you have, or 0")
 	}
 	return task.Seq(n), nil
 }
@@ -112,7 +109,7 @@ func namedOf(r *http.Request) (bool, error) {
 	case ownNames:
 		return false, nil
 	default:
-		return false, &Error{Code: Invalid, Message: fmt.Sprintf("names %.40q: neither own nor all", text)}
+		return false, Refuse(Invalid, fmt.Sprintf("names %.40q: neither own nor all", text), "")
 	}
 }
 

@@ -40,11 +40,8 @@ func ParseMark(text string) (Mark, error) {
 	n, bad := strconv.ParseInt(number, 10, 64)
 	l, worse := strconv.ParseInt(length, 10, 32)
 	if bad != nil || worse != nil || n < 0 || l < 0 {
-		return Mark{}, &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
-			Fix:     "give the id of the last piece you have, or leave it out",
-		}
+		return Mark{}, Refuse(Invalid, fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
+			"give the id of the last piece you have, or leave it out")
 	}
 	return Mark{N: n, Len: int(l)}, nil
 }

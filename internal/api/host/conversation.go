@@ -109,11 +109,7 @@ func (d *Directory) Conversation(
 	started = failed == nil || !undo()
 	info, live := look(place)
 	if !live && failed == nil {
-		failed = &control.Error{
-			Code:    control.Unavailable,
-			Message: "the detached host started and went away again",
-			Fix:     "see " + d.logFile(),
-		}
+		failed = control.Refuse(control.Unavailable, "the detached host started and went away again", "see "+d.logFile())
 	}
 	if !live {
 		return Entry{}, false, failed

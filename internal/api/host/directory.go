@@ -285,11 +285,8 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	}
 	defer unlock()
 	if was.Info.PID != 0 && !was.Gone(ctx) {
-		return Entry{}, &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("the detached host has been ending for %s", goneWait),
-			Fix:     "see " + d.logFile(),
-		}
+		return Entry{}, control.Refuse(control.Unavailable,
+			fmt.Sprintf("the detached host has been ending for %s", goneWait), "see "+d.logFile())
 	}
 	if now, live := d.lives(was); live { // another process has started it meanwhile
 		return now, nil
@@ -304,11 +301,8 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	case failed != nil:
 		return Entry{}, failed
 	}
-	return Entry{}, &control.Error{
-		Code:    control.Unavailable,
-		Message: "the detached host started and went away again",
-		Fix:     "see " + d.logFile(),
-	}
+	return Entry{}, control.Refuse(control.Unavailable, "the detached host started and went away again",
+		"see "+d.logFile())
 }
 
 // lives returns the project's detached host, if one answers that differs from was.
@@ -376,11 +370,8 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	}
 	why, _ := d.Root.ReadFile(d.logFile(), maxInfo)
 	why = why[min(int(before), len(why)):]
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: "the detached host did not start: " + lastLine(string(why)),
-		Fix:     "see " + d.logFile(),
-	}
+	return control.Refuse(control.Unavailable, "the detached host did not start: "+lastLine(string(why)),
+		"see "+d.logFile())
 }
 
 // maxLog is the size at which the log of hosts is truncated.

@@ -338,9 +338,9 @@ func PickSession(known []Session, word string) (Session, error) {
 		case len(hits) == 1:
 			return hits[0], nil
 		case len(same) > 1: // the user chose the ID twice
-			return nil, &control.Error{Code: control.Ambiguous,
-				Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
-				Fix:     "go to the folder, and leave out --all-sessions"}
+			return nil, control.Refuse(control.Ambiguous,
+				fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
+				"go to the folder, and leave out --all-sessions")
 		case len(hits) > 1:
 			ids := make([]string, len(hits))
 			for i, s := range hits {
