@@ -27,7 +27,6 @@ func works(tool string) bool {
 // edits reports whether a tool changes files, which a run that continues live needs.
 func edits(tool string) bool { return tool == "Write" || tool == "Edit" }
 
-// Agent implements [environment.Seam].
 func (p *Player) Agent(id task.ID, c *agent.Config) {
 	a := p.known(id)
 	if a == nil {
@@ -65,14 +64,13 @@ func (gone) Call(context.Context, agent.Call) (agent.Output, error) {
 	return agent.Refuse("this tool was there when the run was recorded, and is not there now"), nil
 }
 
-// port gives one agent what came from outside in the recording.
+// port is an [agent.Port] that gives one agent what came from outside in the recording.
 type port struct {
 	p  *Player
 	a  *part
 	id task.ID
 }
 
-// Reply implements [agent.Port].
 func (s *port) Reply(
 	ctx context.Context, req *agent.Request, on func(agent.Part), ask func(func(agent.Part)) (*agent.Reply, error),
 ) (*agent.Reply, error) {
@@ -210,7 +208,6 @@ func (s *port) Check(
 	return d, nil
 }
 
-// Run implements [agent.Port].
 func (s *port) Run(
 	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error),
 	after func(agent.Output) agent.Output,
@@ -238,7 +235,6 @@ func (s *port) Run(
 	return out, nil
 }
 
-// Texts implements [agent.Port].
 func (s *port) Texts(ctx context.Context, what string, get func() ([]string, error)) ([]string, error) {
 	return s.p.Texts(ctx, s.id, what, get)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -124,7 +125,7 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		CustomClientAuthentication: h,
 		NoSystemAccount:            false,
 	}
-	if !link.Loopback(host) {
+	if !addresses.Loopback(host) {
 		cert, pin, err := h.certificate()
 		if err != nil {
 			return nil, err

@@ -335,9 +335,9 @@ func FuzzSurvey(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, read := range []reading{ours, hooks, servers, agent, allowed} {
-			what, commands, err := read(data)
-			if err != nil && len(what)+len(commands) > 0 {
+		for _, read := range []reading{object(ours), object(hooks), object(servers), agent, allowed} {
+			var e effects
+			if err := read(&e, data); err != nil && len(e.what)+len(e.commands) > 0 {
 				t.Errorf("%q: items beside an error", data)
 			}
 		}
