@@ -245,9 +245,7 @@ func (p *Player) Err() error {
 // Missing names the first thing that was recorded and has not happened; empty: nothing is missing.
 func (p *Player) Missing() string { return p.missing() }
 
-func (p *Player) Texts(
-	_ context.Context, id task.ID, what string, get func() ([]string, error),
-) ([]string, error) {
+func (p *Player) Texts(_ context.Context, id task.ID, what string, get func() ([]string, error)) ([]string, error) {
 	e, ok := p.text(id, what)
 	switch {
 	case !ok && p.live:

@@ -177,9 +177,7 @@ func (s *port) call(id string, over bool) (e Entry, ok bool) {
 }
 
 // Check implements [agent.Port]: it decides as recorded, and asks nobody.
-func (s *port) Check(
-	ctx context.Context, c agent.Call, decide func() (agent.Decision, error),
-) (agent.Decision, error) {
+func (s *port) Check(ctx context.Context, c agent.Call, decide func() (agent.Decision, error)) (agent.Decision, error) {
 	e, ok := s.call(c.ID, false)
 	if !ok && s.p.live {
 		return decide()
@@ -209,8 +207,7 @@ func (s *port) Check(
 }
 
 func (s *port) Run(
-	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error),
-	after func(agent.Output) agent.Output,
+	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error), after func(agent.Output) agent.Output,
 ) (agent.Output, error) {
 	e, ok := s.call(c.ID, true)
 	switch {
@@ -240,9 +237,7 @@ func (s *port) Texts(ctx context.Context, what string, get func() ([]string, err
 }
 
 // Take implements [agent.Port]: it returns what the agent found then, once it has come, and nothing else.
-func (s *port) Take(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (s *port) Take(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	p, a := s.p, s.a
 	p.play.Lock()
 	if len(a.looks) == 0 {
@@ -274,9 +269,7 @@ func (s *port) Take(
 }
 
 // beyond is a look that was not recorded: the agent ended before it, or continues live.
-func (s *port) beyond(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (s *port) beyond(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	if s.p.live {
 		return take()
 	}

@@ -80,9 +80,7 @@ func (r *Recorder) Agent(id task.ID, c *agent.Config) {
 	c.Port = &recorded{r: r, id: id, next: next, decided: map[string]*Entry{}}
 }
 
-func (r *Recorder) Texts(
-	ctx context.Context, id task.ID, what string, get func() ([]string, error),
-) ([]string, error) {
+func (r *Recorder) Texts(ctx context.Context, id task.ID, what string, get func() ([]string, error)) ([]string, error) {
 	texts, err := r.next.Texts(ctx, id, what, get)
 	r.texts(id, what, texts, err)
 	return texts, err
@@ -219,9 +217,7 @@ func (p *recorded) Run(
 	return out, err
 }
 
-func (p *recorded) Take(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (p *recorded) Take(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	mail, err := p.next.Take(ctx, take)
 	if err != nil {
 		return mail, err

@@ -340,10 +340,8 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 		if !r.Status.Terminal() {
 			return receipt, a.refuse("stop " + ref)
 		}
-		receipt.Stopped = append(
-			receipt.Stopped,
-			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}},
-		)
+		receipt.Stopped = append(receipt.Stopped,
+			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
 		EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
@@ -376,11 +374,6 @@ func (a *Archive) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 	return a.log.Events(ctx, after)
 }
 
-// Start is refused.
-func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
-	return nil, a.refuse("start")
-}
-
 // Approvals returns none: the askers have died.
 func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
 	return control.Approvals{Questions: []task.Question{}}, nil
@@ -408,62 +401,14 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
-// Schedules is refused: the host of the background session has them.
-func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.Schedules, error) {
-	return control.Schedules{}, a.refuse("use the schedules of the project")
-}
-
-// Forward is refused: no command of the session has a network any more.
-func (a *Archive) Forward(context.Context, control.ForwardRequest) (control.Forwards, error) {
-	return control.Forwards{}, a.refuse("forward a port")
-}
-
-// MarkSeen is refused, since nothing is written here.
-func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
-	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
-}
-
 // State returns the state of an idle session.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
 
-// Configure is refused.
-func (a *Archive) Configure(context.Context, control.ConfigureRequest) (control.Settings, error) {
-	return control.Settings{}, a.refuse("change the settings")
-}
-
-// Decide is refused.
-func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
-	return a.refuse("answer question " + req.ID)
-}
-
-// Promote is refused.
-func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
-	return task.Record{}, a.refuse("promote " + ref)
-}
-
-// Prompt is refused.
-// Environment is refused.
-func (a *Archive) Environment(context.Context) (control.Environment, error) {
-	return control.Environment{}, a.refuse("list what an agent works with")
-}
-
-// Commands implements [control.API].
-func (a *Archive) Commands(context.Context) (control.Commands, error) {
-	return control.Commands{}, a.refuse("list commands")
-}
-
-func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
-
 // Send is refused: a host would have to open the session first.
 func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
 	return task.Record{}, a.goOn("send to " + req.Ref)
-}
-
-// Pause is refused.
-func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
-	return nil, a.refuse("pause " + strings.Join(refs, ", "))
 }
 
 // Resume is refused, as Send is.
@@ -484,18 +429,63 @@ func (a *Archive) goOn(what string) error {
 	return e
 }
 
-// Interrupt is refused.
-func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
-	return task.Record{}, a.refuse("interrupt " + ref)
-}
-
 // Watch is refused: the session has no host to attach to.
 func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
 	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
 }
 
-// HoldLease is refused.
+// What changes an ended session, or asks for its host, is refused.
+
+func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
+	return nil, a.refuse("start")
+}
+
+func (a *Archive) Configure(context.Context, control.ConfigureRequest) (control.Settings, error) {
+	return control.Settings{}, a.refuse("change the settings")
+}
+
+func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
+	return a.refuse("answer question " + req.ID)
+}
+
+func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("promote " + ref)
+}
+
+func (a *Archive) Environment(context.Context) (control.Environment, error) {
+	return control.Environment{}, a.refuse("list what an agent works with")
+}
+
+func (a *Archive) Commands(context.Context) (control.Commands, error) {
+	return control.Commands{}, a.refuse("list commands")
+}
+
+func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
+
+func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("pause " + strings.Join(refs, ", "))
+}
+
+func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("interrupt " + ref)
+}
+
 func (a *Archive) HoldLease(context.Context, string) error { return a.refuse("hold") }
+
+// Schedules is refused: the host of the background session has them.
+func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.Schedules, error) {
+	return control.Schedules{}, a.refuse("use the schedules of the project")
+}
+
+// Forward is refused: no command of the session has a network any more.
+func (a *Archive) Forward(context.Context, control.ForwardRequest) (control.Forwards, error) {
+	return control.Forwards{}, a.refuse("forward a port")
+}
+
+// MarkSeen is refused: nothing is written here.
+func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
+}
 
 func (a *Archive) refuse(what string) error {
 	if a.info.Stopped {

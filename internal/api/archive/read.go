@@ -95,10 +95,7 @@ const resultPart = 1 << 20
 // Answer returns a part of the answer of a task: for a command the end of its output, for
 // others the text in the log.
 func Answer(
-	ctx context.Context,
-	log *journal.Journal,
-	r task.Record,
-	req control.ResultRequest,
+	ctx context.Context, log *journal.Journal, r task.Record, req control.ResultRequest,
 ) (a control.Answer, err error) {
 	switch {
 	case !r.Status.Terminal():

@@ -270,12 +270,8 @@ func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Even
 	return func(yield func(task.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // breaks the connection when the reader stops
-		body, err := c.do(
-			ctx,
-			http.MethodGet,
-			"/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10),
-			nil,
-		)
+		body, err := c.do(ctx, http.MethodGet, "/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10),
+			nil)
 		if err != nil {
 			yield(task.Event{}, err)
 			return

@@ -85,9 +85,7 @@ func (e Entry) Gone(ctx context.Context) bool {
 // callers get the same host, and only one has started it. undo reverts prepare; false: the host
 // already has it.
 func (d *Directory) Conversation(
-	ctx context.Context,
-	id task.ID,
-	prepare func() (env []string, undo func() bool, err error),
+	ctx context.Context, id task.ID, prepare func() (env []string, undo func() bool, err error),
 ) (e Entry, started bool, err error) {
 	if err := d.Project().Ensure(); err != nil {
 		return Entry{}, false, err

@@ -318,11 +318,8 @@ func (d *Directory) lives(was Entry) (Entry, bool) {
 
 // lock waits for the lock under which hosts are started.
 func (d *Directory) lock(ctx context.Context) (func(), error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		startWait,
-		fmt.Errorf("another process has been starting one for %s", startWait),
-	)
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait,
+		fmt.Errorf("another process has been starting one for %s", startWait))
 	defer cancel()
 	unlock, err := home.Await(ctx, d.Project().Lock)
 	if err != nil {

@@ -180,11 +180,8 @@ func (h *Hub) lock() error {
 	}
 	if err := home.Flock(f); err != nil {
 		_ = f.Close()
-		return fmt.Errorf(
-			"open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w",
-			h.cfg.Dir,
-			err,
-		)
+		return fmt.Errorf("open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w",
+			h.cfg.Dir, err)
 	}
 	h.unlock = func() { _ = f.Close() }
 	return nil
@@ -213,10 +210,8 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // it stays valid
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
-			return errors.Join(
-				h.ensure(ctx, DefaultProject),
-				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")),
-			)
+			return errors.Join(h.ensure(ctx, DefaultProject),
+				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")))
 		}
 	}
 	j, err := h.Join(ctx, DefaultProject, link.RoleSession, "")
