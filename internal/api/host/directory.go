@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -58,15 +59,14 @@ func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
 
 // Sessions returns the sessions of the project, or of all projects, newest first; with live
 // only the live ones.
-func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
+func (d *Directory) Sessions(ctx context.Context, live, all bool) (out []Entry, err error) {
+	defer annotate.Error(&err, "list sessions")
 	projects := []home.Project{d.Project()}
 	if all {
-		var err error
 		if projects, err = d.Root.Projects(); err != nil {
 			return nil, err
 		}
 	}
-	var out []Entry
 	var died []task.ID
 	for _, p := range projects {
 		d.at(p).revive(ctx)
@@ -211,7 +211,7 @@ func (e Entry) Reach(ctx context.Context) (control.API, func(), error) {
 func (e Entry) read(ctx context.Context) (control.API, func(), error) {
 	a, err := archive.Open(ctx, e.Place, e.Info)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("open session %s: %w", e.Info.Session, err)
 	}
 	return a, func() { _ = a.Close() }, nil
 }
