@@ -39,8 +39,8 @@ $(TESTS): tools/go.mod tools/go.sum
 	@touch $@
 
 .PHONY: build
-build: ## build the static binary bin/drover
-	CGO_ENABLED=0 go build $(STATIC) -o bin/drover ./cmd/drover
+build: ## build the static programs bin/drover and bin/drover-hub
+	CGO_ENABLED=0 go build $(STATIC) -o bin/ ./cmd/...
 
 .PHONY: check
 check: needs fmt size rules lint darwin race binary own repeat ## bring what the tests need, then run all of them, as CI does
@@ -107,7 +107,7 @@ repeat: ## the tests that repeat something many times, in full, without the race
 .PHONY: darwin
 darwin: ## build and vet for macOS
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -trimpath ./...
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet -trimpath ./cmd/drover ./internal/engine/process ./internal/engine/keeper ./internal/engine/tty
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet -trimpath ./cmd/... ./internal/engine/process ./internal/engine/keeper ./internal/engine/tty
 
 .PHONY: docs
 docs: ## write the generated pages anew

@@ -5,17 +5,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/engine/sandbox"
 )
-
-// keeperArg is the first argument of this program where it is the keeper of another
-// process.
-const keeperArg = "drover-keeper"
-
-// roomArg follows it where this program starts commands in the sandbox of a session.
-const roomArg = "--room"
 
 // Keeper is the command that starts this program as a keeper, for [Config.Keeper]. Its
 // main function must call [RunKeeper] first.
@@ -24,24 +17,21 @@ func Keeper() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start it as a keeper: %w", err)
 	}
-	return []string{exe, keeperArg}, nil
+	return []string{exe, bare.KeeperArg}, nil
 }
 
-// RunKeeper does the work of a keeper, or starts commands in the sandbox of a session, if this
-// process was started for that by a runtime with [Keeper], and then exits. In any other process it
-// returns at once. A keeper outlives the program that started it until it has ended the
-// commands of that program. Call RunKeeper at the beginning of main, before flags are parsed.
+// RunKeeper does the work of a keeper, if this process was started for that by a runtime with
+// [Keeper], and then exits. In any other process it returns at once. A keeper outlives the
+// program that started it until it has ended the commands of that program. Call RunKeeper at
+// the beginning of main, before flags are parsed. A program with agents calls the function of
+// package agents instead.
 func RunKeeper() {
-	if !isKeeper(os.Args) {
+	if len(os.Args) != 2 || !isKeeper(os.Args) {
 		return
 	}
 	// So `pkill` of the program's name leaves it to do its work. It can do without.
 	_ = process.SetName("task-keeper")
-	run := func() error { return keeper.RunHelper(context.Background()) }
-	if len(os.Args) == 3 {
-		run = sandbox.RunStarter
-	}
-	if err := run(); err != nil {
+	if err := keeper.RunHelper(context.Background()); err != nil {
 		fmt.Fprintf(os.Stderr, "keeper: %s\n", err)
 		os.Exit(1)
 	}
@@ -50,6 +40,4 @@ func RunKeeper() {
 
 // isKeeper reports whether a program with these arguments is a keeper, or the starter of the
 // sandbox of a session.
-func isKeeper(args []string) bool {
-	return len(args) >= 2 && args[1] == keeperArg && (len(args) == 2 || len(args) == 3 && args[2] == roomArg)
-}
+func isKeeper(args []string) bool { return len(args) >= 2 && args[1] == bare.KeeperArg }

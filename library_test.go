@@ -153,13 +153,18 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
-// Each exported function and method of the package has an example that runs.
+// Each exported function and method of the packages that programs open has an example that runs.
 func TestExamples(t *testing.T) {
 	found, wanted := map[string]bool{}, map[string]bool{}
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := filepath.Glob("agents/*.go")
+	if err != nil || len(more) == 0 {
+		t.Fatal(more, err)
+	}
+	paths = append(paths, more...)
 	for _, path := range paths {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {

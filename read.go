@@ -45,13 +45,10 @@ func (rt *Runtime) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Ev
 
 // Stats counts the work of a runtime so far.
 type Stats struct {
-	Live   int // tasks that have not ended
-	Total  int // tasks
-	Tokens int64
+	Live   int   // tasks that have not ended
+	Total  int   // tasks
+	Tokens int64 // of models
 	Output int64 // bytes of output files
-
-	CostUSD float64 // of the calls of models with a known price
-	Priced  bool    // the price of all calls is known
 }
 
 // Stats counts the tasks of the runtime and sums their use.
@@ -69,6 +66,5 @@ func (rt *Runtime) Stats(ctx context.Context) (Stats, error) {
 		out.Tokens += used.Tokens
 		out.Output += used.OutputBytes
 	}
-	out.CostUSD, out.Priced = rt.s.Cost()
 	return out, nil
 }

@@ -198,8 +198,8 @@ func (t *turn) admit(ctx context.Context, d *decided, ended bool) (Tool, Output)
 		return nil, Refuse(notRunCall)
 	}
 	decision, err := t.check(ctx, d.call.Call)
-	t.aside(decision.Context)
-	t.halt = t.halt || decision.EndTurn
+	t.asides = append(t.asides, decision.Context)
+	t.gateEnds = t.gateEnds || decision.EndTurn
 	switch {
 	case ctx.Err() != nil:
 		return nil, Refuse(notRunCall)

@@ -56,7 +56,7 @@ func (l *Loop) Compact(ctx context.Context, instructions string) error {
 	}
 	defer l.busy.Unlock()
 	t := &turn{Loop: l}
-	if len(t.owed) > 0 { // no call may be open
+	if len(t.unrecorded) > 0 { // no call may be open
 		if err := t.record(ctx, nil, nil, nil); err != nil {
 			return err
 		}
@@ -202,10 +202,7 @@ func (c *Compaction) room(trigger string, size int) int {
 // summarise asks the model for a summary of as much as room says, and of less
 // where that does not fit. It returns what that has cost, also with an error.
 func (t *turn) summarise(
-	ctx context.Context,
-	room int,
-	instructions string,
-	messages []Message,
+	ctx context.Context, room int, instructions string, messages []Message,
 ) (string, Usage, error) {
 	prompt := compactPrompt
 	if instructions != "" {

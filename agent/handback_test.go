@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 // budgetMeter is a meter with a budget of some calls, which lets the last one pass.

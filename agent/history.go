@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -362,13 +362,21 @@ func (l *line) renamed() {
 const messageField = `,"message":`
 
 // badEscape finds half of a surrogate pair, and whole pairs too: both are rare.
-var badEscape = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+func badEscape(raw []byte) bool {
+	for found := true; found; {
+		_, raw, found = bytes.Cut(raw, []byte(`\u`))
+		if len(raw) > 1 && raw[0]|0x20 == 'd' && strings.IndexByte("89abcdefABCDEF", raw[1]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // scanned is a message that can be used as it is.
 func scanned(raw []byte) (m Message, ok bool) {
 	s := scanner{b: raw}
 	role, ok := s.message()
-	if !ok || !s.ascii() && (!utf8.Valid(raw) || s.coded && badEscape.Match(raw)) {
+	if !ok || !s.ascii() && (!utf8.Valid(raw) || s.coded && badEscape(raw)) {
 		return m, false
 	}
 	return Message{role: role, raw: raw[:len(raw):len(raw)], plain: !s.paired}, true
@@ -381,7 +389,7 @@ func parseMessage(raw []byte) (m Message, ok bool) {
 	if m, ok := scanned(raw); ok {
 		return m, true
 	}
-	if !utf8.Valid(raw) || badEscape.Match(raw) {
+	if !utf8.Valid(raw) || badEscape(raw) {
 		raw = clean(raw)
 	}
 	if m, ok := scanned(raw); ok {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 type tool struct {
@@ -612,7 +612,7 @@ func TestPromptIsALetter(t *testing.T) {
 		}
 		l := newLoop(t, agent.Config{Model: agenttest.Steps(agenttest.Say("ok")), Mail: mail, Transcript: tr}, h.Messages...)
 		if prompt != "" {
-			_, err = l.Answer(t.Context(), 7, agent.TextBlock(prompt))
+			_, err = l.Answer(t.Context(), agent.Prompt{Seq: 7, Blocks: []agent.Block{agent.TextBlock(prompt)}})
 		} else {
 			mail.Send(agent.MailMessage{Seq: 7, Text: "only once"}) // as the mailbox has it by then
 			_, err = l.Turn(t.Context(), agent.TextBlock("more"))

@@ -45,13 +45,8 @@ func (p page) entry(l line, m Message) error {
 	at := time.UnixMilli(l.Timestamp).UTC().Format(time.DateTime)
 	switch {
 	case l.Format > 0:
-		p.put(
-			"# Conversation of %s\n\nBegun %s UTC in %s, session %s.\n",
-			name(l.AgentName),
-			at,
-			name(l.Cwd),
-			name(l.SessionID),
-		)
+		p.put("# Conversation of %s\n\nBegun %s UTC in %s, session %s.\n", name(l.AgentName), at, name(l.Cwd),
+			name(l.SessionID))
 	case m.raw == nil && l.Note != "":
 		p.put("\n*%s, %s UTC*\n", name(l.Note), at)
 	case m.raw == nil:

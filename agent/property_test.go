@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 	"pgregory.net/rapid"
 )
 

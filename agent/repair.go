@@ -2,7 +2,7 @@ package agent
 
 import (
 	"fmt"
-	"regexp"
+	"strings"
 )
 
 const (
@@ -11,11 +11,15 @@ const (
 	toolNameRule = "letters, digits, - and _, at most 128"
 )
 
-var notName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+// inName reports whether a name may have the character.
+func inName(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
 
-// goodName holds for IDs of calls too. As one expression the rule would be
-// unrolled 128 times at the start of every program.
-func goodName(s string) bool { return s != "" && len(s) <= 128 && !notName.MatchString(s) }
+// goodName holds for IDs of calls too.
+func goodName(s string) bool {
+	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return !inName(r) })
+}
 
 // repair makes a history valid for a model: every call of an assistant message
 // gets exactly one result in the message that follows, results without a call

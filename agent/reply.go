@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -138,10 +139,13 @@ func wireName(name string) string {
 	if goodName(name) {
 		return name
 	}
-	if name = notName.ReplaceAllString(name, "_"); name == "" {
-		return "unknown"
-	}
-	return name[:min(len(name), 128)]
+	name = strings.Map(func(r rune) rune {
+		if inName(r) {
+			return r
+		}
+		return '_'
+	}, name)
+	return cmp.Or(name[:min(len(name), 128)], "unknown")
 }
 
 // excerpt keeps the head and the tail of a text of more than limit bytes, and

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 // meterNames records the models that a meter is asked for and told of.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 // heavy is a text of which each byte takes two in a message.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 func open(t testing.TB, path string) (*agent.Transcript, *agent.History) {

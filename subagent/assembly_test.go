@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/agenttest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 // EX-13, EX-06: however a run ends, what Start has opened is closed by one End,

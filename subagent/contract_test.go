@@ -8,10 +8,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/agenttest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,6 @@
 // Package subagent is the work that a main agent hands to other agents: what
 // sorts of agents there are ([Definition], [Builtin]), the driver that runs one
-// as a task ([Driver]), and what a program starts and steers them by ([Manager]).
+// as a task ([Driver]), and how a program takes part in it ([Hooks]).
 //
 // A subagent gets its instructions and the prompt, and nothing else of the
 // agent that asked for it. The driver promises that what the agent says and
@@ -10,6 +10,6 @@
 // End, however the run ends.
 //
 // It does not choose models, tools or permissions: whoever makes the [Driver]
-// gives it a function that puts the agent together, and a Manager works through
-// an [Engine]. Package drover has one: see its Runtime.Agents.
+// gives it a function that puts the agent together. Package agents does so for
+// programs.
 package subagent

@@ -194,7 +194,7 @@ const lastWordsTime = time.Minute
 
 // lastWords is what an agent hands back whose time was up within a turn.
 func lastWords(ctx context.Context, a *Assembly, loop *agent.Loop, turn agent.TurnResult) string {
-	h, ok := callerOf(ctx).(task.Overtimer)
+	h, ok := Caller(ctx).(task.Overtimer)
 	if !ok || !a.Config.HandBack || turn.Reason != "interrupted" || !errors.Is(context.Cause(ctx), task.ErrTimeout) {
 		return ""
 	}

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/agenttest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 // look is a tool that tells the test when it is called.

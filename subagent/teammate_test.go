@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/agenttest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 const lookAround = `{"agent_type":"explore","prompt":"look"}`

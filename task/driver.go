@@ -86,6 +86,7 @@ type Result struct {
 	Left     []Survivor   // processes that could not be ended
 	PassOn   bool         // if Run returned nil: running children go to the parent of the task; else they are stopped
 	Notes    []string     // remarks for the owner, one line each
+	Made     []string     // files made or changed by a command that other programs obey, with these programs
 
 	// Leave, if set, is called once after the last descendant has ended and before
 	// the end of the task is recorded: the driver cleans up the folder in

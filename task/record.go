@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -252,6 +253,7 @@ type Record struct {
 	Worktree         *Worktree  `json:"worktree,omitempty"`  // of an isolated agent, since its last end
 	Survivors        []Survivor `json:"survivors,omitempty"` // of an ended run: processes that could not be ended
 	Notes            []string   `json:"notes,omitempty"`     // of an ended run: remarks for its owner, one line each
+	Made             []string   `json:"made,omitempty"`      // while it ran: files that other programs obey, with these programs
 	Schedule         string     `json:"schedule,omitempty"`  // that started it
 	On               string     `json:"on,omitempty"`        // the requested worker or label; empty: this machine
 	Worker           string     `json:"worker,omitempty"`    // that does the run; empty: none, or not yet
@@ -295,6 +297,15 @@ func (r Record) Label() string { return fmt.Sprintf("%s %s (%s)", r.Noun(), r.ID
 // about describes the work of a task in one short line.
 func (r Record) about() string {
 	return subject(cmp.Or(r.Description, r.Command, r.Name))
+}
+
+// Remarks are the notes on an ended run, and what else its owner must know.
+func (r Record) Remarks() []string {
+	if len(r.Made) == 0 {
+		return r.Notes
+	}
+	return append(slices.Clone(r.Notes),
+		"while it ran, files were made or changed that other programs obey: "+strings.Join(r.Made, ", "))
 }
 
 // Resting reports whether an agent is done and waits for a message.
@@ -435,7 +446,13 @@ func (r Record) Renamed() string {
 // Why explains to people why a run failed or was killed. It is empty for other runs, and where
 // the exit code says enough.
 func (r Record) Why() string {
-	if r.Status != Failed && r.Status != Killed || r.Cause == nil {
+	if r.Status != Failed && r.Status != Killed {
+		return ""
+	}
+	if r.Cause == nil && r.ExitCode == nil {
+		return r.Error
+	}
+	if r.Cause == nil {
 		return ""
 	}
 	c := *r.Cause
@@ -443,7 +460,7 @@ func (r Record) Why() string {
 	case ReasonExit:
 		return c.Detail
 	case ReasonSignal:
-		return "ended by " + c.Signal
+		return strings.TrimSuffix("ended by "+c.Signal+": "+c.Detail, ": ")
 	case ReasonTimeout:
 		return fmt.Sprintf("its time limit of %s passed", time.Duration(r.TimeoutMS)*time.Millisecond)
 	case ReasonStart:
@@ -460,6 +477,28 @@ func (r Record) Why() string {
 		ReasonKeeperLost: "its keeper died", ReasonReboot: "the machine was restarted",
 		ReasonMaxTurns: "its limit of turns was reached"}[c.Reason]
 	return cmp.Or(r.Error, c.Detail, words, strings.ReplaceAll(string(c.Reason), "_", " "))
+}
+
+// Outcome says how a run has ended, such as "failed (exit code 2)" or "stopped by the user: enough". It is empty before
+// the end. Its causes may have text of others, which a frontend makes printable.
+func (r Record) Outcome() string {
+	why := r.Why()
+	switch {
+	case !r.Status.Terminal():
+		return ""
+	case r.Status == Completed:
+		return "completed"
+	case r.Status == Killed && strings.HasPrefix(why, "stopped "):
+		return why
+	}
+	text := "failed"
+	if r.Status == Killed {
+		text = "stopped"
+	}
+	if r.ExitCode != nil && *r.ExitCode > 0 {
+		text += fmt.Sprintf(" (exit code %d)", *r.ExitCode)
+	}
+	return strings.TrimSuffix(text+": "+why, ": ")
 }
 
 // Activity describes the present work of an agent in a few words: idle, its own message, the

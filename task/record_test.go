@@ -280,3 +280,25 @@ func TestWhy(t *testing.T) {
 		t.Errorf("of an exit code: %q", got)
 	}
 }
+
+func TestOutcome(t *testing.T) {
+	killed := task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}
+	for _, c := range []struct {
+		want string
+		r    task.Record
+	}{
+		{"", task.Record{Status: task.Running}},
+		{"completed", task.Record{Status: task.Completed, ExitCode: new(0)}},
+		{"failed (exit code 2)", task.Record{Status: task.Failed, ExitCode: new(2), Error: "exit code 2", Cause: &task.Cause{Reason: task.ReasonExit}}},
+		{"failed: ended by SIGSEGV", task.Record{Status: task.Failed, Cause: &task.Cause{Reason: task.ReasonSignal, Signal: "SIGSEGV"}}},
+		{"failed: ended by SIGKILL: for want of memory", task.Record{Status: task.Failed,
+			Cause: &task.Cause{Reason: task.ReasonSignal, Signal: "SIGKILL", Detail: "for want of memory"}}},
+		{"failed: disk full", task.Record{Status: task.Failed, Error: "disk full"}},
+		{"stopped by the user: enough", task.Record{Status: task.Killed, ExitCode: new(143), Cause: &killed}},
+		{"stopped: its host died", task.Record{Status: task.Killed, Cause: &task.Cause{Reason: task.ReasonHostLost}}},
+	} {
+		if got := c.r.Outcome(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -234,7 +234,7 @@ func panes(t *testing.T, p *place) {
 	shows("0.1", "> good day")
 	tmux("send-keys", "-t", "0.1", "touch it, please", "Enter")
 	shows("0.0", "> touch it, please")
-	shows("0.0", "asks for Bash")
+	shows("0.0", "Allow command ")
 	tmux("send-keys", "-t", "0.0", "/allow", "Enter")
 	shows("0.1", "(no output)")
 	tmux("send-keys", "-t", "0.1", "C-d") // Ctrl-C would break off the turn, if it is not over yet
@@ -273,8 +273,8 @@ func attachments() cases {
 			b.until("> good day\nfirst words\n")
 			a.types("now touch it\n")
 			b.until("> now touch it\n")
-			a.until("asks for Bash")
-			b.until("asks for Bash")
+			a.until("Allow command ")
+			b.until("Allow command ")
 			b.until("touch it")
 			b.types("/allow\n")
 			a.until("[= (no output)]")
@@ -316,7 +316,7 @@ func attachments() cases {
 			s.types("again\n")
 			s.until("once more")
 			p.good("stop", fmt.Sprint(p.tasks()[0]["task_id"]))
-			s.until("stopped by user")
+			s.until("stopped by the user")
 			s.types(ctrlC)
 			s.until("drover: left s")
 			s.leaves(0)
@@ -326,7 +326,7 @@ func attachments() cases {
 			p.model(map[string][]step{"main": {touch, echo}})
 			s := p.sits("attach", "--new")
 			s.types("go\n")
-			s.until("asks for Bash")
+			s.until("Allow command ")
 			if err := s.person.Close(); err != nil { // the program gets a HUP
 				t.Fatal(err)
 			}
@@ -337,7 +337,7 @@ func attachments() cases {
 			}
 			id := fmt.Sprint(open[0]["session_id"])
 			again := p.sits("attach", id)
-			again.until("asks for Bash")
+			again.until("Allow command ")
 			again.types("/deny not now\n")
 			again.until("not now")
 			again.types(ctrlD)
@@ -427,7 +427,7 @@ func attachments() cases {
 			p.fails(1, []string{"-p", "more", "--resume", id}, "process", "drover attach "+id, "--fork-session")
 			p.fails(1, []string{"-p", "-d", "more", "--resume", id}, "process", "drover attach "+id, "--fork-session")
 			s := p.sits("attach", id)
-			s.until("asks for Bash")
+			s.until("Allow command ")
 			s.types("/allow\n")
 			if res := r.wait(); res.code != 0 || !p.there("it") {
 				t.Errorf("exit code %d, %q", res.code, res.stderr)

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -27,7 +28,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
-	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
 )
@@ -114,12 +114,12 @@ func filesOf(st trust.State) string {
 
 // opening is the common configuration of the sessions of this process.
 func (b *folder) opening(role, title string, set settings.Settings) assemble.Config {
-	return assemble.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
+	return assemble.Config{
+		Config: bare.Config{Root: b.root, Folder: b.cwd, Role: role, Title: title, Version: b.version, Env: b.env,
+			Settings: set, Tell: func(_ task.ID, text string) { b.note(text) }},
 		Starter:    b.starter(),
-		Settings:   set,
 		Observer:   b.observer(set),
-		TrustNoted: b.trustNoted,
-		Program:    agents.Program{Tell: func(_ task.ID, text string) { b.note(text) }}}
+		TrustNoted: b.trustNoted}
 }
 
 // note prints a note on stderr.

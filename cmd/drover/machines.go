@@ -1,25 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
-	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/members"
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/fleet/worker"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/machines"
+	"github.com/drover-dev/drover/internal/platform/buildinfo"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
@@ -28,34 +32,32 @@ import (
 // hubTime limits what is asked of a hub by a command line.
 const hubTime = 10 * time.Second
 
-// ServeHub is the user's hub until ctx ends.
-func (b hubs) ServeHub(ctx context.Context, o machines.Hub) error {
-	name, _ := os.Hostname()
-	h, err := hub.Open(
-		ctx,
-		hub.Config{Root: b.root, Dir: assemble.HubDir(b.root), Name: name, Listen: o.Listen, Log: b.logger()},
-	)
-	if err != nil {
-		return err
+// hubProgram is the program of the hub, which has the server of NATS.
+const hubProgram = "drover-hub"
+
+// ServeHub makes this process the user's hub, which is a program of its own.
+func (b hubs) ServeHub(o machines.Hub) error {
+	path := buildinfo.Companion(b.exe, hubProgram)
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath(hubProgram); err != nil {
+			return fmt.Errorf("start the hub: the program %s is neither beside %s nor on the PATH "+
+				"(get it by `go install github.com/drover-dev/drover/cmd/%s@%s`)", hubProgram, b.exe, hubProgram, hubVersion())
+		}
 	}
-	defer h.Close()
-	if err := h.Describe(ctx, b.version); err != nil {
-		return err
+	args := []string{hubProgram, "--of", cmp.Or(buildinfo.ID(), b.version), "--listen", o.Listen, "--address", o.Address}
+	if err := syscall.Exec(path, args, b.env); err != nil {
+		return fmt.Errorf("start the hub: %s: %w", path, err)
 	}
-	join, err := h.Join(ctx, hub.DefaultProject, link.RoleWorker, o.Address)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(
-		os.Stdout,
-		"hub at %s\nworkers join by: drover worker --hub '%s'\n",
-		h.Address(),
-		join,
-	); err != nil {
-		return err
-	}
-	<-ctx.Done()
 	return nil
+}
+
+// hubVersion is by which `go install` gets the program of the hub.
+func hubVersion() string {
+	if v := buildinfo.Version(); !strings.Contains(v, "-dev") {
+		return "v" + strings.TrimPrefix(v, "v")
+	}
+	return "latest"
 }
 
 // logger writes warnings to stderr.
@@ -71,7 +73,7 @@ func (b hubs) Invite(ctx context.Context, o machines.Invitation) (string, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, hubTime)
 	defer cancel()
-	j, err := hub.Invite(ctx, b.root, assemble.HubDir(b.root), o.Project, role, o.Address)
+	j, err := members.Invite(ctx, b.root, members.Dir(b.root), o.Project, role, o.Address)
 	if err != nil {
 		return "", err
 	}
@@ -294,7 +296,7 @@ func (b hubs) hubOf(ctx context.Context, o machines.Worker) (link.Options, error
 func (b hubs) joinOf(ctx context.Context, given string) (link.Join, error) {
 	switch {
 	case given == "":
-		line, err := b.Invite(ctx, machines.Invitation{Project: hub.DefaultProject})
+		line, err := b.Invite(ctx, machines.Invitation{Project: members.DefaultProject})
 		if err != nil {
 			return link.Join{}, err
 		}

@@ -25,12 +25,9 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
+	"github.com/drover-dev/drover/internal/platform/buildinfo"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
-
-// version is set by the linker for a release. Otherwise it is the version of the module or
-// the commit that the program was built from; see [versionOf].
-var version = "" //rules:constant the linker can set variables only
 
 func main() { os.Exit(runWords()) }
 
@@ -170,7 +167,7 @@ func workingFolder() (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folder{exe: exe, version: versionOf(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
+	return &folder{exe: exe, version: buildinfo.Version(), env: os.Environ(), cwd: cwd, root: root, stderr: os.Stderr}, nil
 }
 
 func (b *folder) deps() cli.Deps {

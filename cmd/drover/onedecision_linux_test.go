@@ -13,6 +13,7 @@ func TestCheckIsRun(t *testing.T) {
 	lines := []string{
 		"echo ok", "make foo", "env | sort | head -1", "for f in a; do wc -l $f; done", "python3 -c 'print(1)'", "git status",
 		"git config user.name x", "echo x > .git/hooks/pre-commit", "x=rm; $x a.txt", "rm -rf build", "sudo rm a.txt", "cat /etc/shadow",
+		"cat vault/key", "grep -r x .", "git log -p", "tar c . | wc -c",
 	}
 	for _, mode := range []string{"best", "off"} {
 		t.Run(mode, func(t *testing.T) {
@@ -22,7 +23,7 @@ func TestCheckIsRun(t *testing.T) {
 			p := newPlace(t, build(t))
 			p.env = append(p.env, "DROVER_SANDBOX="+mode, "DROVER_SANDBOX_AUTO_ALLOW=true")
 			made := exec.Command("sh", "-c", "git init -q -b main . && echo b > a.txt && mkdir .drover && "+
-				`echo '{"permissions":{"deny":["Bash(rm:*)"]}}' > .drover/settings.json`)
+				`echo '{"permissions":{"deny":["Bash(rm:*)","Read(vault/**)"]}}' > .drover/settings.json`)
 			made.Dir, made.Env = p.dir, p.env
 			if out, err := made.CombinedOutput(); err != nil {
 				t.Fatalf("make the folder: %v\n%s", err, out)

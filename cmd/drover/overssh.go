@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/host"
+	"github.com/drover-dev/drover/internal/api/socket"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/overssh"
 	"github.com/drover-dev/drover/internal/frontend/cli/machines"
@@ -185,7 +186,7 @@ func (b hubs) listenAs(name string) (l net.Listener, release func(), err error) 
 	if err := b.root.Ensure(); err != nil {
 		return nil, nil, err
 	}
-	socket, err := b.root.WorkerSocket(name, home.Lookup(b.env))
+	path, err := b.root.WorkerSocket(name, home.Lookup(b.env))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,7 +200,7 @@ func (b hubs) listenAs(name string) (l net.Listener, release func(), err error) 
 		return nil, nil, err
 	}
 	release = func() { kept(); unlock() }
-	if l, err = host.Listen(socket); err != nil {
+	if l, err = socket.Listen(path); err != nil {
 		release()
 		return nil, nil, err
 	}

@@ -20,13 +20,13 @@ import (
 // ServePage serves the page to browsers that are paired.
 func (b servers) ServePage(ctx context.Context, o watch.Page) error {
 	l, err := b.listen(ctx, publicOptions{listen: o.Listen, url: o.URL, hosts: o.Hosts, tokenFile: o.TokenFile,
-		usual: "page-token", elsewhere: "behind a tunnel with TLS, and name that with --url"})
+		usual: pageToken, elsewhere: "behind a tunnel with TLS, and name that with --url"})
 	if err != nil {
 		return err
 	}
 	cfg := web.Config{Sessions: b.pageSessions, MarkSeen: attending(b).MarkSeen, Used: b.pageUsed,
 		Todos: b.pageTodos, Checks: b.pageChecks, Workers: b.pageWorkers, Now: time.Now, Token: l.token, Hosts: l.hosts,
-		Version: b.version}
+		Devices: web.DevicesOf(l.file, l.token), Version: b.version}
 	p, err := web.New(cfg, l)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -43,6 +43,47 @@ func (b servers) ServePage(ctx context.Context, o watch.Page) error {
 		return errors.Join(err, l.Close())
 	}
 	return p.Serve(ctx)
+}
+
+// PageDevices returns the browsers that are paired with the token of a file.
+func (b servers) PageDevices(tokenFile string) ([]watch.Device, error) {
+	all, err := b.devices(tokenFile).List()
+	out := make([]watch.Device, len(all))
+	for i, d := range all {
+		out[i] = watch.Device{ID: d.ID, Name: d.Name, Writes: d.Writes, Paired: d.Paired}
+	}
+	return out, err
+}
+
+// RevokeDevice ends the pairing of a browser, which a server that runs notices at its next request.
+func (b servers) RevokeDevice(ctx context.Context, tokenFile, ref string) (name string, err error) {
+	if err := b.root.Ensure(); err != nil {
+		return "", err
+	}
+	d, err := b.devices(tokenFile).Revoke(ctx, ref)
+	if errors.Is(err, web.ErrNoDevice) {
+		err = &console.ExitError{Code: 3, Err: fmt.Errorf("%w (see `drover serve devices`)", err)}
+	}
+	return d.Name, err
+}
+
+// devices need no token for what people do with them.
+func (b servers) devices(tokenFile string) web.Devices {
+	return web.DevicesOf(b.tokenPath(tokenFile, pageToken), "")
+}
+
+// pageToken is the file of the state folder with the token of the page.
+const pageToken = "page-token"
+
+// tokenPath is the file with a token: the one that is named, or the usual one.
+func (b *folder) tokenPath(named, usual string) string {
+	switch {
+	case named == "":
+		return filepath.Join(b.root.Dir(), usual)
+	case !filepath.IsAbs(named):
+		return filepath.Join(b.cwd, named)
+	}
+	return named
 }
 
 // public is a server of this machine that is reached with a token.
@@ -85,15 +126,10 @@ func (b *folder) listen(ctx context.Context, o publicOptions) (p public, err err
 	for _, h := range o.hosts {
 		p.hosts = append(p.hosts, strings.ToLower(h))
 	}
-	switch p.file = o.tokenFile; {
-	case p.file == "":
-		if err := b.root.Ensure(); err != nil {
-			return p, err
-		}
-		p.file = filepath.Join(b.root.Dir(), o.usual)
-	case !filepath.IsAbs(p.file):
-		p.file = filepath.Join(b.cwd, p.file)
+	if err := b.root.Ensure(); err != nil {
+		return p, err
 	}
+	p.file = b.tokenPath(o.tokenFile, o.usual)
 	if p.token, err = tokenOf(p.file); err != nil {
 		return p, err
 	}

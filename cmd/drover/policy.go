@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/engine/keeper"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/stall"
@@ -36,7 +37,7 @@ func (b surroundings) Gate(r policy.Rules, own bool) (*policy.Gate, []string, er
 	box := sandboxes.New(b.sandbox(set))
 	defer box.Close()
 	folder := r.Cwd
-	r = assemble.Rules(assemble.Config{Root: b.root, Folder: folder, Env: b.env, Settings: set})
+	r = assemble.Rules(assemble.Config{Config: bare.Config{Root: b.root, Folder: folder, Env: b.env, Settings: set}})
 	r.Cwd, r.Tools, r.Bounds, r.Headless = folder, environment.UsualTools(folder), box.Bounds(""), true
 	return environment.NewGate(r, set.Foreign)
 }
@@ -65,7 +66,7 @@ func (b *folder) Agents(given string, fresh bool) *catalog.Files {
 		Path:  get("PATH"),
 		Told:  problems,
 	}
-	server := assemble.AgentServer(assemble.Config{Root: b.root, Env: b.env, Settings: set})
+	server := assemble.AgentServer(assemble.Config{Config: bare.Config{Root: b.root, Env: b.env, Settings: set}})
 	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
 		got, err := catalog.Fetch(context.Background(), server)
 		c.Remote = got.Data
@@ -96,8 +97,8 @@ func (b doctor) Waiting() func([]byte) bool {
 // MCPServers are the MCP servers of the folder and its user.
 func (b surroundings) MCPServers() ([]mcpconfig.Entry, error) {
 	set, wrong := b.Settings("") // they name plugins
-	found, err := assemble.MCPServers(
-		assemble.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version, Settings: set})
+	found, err := assemble.MCPServers(assemble.Config{
+		Config: bare.Config{Root: b.root, Folder: b.cwd, Env: b.env, Version: b.version, Settings: set}})
 	return found, errors.Join(wrong, err)
 }
 

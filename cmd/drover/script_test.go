@@ -40,6 +40,7 @@ import (
 //	killhost ROLE          ends the host of the live session of that role by KILL
 //	killkeeper             ends the keeper of the detached host by KILL
 //	killnamed NAME…        ends what pkill -x finds by these names in the script, all at once
+//	hubprogram             puts the program of the hub on the PATH
 //	nohost D               within D no host and no keeper is left
 //	alive TEXT             a process of the script has the text in its command line
 //	gone D TEXT            within D none has
@@ -56,7 +57,7 @@ func TestScript(t *testing.T) {
 		Condition:          condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"drover": runDrover, "code": runCode, "capture": capture, "field": field, "fields": fields, "until": until,
-			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "acpagent": acpAgent, "nohost": noHost, "alive": alive, "gone": gone, "stopped": stopped,
+			"killhost": killHost, "killkeeper": killKeeper, "killnamed": killNamed, "acpagent": acpAgent, "hubprogram": hubOnPath, "nohost": noHost, "alive": alive, "gone": gone, "stopped": stopped,
 		},
 	})
 }
@@ -86,6 +87,8 @@ var built struct {
 
 	acp    sync.Once
 	acpErr error
+	hub    sync.Once
+	hubErr error
 }
 
 // TestMain removes the program. It is not built here, since the test binary plays
@@ -126,6 +129,15 @@ func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	ts.Check(built.acpErr)
 	ts.Setenv("ACPAGENT", at)
+}
+
+// hubOnPath builds the program of the hub into a folder of its own, and puts that on the PATH.
+func hubOnPath(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, !neg && len(args) == 0, "hubprogram")
+	dir := filepath.Join(built.dir, "hub")
+	built.hub.Do(func() { built.hubErr = harness.BuildHub(filepath.Join(dir, "drover")) })
+	ts.Check(built.hubErr)
+	ts.Setenv("PATH", dir+string(os.PathListSeparator)+ts.Getenv("PATH"))
 }
 
 func setUpScript(env *testscript.Env, bin string) error {

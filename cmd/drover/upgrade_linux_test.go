@@ -21,7 +21,7 @@ import (
 // buildAs builds the program under a version.
 func buildAs(t *testing.T, version string) string {
 	t.Helper()
-	return buildWith(t, "-ldflags", "-s -w -X main.version="+version)
+	return buildWith(t, "-ldflags", "-s -w -X github.com/drover-dev/drover/internal/platform/buildinfo.version="+version)
 }
 
 // buildWith builds the program with further flags.

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/home"
+	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/policy/hook"
 	"github.com/drover-dev/drover/internal/project/catalog"
 	"github.com/drover-dev/drover/internal/project/command"
@@ -87,6 +88,16 @@ func (s *Session) agents(c Config, env []string) (agents.Config, error) {
 	a.Catalog = catalog.New(catalog.Config{Given: c.Agents}).Current
 	if !c.Isolated {
 		s.found(&a, c, tell)
+	}
+	if len(c.Definitions) > 0 {
+		if _, err := (subagent.Catalog{}).With(c.Definitions...); err != nil {
+			return a, err
+		}
+		others := a.Catalog
+		a.Catalog = func() subagent.Catalog {
+			all, _ := others().With(c.Definitions...) // it was tried above
+			return all
+		}
 	}
 	if len(c.Callbacks) > 0 {
 		set := cmp.Or(a.Hooks, &hook.Set{})
@@ -271,7 +282,21 @@ func Sandbox(c Config) sandboxes.Config {
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
 		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
-		Upstream: upstream(env),
+		Upstream: upstream(env), Denied: denied(c),
+	}
+}
+
+// denied returns what finds the files that deny rules keep from commands; nil: no rule denies reading.
+func denied(c Config) func([]policy.Copy) (paths, notes []string) {
+	r := Rules(c)
+	if !slices.ContainsFunc(r.Deny, func(rule string) bool { return strings.EqualFold(policy.ToolOf(rule), "Read") }) {
+		return nil
+	}
+	r.Cwd = c.Folder
+	return func(copies []policy.Copy) (paths, notes []string) {
+		r.Copies = copies
+		gate, _ := policy.New(r) // the session has reported a wrong rule, which denies the whole tool
+		return gate.Denied()
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,9 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/api/host"
-	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
@@ -34,48 +30,29 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/environment"
+	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
 // Config says which session, and what may happen in it.
 type Config struct {
-	Root     home.Root
-	Folder   string // the project; absolute
-	Session  task.ID
-	Role     string // see package session
-	Detached bool   // see [control.Info]
-	Title    string
-	Version  string
-	Env      []string
-	Settings settings.Settings
+	bare.Config
 
-	// Keeper starts the helper that ends everything when this process dies:
-	// the argument list of `drover keeper --helper`. Empty: under a keeper that
-	// is the parent of this process if there is one, otherwise without.
-	Keeper []string
 	// Starter starts this program as the process in the namespaces of a session, see
 	// [sandbox.RunStarter]. nil: none.
 	Starter []string
-
-	// Copier is a program that holds the terminals of commands, so that they outlive
-	// this process: the argument list of `drover keeper --tty`. Empty: this process
-	// holds them, and a command with one cannot be kept.
-	Copier []string
 
 	agents.Program
 	Model string                 // instead of the settings' one
 	Own   map[string]agent.Model // models of the program itself, by name
 
 	Agents []byte // definitions of agents that come before all files, as JSON; see [catalog.ParseJSON]
+	// Definitions are those of the program itself, which come before all others.
+	Definitions []subagent.Definition
 
 	// Callbacks are hooks of the program itself, which run after the hooks of files.
 	Callbacks []hook.Callback
 	MCP       []string // files of MCP servers, or JSON, that come before the files of the folder and the user
-
-	// Isolated says that nothing is read of what the user and the folder have for
-	// agents (definitions, skills, instructions, hooks, MCP servers, memory), and that no
-	// socket is opened: only this process can reach the session.
-	Isolated bool
 
 	// Skip says which files of the user and the folder are passed over. Settings are read
 	// without them already.
@@ -120,8 +97,7 @@ type Observer interface {
 // Session is an open session that others can reach by its socket.
 type Session struct {
 	*session.Session
-	Place  home.Session
-	Keeper *keeper.Link // nil without a keeper
+	bare.Host
 
 	observer Observer  // nil: none
 	observed sync.Once // its Close was called
@@ -129,27 +105,14 @@ type Session struct {
 	models   *provider.Finder
 	accounts *usage.Accounts
 	prices   usage.Table
-	pool     *mcpclient.Pool // nil: not made yet
-	listen   *host.Listener  // nil: isolated
-	stop     context.CancelCauseFunc
-	served   sync.WaitGroup // the server; Close waits for it
-
-	fetches sync.WaitGroup     // asks for agents of a server; letGo waits for it
-	unfetch context.CancelFunc // nil: nothing is asked
-
-	err error // of the server; read after served
+	pool     *mcpclient.Pool    // nil: not made yet
+	fetches  sync.WaitGroup     // asks for agents of a server; letGo waits for it
+	unfetch  context.CancelFunc // nil: nothing is asked
 }
 
 // Open opens the session and begins to listen. Serve must be called to answer.
 func Open(ctx context.Context, c Config) (_ *Session, err error) {
-	if c.Session == "" {
-		c.Session = task.NewSessionID()
-	}
-	project := c.Root.Project(c.Folder)
-	if err := project.Ensure(); err != nil {
-		return nil, err
-	}
-	s := &Session{Place: project.Session(c.Session), models: &provider.Finder{Own: c.Own}}
+	s := &Session{models: &provider.Finder{Own: c.Own}}
 	model, env := cmp.Or(c.Model, c.Settings.Model), withProviders(c.Env, c.Settings)
 	if c.Role == session.RolePrompt {
 		// A prompt without a reachable model leaves no session.
@@ -157,32 +120,11 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 			return nil, err
 		}
 	}
-	socket := ""
-	if !c.Isolated {
-		if socket, err = s.Place.SocketPath(home.Lookup(c.Env)); err != nil {
-			return nil, err
-		}
+	cfg := session.Config{Sandbox: Sandbox(c), Hub: hubOf(c)}
+	if cfg.Config, err = s.Host.Prepare(&c.Config); err != nil {
+		return nil, errors.Join(err, s.letGo())
 	}
-	if err := s.keep(c); err != nil {
-		return nil, err
-	}
-	cfg := session.Config{
-		Place: s.Place,
-		Info: control.Info{
-			Session:  c.Session,
-			Project:  project.Folder(),
-			Title:    c.Title,
-			Role:     c.Role,
-			Version:  c.Version,
-			Socket:   socket,
-			Detached: c.Detached,
-		},
-		Options: c.options(model),
-		Keeper:  s.Keeper,
-		Copier:  c.Copier,
-		Sandbox: Sandbox(c),
-		Hub:     hubOf(c),
-	}
+	cfg.Options = c.options(model)
 	if o := c.Observer; o != nil {
 		c.On, cfg.Ended = both(c.On, o.Agent), o.Ended
 	}
@@ -195,10 +137,8 @@ func Open(ctx context.Context, c Config) (_ *Session, err error) {
 	if err != nil {
 		return nil, errors.Join(err, s.letGo())
 	}
-	if !c.Isolated {
-		if s.listen, err = host.Listen(socket); err != nil {
-			return nil, errors.Join(err, s.Session.Close(), s.letGo())
-		}
+	if err = s.Host.Listen(cfg.Info); err != nil {
+		return nil, errors.Join(err, s.Session.Close(), s.letGo())
 	}
 	if c.Observer != nil {
 		s.observer = c.Observer
@@ -254,8 +194,8 @@ func (s *Session) letGo() error {
 		s.unfetch()
 		s.fetches.Wait()
 	}
-	if s.Session == nil && s.Keeper != nil {
-		errs = append(errs, s.Keeper.Close())
+	if s.Session == nil {
+		errs = append(errs, s.Host.Fail(nil))
 	}
 	if s.Session == nil && s.pool != nil {
 		s.pool.Close()
@@ -267,34 +207,14 @@ func (s *Session) letGo() error {
 	return errors.Join(errs...)
 }
 
-func (s *Session) keep(c Config) error {
-	if len(c.Keeper) > 0 {
-		s.Keeper = keeper.Helper(string(c.Session), c.Keeper)
-		return nil
-	}
-	link, err := keeper.Inherit(string(c.Session))
-	if err != nil {
-		return fmt.Errorf("reach the keeper: %w", err)
-	}
-	s.Keeper = link
-	return nil
-}
-
 // Serve answers on the socket in the background until Close. An isolated session
 // has none.
-func (s *Session) Serve() {
-	if s.listen == nil {
-		return
-	}
-	ctx, stop := context.WithCancelCause(context.Background())
-	s.stop = stop
-	s.served.Go(func() { s.err = host.Serve(ctx, s, s.listen, 0) })
-}
+func (s *Session) Serve() { s.Host.Serve(s) }
 
 // ServeUntilIdle answers on the socket until ctx ends or the session has had no
 // live task for so long.
 func (s *Session) ServeUntilIdle(ctx context.Context, idle time.Duration) error {
-	return host.Serve(ctx, s, s.listen, idle)
+	return s.Host.ServeUntilIdle(ctx, s, idle)
 }
 
 // Close ends everything in order. A client that waits for a task learns of its end
@@ -304,18 +224,7 @@ func (s *Session) Close() error {
 	if s.observer != nil {
 		defer s.observed.Do(s.observer.Close)
 	}
-	if s.stop != nil {
-		s.stop(task.ErrClosing)
-		s.served.Wait()
-		err = errors.Join(err, s.err)
-	}
-	if s.listen == nil {
-		return errors.Join(err, s.letGo())
-	}
-	if closed := s.listen.Close(); !errors.Is(closed, net.ErrClosed) {
-		err = errors.Join(err, closed)
-	}
-	return errors.Join(err, s.letGo())
+	return errors.Join(err, s.Host.Close(), s.letGo())
 }
 
 // Rules joins the rules of the settings and of the command line. Tools by which an agent

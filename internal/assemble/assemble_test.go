@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
@@ -32,8 +33,8 @@ func config(t *testing.T) Config {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	set := settings.Settings{Options: options.Default()}
 	set.Sandbox.Mode = "off"
-	return Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: t.TempDir(), Role: session.RoleBackground, Version: "test",
-		Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}
+	return Config{Config: bare.Config{Settings: set, Root: home.At(filepath.Join(dir, "h")), Folder: t.TempDir(), Role: session.RoleBackground, Version: "test",
+		Env: []string{"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir, "HOME=" + dir}}}
 }
 
 func TestClose(t *testing.T) {
@@ -144,7 +145,7 @@ func TestRules(t *testing.T) {
 	set.Permissions.Allow, set.Permissions.Deny = []string{"Read"}, []string{"Bash(rm *)"}
 	set.Add(settings.Source{Name: "--allowed-tools", Allow: []string{"Bash(ls *)"}})
 	set.Add(settings.Source{Name: "--disallowed-tools", Deny: []string{"Write"}})
-	c := Config{Settings: set, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}
+	c := Config{Config: bare.Config{Settings: set, Env: []string{"HOME=/old", "HOME=/h", "PATH=/bin"}}}
 	r := Rules(c)
 	if r.Mode != policy.Plan || r.Home != "/h" || r.Path != "/bin" || !slices.Equal(r.Deny, []string{"Bash(rm *)", "Write"}) {
 		t.Errorf("rules %+v", r)

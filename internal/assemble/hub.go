@@ -3,18 +3,15 @@ package assemble
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/members"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // maxJoin limits the file of a join line, in bytes.
 const maxJoin = 4 << 10
-
-// HubDir is the folder of the user's own hub.
-func HubDir(root home.Root) string { return filepath.Join(root.Dir(), "hub") }
 
 // Hub is how a session or a command line of this user reaches its hub.
 func Hub(root home.Root, set options.Workers, name string) (link.Options, error) {
@@ -31,7 +28,7 @@ func Hub(root home.Root, set options.Workers, name string) (link.Options, error)
 			return o, err
 		}
 	default:
-		join, err := link.Own(root, HubDir(root))
+		join, err := link.Own(root, members.Dir(root))
 		if err != nil {
 			return o, err
 		}
@@ -45,7 +42,7 @@ func hasHub(c Config) bool {
 	if c.Settings.Workers.Hub != "" {
 		return true
 	}
-	_, err := link.Own(c.Root, HubDir(c.Root))
+	_, err := link.Own(c.Root, members.Dir(c.Root))
 	return err == nil
 }
 

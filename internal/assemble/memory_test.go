@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -35,7 +36,7 @@ func TestMemoryAuto(t *testing.T) {
 				t.Fatal(err)
 			}
 			var a agents.Config
-			cfg := Config{Settings: set, Role: c.role, Brief: c.last}
+			cfg := Config{Config: bare.Config{Settings: set, Role: c.role}, Brief: c.last}
 			remember(&a, cfg, home.At(t.TempDir()).Project(t.TempDir()), t.Logf)
 			if auto := cfg.options("").Memory.Auto(); auto != c.auto || (a.Memory == nil) != (name == "disabled") {
 				t.Errorf("by itself %v, store %v", auto, a.Memory)
@@ -52,7 +53,7 @@ func TestMemoryTold(t *testing.T) {
 	}
 	project := home.At(t.TempDir()).Project(t.TempDir())
 	a := agents.Config{Notes: "the notes"}
-	remember(&a, Config{Settings: set}, project, t.Logf)
+	remember(&a, Config{Config: bare.Config{Settings: set}}, project, t.Logf)
 	if a.Notes != "the notes" {
 		t.Errorf("nothing is remembered, and agents are told %q", a.Notes)
 	}
@@ -62,7 +63,7 @@ func TestMemoryTold(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(project.Memory(), "MEMORY.md"), []byte("- uses make\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	remember(&a, Config{Settings: set}, project, t.Logf)
+	remember(&a, Config{Config: bare.Config{Settings: set}}, project, t.Logf)
 	if !strings.HasPrefix(a.Notes, "the notes\n\n<memory ") || !strings.Contains(a.Notes, "- uses make") {
 		t.Errorf("told %q", a.Notes)
 	}

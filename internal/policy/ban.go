@@ -208,12 +208,14 @@ func spellings(text string) []string {
 // doubt looks for a ban that the words of a line could spell, though they do not plainly: a word that is known only
 // when the line runs, a folder with a banned file that is read as a whole, text for a shell that the line does not
 // show. What a program does that the line starts is no doubt.
-func (g *Gate) doubt(rules []rule, l line) (rule, why string) {
+// bounded says that a sandbox hides what rules deny.
+func (g *Gate) doubt(rules []rule, l line, bounded bool) (rule, why string) {
 	for _, r := range rules {
+		hidden := bounded && g.hides(r)
 		if len(r.words)+len(r.globs) == 0 {
 			continue
 		}
-		if l.unread != "" {
+		if !hidden && l.unread != "" {
 			return r.text, l.unread
 		}
 		if len(r.words) > 0 {
@@ -228,13 +230,16 @@ func (g *Gate) doubt(rules []rule, l line) (rule, why string) {
 			continue
 		}
 		for _, c := range l.commands {
-			if g.mayUse(r, c, l) {
+			if file := g.committed(r, c, l); file != "" {
+				return r.text, "git shows what commits hold, and " + file + " is in one"
+			}
+			if !hidden && g.mayUse(r, c, l) {
 				return r.text, c.name() + " may use a file that it names"
 			}
 		}
 		for _, t := range l.targets {
 			if !t.body() && (kindOf(r.tool) == editTool) == t.writes() && (t.word.marked() || l.lost) &&
-				t.word.text != "/dev/null" {
+				t.word.text != "/dev/null" && !hidden {
 				return r.text, "a redirection may open a file that it names"
 			}
 		}

@@ -81,6 +81,8 @@ type Bounds struct {
 	// Whole says that a sandbox bounds all that a command does, and that the user lets such
 	// commands run without a rule. Deny rules, ask rules and protected files hold as ever.
 	Whole bool
+	// Hides says that it hides the files that deny rules of Read name; see [Gate.Denied].
+	Hides bool
 }
 
 // Copy is a folder with a copy of another, both absolute. What a ban says of a
@@ -621,8 +623,9 @@ func (g *Gate) above(kind toolKind, r request) (Verdict, bool) {
 		for _, list := range []struct {
 			rules []rule
 			verb  string
-		}{{g.deny, "denies"}, {g.ask, "asks about"}} {
-			if hit, why := g.doubt(list.rules, r.line); hit != "" {
+			hides bool
+		}{{g.deny, "denies", g.rules.Bounds.Hides && !r.outside}, {g.ask, "asks about", false}} {
+			if hit, why := g.doubt(list.rules, r.line, list.hides); hit != "" {
 				why = "it may be what the rule " + hit + " " + list.verb + ": " + why
 				return Verdict{Decision: Ask, Reason: why, Rule: hit, UserOnly: true}, true
 			}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
@@ -333,18 +334,11 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 	sub, rest := ws[at].text, ws[at+1:]
 	words := text(rest)
 	is := func(pattern string) bool { return regexp.MustCompile(pattern).MatchString(words) }
-	changes, shows := false, false // something; the content of files that are not named
+	changes := false // something
 	switch sub {
 	case "ls-files", "ls-tree", "describe", "rev-parse", "rev-list", "shortlog", "merge-base", "for-each-ref",
-		"name-rev", "count-objects", "check-ignore", "show-ref", "blame", "annotate":
-	case "cat-file":
-		shows = true
-	case "status":
-		shows = is(`(^| )(-[a-z]*v|--verbose)`)
-	case "log", "whatchanged":
-		shows = sub != "log" || is(`(^| )(-[pucWm]( |$)|-[LU]|--(patch|cc|unified|word-diff|color-words))`)
-	case "diff", "show", "grep":
-		shows = !is(`(^| )--(stat|name-only|name-status|numstat|shortstat|summary|files-with-matches)`)
+		"name-rev", "count-objects", "check-ignore", "show-ref", "blame", "annotate", "cat-file", "status", "log",
+		"whatchanged", "diff", "show", "grep":
 	case "branch":
 		changes = !is(`^((-a|-r|-vv?|--all|--remotes|--show-current|--list|-l|--(sort|format|color)=[^ ]+)( |$))*` +
 			`((--list|-l|--(no-)?(contains|merged)|--points-at)( [^- ][^ ]*)?)?$`)
@@ -364,18 +358,12 @@ func (j *judge) gitReads(ws []word) (why string, firm bool) {
 	if changes {
 		return "git " + sub + " with words that may change or fetch something", true
 	}
-	if shows && j.g.bans {
-		paths := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" })
-		if paths < 0 || paths+1 == len(rest) {
+	if j.g.bans && gitShows(sub, words) {
+		switch apart, named := j.g.gitNames(rest, j.line.dirs, j.g.mayHold); {
+		case !named:
 			return "git would show a file of which a rule may speak; name the files after --", false
-		}
-		for _, w := range rest[paths+1:] {
-			for _, dir := range j.line.dirs {
-				if real, err := resolve(j.g.expand(w.text, dir)); err != nil || j.g.mayHold(real) || w.text == "" ||
-					strings.ContainsAny(w.text, ":*?[") {
-					return "git would show files by a pattern, or a folder in which a rule speaks of one", false
-				}
-			}
+		case !apart:
+			return "git would show files by a pattern, or a folder in which a rule speaks of one", false
 		}
 	}
 	return j.gitFiles(rest), false
@@ -398,4 +386,130 @@ func (j *judge) gitFiles(rest []word) string {
 		}
 	}
 	return ""
+}
+
+// gitShows reports commands of git that show, or write to other places, the content of files that they do not name.
+func gitShows(sub, words string) bool {
+	is := func(pattern string) bool { return regexp.MustCompile(pattern).MatchString(words) }
+	switch sub {
+	case "cat-file", "whatchanged", "archive", "format-patch", "fast-export", "bundle", "difftool", "range-diff",
+		"checkout-index", "request-pull", "send-email", "unpack-file", "diff-tree", "diff-index", "diff-files":
+		return true
+	case "clone":
+		return !is(`://|@`)
+	case "worktree":
+		return is(`^add( |$)`)
+	case "status", "commit":
+		return is(`(^| )(-[a-z]*v|--verbose)`)
+	case "log", "stash", "reflog":
+		return is(`(^| )(-[pucWm]( |$)|-[LU]|--(patch|cc|unified|word-diff|color-words))`)
+	case "diff", "show", "grep":
+		return !is(`(^| )--(stat|name-only|name-status|numstat|shortstat|summary|files-with-matches)`)
+	}
+	return false
+}
+
+// gitNames reports whether words name files after --, and whether they are plain files and folders apart from those
+// of which holds speaks.
+func (g *Gate) gitNames(rest []word, dirs []string, holds func(real string) bool) (apart, named bool) {
+	paths := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" })
+	if paths < 0 || paths+1 == len(rest) {
+		return false, false
+	}
+	for _, w := range rest[paths+1:] {
+		for _, dir := range dirs {
+			if real, err := resolve(g.expand(w.text, dir)); err != nil || holds(real) || w.text == "" ||
+				strings.ContainsAny(w.text, ":*?[") {
+				return false, true
+			}
+		}
+	}
+	return true, true
+}
+
+// committed returns a file of a commit of which a ban on reading speaks and that a command of git may show. A file that
+// only earlier commits have is not found: their trees are not read.
+func (g *Gate) committed(r rule, c command, l line) string {
+	at := gitCommand(c.words)
+	if at == 0 || kindOf(r.tool) == editTool || len(r.globs) == 0 || !gitShows(c.words[at].text, text(c.words[at+1:])) {
+		return ""
+	}
+	if apart, _ := g.gitNames(c.words[at+1:], l.dirs, func(real string) bool { return holds(r, real) }); apart {
+		return ""
+	}
+	for _, dir := range l.dirs {
+		for i, w := range c.words[:at] {
+			if w.text == "-C" && i+1 < at {
+				dir = g.expand(c.words[i+1].text, dir)
+			}
+		}
+		if file := g.tracked(r, dir); file != "" {
+			return file
+		}
+	}
+	return ""
+}
+
+// tracked returns a file in the index of the repository of a folder of which a ban speaks.
+func (g *Gate) tracked(r rule, dir string) string {
+	dir, err := resolve(dir)
+	if err != nil {
+		return ""
+	}
+	top := dir
+	for ; top != "/"; top = filepath.Dir(top) {
+		if _, err := os.Lstat(filepath.Join(top, ".git")); err == nil {
+			break
+		}
+	}
+	git := filepath.Join(top, ".git")
+	if text, ok := slurp(git, maxConfig); ok {
+		if there, linked := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: "); linked {
+			if git = there; !filepath.IsAbs(there) {
+				git = filepath.Join(top, there)
+			}
+		}
+	}
+	index, ok := slurp(filepath.Join(git, "index"), maxIndex)
+	names, known := indexed(index)
+	if !ok || !known {
+		return "what the rule names may be"
+	}
+	for _, name := range names {
+		if matchForms(r, g.copied([]string{strings.ToLower(top + "/" + name)})) {
+			return name
+		}
+	}
+	return ""
+}
+
+// indexed returns the names in an index of git of version 2 or 3 with SHA-1; Documentation/gitformat-index of git 2.52.
+func indexed(index []byte) (names []string, known bool) {
+	const head, fixed = 12, 62 // bytes of the header; of an entry before its name
+	if len(index) == 0 {
+		return nil, true
+	}
+	if len(index) < head || string(index[:4]) != "DIRC" || binary.BigEndian.Uint32(index[4:]) > 3 {
+		return nil, false
+	}
+	count := binary.BigEndian.Uint32(index[8:])
+	for rest := index[head:]; count > 0; count-- {
+		if len(rest) < fixed {
+			return nil, false
+		}
+		at := fixed
+		if rest[60]&0x40 != 0 { // extended flags
+			at += 2
+		}
+		end := bytes.IndexByte(rest[min(at, len(rest)):], 0)
+		if end < 0 || int(binary.BigEndian.Uint16(rest[60:])&0xfff) != min(end, 0xfff) {
+			return nil, false
+		}
+		names = append(names, string(rest[at:at+end]))
+		if at = (at + end + 8) / 8 * 8; at > len(rest) {
+			return nil, false
+		}
+		rest = rest[at:]
+	}
+	return names, true
 }

@@ -109,6 +109,11 @@ func (g *Gate) forms(path, cwd string) []string {
 			out = append(out, real)
 		}
 	}
+	return g.copied(out)
+}
+
+// copied adds how the original of a file is called to the names of a copy.
+func (g *Gate) copied(out []string) []string {
 	for i := 0; i < len(out); i++ { // a copy may be one of a copy
 		for _, c := range g.rules.Copies {
 			of, at := strings.ToLower(filepath.Clean(c.Of)), strings.ToLower(filepath.Clean(c.At))

@@ -247,27 +247,6 @@ func Protected(folder string) (paths []string) {
 	return paths
 }
 
-// Forbidden are the files and folders of agents and editors that no command makes in a folder: programs obey them that
-// the user has open, or the next session.
-func Forbidden(folder string) []string {
-	names := []string{".drover", ".claude", ".mcp.json", ".vscode", ".idea"}
-	for i, name := range names {
-		names[i] = filepath.Join(folder, name)
-	}
-	return names
-}
-
-// ForbiddenGit is the same for the folder of a repository. The values are the contents of files that say what
-// goes without them; those without one are folders.
-func ForbiddenGit(git string) map[string]string {
-	return map[string]string{
-		filepath.Join(git, "hooks"):           "",
-		filepath.Join(git, "commondir"):       ".\n",
-		filepath.Join(git, "config.worktree"): "\n",
-		filepath.Join(git, "info/attributes"): "\n",
-	}
-}
-
 // ProtectedGit returns what decides in the folder of a repository which programs git runs.
 func ProtectedGit(git string) (paths []string) {
 	if git == "" {

@@ -144,7 +144,11 @@ func (g *Gate) approveShell(l line, boxed bool) Verdict {
 		}
 	}
 	if boxed {
-		return Verdict{Decision: Allow, Reason: "the sandbox bounds it"}
+		why := "the sandbox bounds it"
+		if g.rules.Bounds.Hides && slices.ContainsFunc(g.deny, func(r rule) bool { return r.covers("Read") }) {
+			why += " and hides the files that deny rules of Read name"
+		}
+		return Verdict{Decision: Allow, Reason: why}
 	}
 	j := judge{g: g, line: l, firm: l.shape}
 	for _, c := range l.commands {

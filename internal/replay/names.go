@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/drover-dev/drover/agent"
 )
@@ -40,12 +41,19 @@ func (n Names) Hiding(hide func([]byte) []byte) Names {
 	return n
 }
 
-var (
-	clock    = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d{4}-\d\d-\d\d\b`)
-	duration = regexp.MustCompile(`\b(\d+(\.\d+)?(ns|µs|ms|s|m|h))+\b`)
-	spent    = regexp.MustCompile(`(duration_ms>|duration_ms\\?":\s?)\d+`)
-	pid      = regexp.MustCompile(`(?i)\b(pid|process)[ =:]+\d+\b`)
-)
+type patterns struct{ clock, spent, duration, pid *regexp.Regexp }
+
+// varying finds what differs between two runs and has no name. Only a program that records or plays compiles it.
+//
+//rules:constant compiled once, read only
+var varying = sync.OnceValue(func() patterns {
+	return patterns{
+		clock:    regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d{4}-\d\d-\d\d\b`),
+		spent:    regexp.MustCompile(`(duration_ms>|duration_ms\\?":\s?)\d+`),
+		duration: regexp.MustCompile(`\b(\d+(\.\d+)?(ns|µs|ms|s|m|h))+\b`),
+		pid:      regexp.MustCompile(`(?i)\b(pid|process)[ =:]+\d+\b`),
+	}
+})
 
 // Text replaces names, times, durations and process IDs.
 func (n Names) Text(s string) string {
@@ -53,10 +61,11 @@ func (n Names) Text(s string) string {
 		s = string(n.hide([]byte(s)))
 	}
 	s = strings.NewReplacer(n.pairs...).Replace(s)
-	s = clock.ReplaceAllString(s, "<time>")
-	s = spent.ReplaceAllString(s, "${1}<duration>")
-	s = duration.ReplaceAllString(s, "<duration>")
-	return pid.ReplaceAllString(s, "$1 <pid>")
+	v := varying()
+	s = v.clock.ReplaceAllString(s, "<time>")
+	s = v.spent.ReplaceAllString(s, "${1}<duration>")
+	s = v.duration.ReplaceAllString(s, "<duration>")
+	return v.pid.ReplaceAllString(s, "$1 <pid>")
 }
 
 // Request is what is kept of a call; before is how many messages the call before had.

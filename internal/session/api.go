@@ -9,14 +9,6 @@ import (
 
 var _ control.API = (*Session)(nil)
 
-// Info returns the description of this session.
-func (s *Session) Info(context.Context) (control.Info, error) {
-	info := s.info()
-	info.DiskBytes = s.space.Size()
-	info.Problem, _ = s.space.Problem()
-	return info, nil
-}
-
 // State returns the state of the whole session.
 func (s *Session) State(ctx context.Context, req control.StateRequest) (control.State, error) {
 	return s.idle.State(ctx, req)

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/requests"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -85,7 +85,7 @@ func (m *Main) handOver(ctx context.Context, k, next *agents.Environment) (task.
 			}
 			rec, err := s.sup.Start(ctx, d, spec)
 			if err != nil {
-				return rec, requests.NotStarted(err)
+				return rec, tasks.NotStarted(err)
 			}
 			return rec, nil
 		},

@@ -36,7 +36,7 @@ func withCommands(t *testing.T, trusted bool, files map[string]string, lists map
 			return command.Find(definitions.Usual(env, folder, trusted, nil, "commands"), skill.Find(definitions.Usual(env, folder, trusted, nil, "skills")))
 		}
 		c.Agents.Rules = policy.Rules{Mode: policy.Default, Home: folder, Path: os.Getenv("PATH"), ReadOnlyAuto: true}
-		c.Agents.Tell = heard.tell
+		c.Tell = heard.tell
 	}}, change...)...)
 	return r, server, heard
 }
@@ -204,7 +204,7 @@ func TestResearch(t *testing.T) {
 			return handle()
 		}
 		return agents(ctx, q)
-	}, func(c *Config) { c.Agents.Tell = heard.tell })
+	}, func(c *Config) { c.Tell = heard.tell })
 	c := converse(r)
 	c.say("/research How does the lock work?")
 	first := c.next()

@@ -78,7 +78,7 @@ func TestDispatch(t *testing.T) {
 	settled := make(chan answer, 1)
 	go func() {
 		_, err := c.settle(time.Minute)
-		settled <- answer{c.info().Tasks.Live, turned(c.main), err}
+		settled <- answer{c.live(), turned(c.main), err}
 	}()
 	close(hold)
 	turn := c.next()

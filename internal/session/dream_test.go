@@ -72,7 +72,7 @@ func rememberingBy(t *testing.T, handle modeltest.Handler, change ...func(*Confi
 	heard := &sayings{}
 	r, server := served(t, handle, append([]func(*Config){func(c *Config) {
 		c.Agents.Memory = memory.At(c.Place.Project().Memory())
-		c.Agents.Tell = heard.tell
+		c.Tell = heard.tell
 	}}, change...)...)
 	return r, server, heard
 }

@@ -33,19 +33,22 @@ func (n ownTool) Call(context.Context, agent.Call) (agent.Output, error) {
 func TestOwnTools(t *testing.T) {
 	r, server := served(t, modeltest.Turns(map[string][]modeltest.Answer{
 		"all": {modeltest.Text("x")}, "one": {modeltest.Text("x")}, "less": {modeltest.Text("x")}, "none": {modeltest.Text("x")},
-	}), func(c *Config) { c.Agents.Tools = []agent.Tool{ownTool("Weather"), ownTool("Tide")} })
-	e := r.Engine(r.cfg.Agents.Env, r.folder)
-	agents := subagent.NewCatalog(
-		subagent.Definition{Name: "all", Prompt: "x"},
-		subagent.Definition{Name: "one", Prompt: "x", Tools: []string{"Tide", "Read"}},
-		subagent.Definition{Name: "less", Prompt: "x", DisallowedTools: []string{"Tide"}},
-		subagent.Definition{Name: "none", Prompt: "x", Tools: []string{}})
+	}), func(c *Config) {
+		c.Agents.Tools = []agent.Tool{ownTool("Weather"), ownTool("Tide")}
+		c.Agents.Catalog = func() subagent.Catalog {
+			return subagent.NewCatalog(
+				subagent.Definition{Name: "all", Prompt: "x"},
+				subagent.Definition{Name: "one", Prompt: "x", Tools: []string{"Tide", "Read"}},
+				subagent.Definition{Name: "less", Prompt: "x", DisallowedTools: []string{"Tide"}},
+				subagent.Definition{Name: "none", Prompt: "x", Tools: []string{}})
+		}
+	})
 	for name, want := range map[string][]string{"all": {"Tide", "Weather"}, "one": {"Tide"}, "less": {"Weather"}, "none": nil} {
-		rec, err := e.Launch(r.ctx, subagent.Launch{Input: subagent.Input{Type: name, Prompt: "x"}, Agents: agents})
+		rec, err := r.StartAgent(r.ctx, agents.Own{Input: subagent.Input{Type: name, Prompt: "x"}, Spec: task.Spec{Cwd: r.folder}, Env: r.cfg.Agents.Env})
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-e.Done(rec.ID)
+		<-r.sup.Done(rec.ID)
 		asked := of(server, name)
 		if len(asked) != 1 {
 			t.Fatalf("agent %s asked %d times", name, len(asked))

@@ -137,7 +137,7 @@ func TestDiskLimits(t *testing.T) {
 		t.Errorf("info: %q, %v", info.Problem, err)
 	}
 	r := open(t, "", func(c *Config) { c.Options.Tasks.UserQuotaBytes = 1 << 20 })
-	if got := r.space.Take(100); got != 100 {
+	if got := r.Space.Take(100); got != 100 {
 		t.Fatalf("%d bytes may be written", got)
 	}
 	r.close()

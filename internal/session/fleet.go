@@ -29,7 +29,7 @@ func (s *Session) newFleet() *placement.Fleet {
 }
 
 // Admit says why nothing can begin in the session now, such as a full disk; nil: everything can.
-func (s *Session) Admit() error { return s.space.Admit() }
+func (s *Session) Admit() error { return s.Space.Admit() }
 
 // Bounded reports whether everything is bounded that a command does which a session elsewhere starts here for a model.
 func (s *Session) Bounded() bool { return s.sandboxes.Whole("") }

@@ -47,7 +47,7 @@ func TestForeignRules(t *testing.T) {
 	wrong := []string{"Glob(a{{{)", "Deploy(now)"}
 	change := func(c *Config) {
 		c.Agents.Rules.Deny = wrong
-		c.Agents.Tell = func(_ task.ID, text string) { mu.Lock(); defer mu.Unlock(); notes = append(notes, text) }
+		c.Tell = func(_ task.ID, text string) { mu.Lock(); defer mu.Unlock(); notes = append(notes, text) }
 	}
 	r := open(t, script, change)
 	if _, err := r.OpenMain(r.ctx, MainConfig{}); err == nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 )
 
 // What hooks print beyond the memory is an output: it counts, and ends where the
@@ -27,8 +27,8 @@ func TestHookOutputCounts(t *testing.T) {
 	if err != nil || !strings.Contains(string(data[1000:]), "outputs of all sessions together are too much") {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	all, outputs := archive.DiskBytes(r.cfg.Place)
-	if got := archive.OutputBytes(r.cfg.Place); got != int64(len(data)) || outputs != got || all < got {
+	all, outputs := stored.DiskBytes(r.cfg.Place)
+	if got := stored.OutputBytes(r.cfg.Place); got != int64(len(data)) || outputs != got || all < got {
 		t.Errorf("it counts %d, of which outputs %d and %d", all, outputs, got)
 	}
 }

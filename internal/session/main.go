@@ -19,8 +19,8 @@ import (
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/dreams"
 	"github.com/drover-dev/drover/internal/session/environment"
-	"github.com/drover-dev/drover/internal/session/requests"
 	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -293,9 +293,9 @@ func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error
 		_, err = s.sup.Start(ctx, d, spec)
 	}
 	if err != nil {
-		return requests.NotStarted(err)
+		return tasks.NotStarted(err)
 	}
-	h.entitle()
+	s.Entitle("") // after its first prompt
 	return nil
 }
 
@@ -317,28 +317,6 @@ func (h mainHost) Parting(ctx context.Context) {
 	if err := h.s.agents.Consolidate(ctx, p.Prompt, p.Model); err != nil {
 		h.s.tree.Report.Say(p.Session, fmt.Sprintf("what this conversation has taught is not consolidated: %v", err))
 	}
-}
-
-// entitle names the session after its first prompt, if it was opened without one.
-func (m *Main) entitle() {
-	s := m.s
-	s.mu.Lock() // Close writes the description last, after it has taken the lock
-	defer s.mu.Unlock()
-	if s.cfg.Info.Title == "" && !s.closed {
-		_ = s.writeInfo(nil) // Close writes it again
-	}
-}
-
-// Entitle names the session, if it has no name, and reports whether it does.
-func (s *Session) Entitle(title string) bool {
-	s.mu.Lock() // Close writes the description last, after it has taken the lock
-	defer s.mu.Unlock()
-	if s.info().Title != "" || title == "" || s.closed {
-		return false
-	}
-	s.title.Store(&title)
-	_ = s.writeInfo(nil) // Close writes it again
-	return true
 }
 
 // Handover returns the input of the agent that consolidates the learnings of the conversation,

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/agents"
-	"github.com/drover-dev/drover/internal/session/requests"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -51,9 +51,9 @@ func open(t *testing.T, script string, change ...func(*Config)) *testSession {
 	models := &provider.Finder{}
 	t.Cleanup(models.Close)
 	id := task.NewSessionID() // a session ends what bears its mark, also that of another run of the tests
-	cfg := Config{Place: project.Session(id), Info: control.Info{Session: id, Project: folder, Role: RolePrompt, Version: "test"},
-		Options: plain(),
-		Agents:  agents.Config{Models: models, Catalog: subagent.Builtin, Rules: policy.Rules{Mode: policy.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
+	cfg := Config{Config: tasks.Config{Place: project.Session(id), Options: plain(),
+		Info: control.Info{Session: id, Project: folder, Role: RolePrompt, Version: "test"}},
+		Agents: agents.Config{Models: models, Catalog: subagent.Builtin, Rules: policy.Rules{Mode: policy.Bypass, Home: folder, Path: os.Getenv("PATH")}, Env: os.Environ()}}
 	if script != "" {
 		path := filepath.Join(t.TempDir(), "turns.yaml")
 		if err := os.WriteFile(path, []byte("version: 1\nagents:\n"+script), 0o600); err != nil {
@@ -288,7 +288,7 @@ func TestLease(t *testing.T) {
 	ended := func(t *testing.T, r *testSession, id task.ID) {
 		t.Helper()
 		got := r.wait(string(id))[0]
-		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != requests.ClientGone {
+		if got.Status != task.Killed || got.Cause.Actor != task.ByClient || got.Cause.Detail != tasks.ClientGone {
 			t.Errorf("%s, %+v", got.Status, got.Cause)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/archive"
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/driver/remote"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/supervise"
@@ -22,7 +22,7 @@ func (s *Session) takeIn(ctx context.Context) error {
 	if s.log.Last() == 0 {
 		return nil
 	}
-	left, err := s.snapshots.Read(ctx)
+	left, err := s.Snapshots.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,23 +87,6 @@ func departed(r task.Record) bool {
 	return p != nil && !process.Alive(process.Identity{PID: p.PID, Start: p.Start, Boot: p.Boot})
 }
 
-// endProcesses ends the processes that tasks of this session left outside their groups. Kept
-// tasks are spared.
-func (s *Session) endProcesses() {
-	kept := map[task.ID]bool{}
-	any, held := false, 0
-	for _, r := range s.sup.List(0) {
-		if held++; !r.Status.Terminal() {
-			kept[r.ID] = true
-		}
-		any = any || r.Process != nil
-	}
-	if _, total := s.sup.Live(); !any && total == held {
-		return
-	}
-	ended.EndProcesses(s.cfg.Info.Session, kept)
-}
-
 // endOrphans ends processes of earlier hosts that those did not record.
 func (s *Session) endOrphans() {
 	kept := map[task.ID]bool{}
@@ -112,5 +95,5 @@ func (s *Session) endOrphans() {
 			kept[r.ID] = true
 		}
 	}
-	ended.EndOrphans(s.cfg.Info.Session, kept)
+	child.EndOrphans(s.cfg.Info.Session, kept)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/options"
@@ -30,8 +31,8 @@ import (
 
 // open opens a session in this process, with a keeper as a program has it.
 func (t *bench) open(dir string, id task.ID) *assemble.Session {
-	s, err := assemble.Open(context.Background(), assemble.Config{Settings: settings.Settings{Options: options.Default()}, Root: home.At(filepath.Join(dir, "state")), Folder: dir, Session: id, Role: session.RoleBackground,
-		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}})
+	s, err := assemble.Open(context.Background(), assemble.Config{Config: bare.Config{Settings: settings.Settings{Options: options.Default()}, Root: home.At(filepath.Join(dir, "state")), Folder: dir, Session: id, Role: session.RoleBackground,
+		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}}})
 	t.must(err)
 	s.Serve()
 	return s

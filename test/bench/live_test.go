@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drover-dev/drover"
+	"github.com/drover-dev/drover/agents"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/modeltest"
 )
@@ -25,7 +25,7 @@ func live() int {
 	var n int
 	_, _ = fmt.Sscan(os.Getenv(liveVariable), &n)
 	ctx := context.Background()
-	rt, err := drover.Open(ctx, drover.Config{ModelName: "claude-sonnet-4-6", Limits: drover.Limits{Live: n, PerRoot: n, PerSession: n, SpawnRate: n}})
+	rt, err := agents.Open(ctx, agents.Config{ModelName: "claude-sonnet-4-6", Limits: agents.Limits{Live: n, PerRoot: n, PerSession: n, SpawnRate: n}})
 	if err == nil {
 		err = liveAgents(ctx, rt, n)
 	}
@@ -36,11 +36,11 @@ func live() int {
 	return 0
 }
 
-func liveAgents(ctx context.Context, rt *drover.Runtime, n int) error {
+func liveAgents(ctx context.Context, rt *agents.Runtime, n int) error {
 	defer rt.Close()
 	ids := make([]task.ID, n)
 	for i := range ids {
-		r, err := rt.Agent(ctx, drover.Agent{Type: "explore", Prompt: "wait"})
+		r, err := rt.Agent(ctx, agents.Agent{Type: "explore", Prompt: "wait"})
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -79,8 +80,8 @@ func (t *bench) monitors() {
 
 // openMonitors opens a session in which there are monitors.
 func (t *bench) openMonitors(dir string) *assemble.Session {
-	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
-		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}, Settings: settings.Settings{Options: options.Default()}})
+	s, err := assemble.Open(context.Background(), assemble.Config{Config: bare.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
+		Version: "bench", Env: t.env(dir), Keeper: []string{t.bin, "keeper", "--helper"}, Settings: settings.Settings{Options: options.Default()}}})
 	t.must(err)
 	s.Serve()
 	return s

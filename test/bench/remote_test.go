@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -36,8 +37,8 @@ func (t *bench) remoteIdle(name string, polls bool) {
 	dir := t.temp()
 	set := settings.Settings{Options: options.Default()}
 	set.Remote.Services = map[string]options.RemoteService{"cloud": {URL: srv.Card()}}
-	s, err := assemble.Open(context.Background(), assemble.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
-		Version: "bench", Env: t.env(dir), Settings: set, Keeper: []string{t.bin, "keeper", "--helper"}})
+	s, err := assemble.Open(context.Background(), assemble.Config{Config: bare.Config{Root: home.At(filepath.Join(dir, "state")), Folder: dir, Role: session.RoleBackground,
+		Version: "bench", Env: t.env(dir), Settings: set, Keeper: []string{t.bin, "keeper", "--helper"}}})
 	t.must(err)
 	s.Serve()
 	reqs := make([]control.StartRequest, n)

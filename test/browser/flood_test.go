@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestFlood(t *testing.T) {
 	}
 	f := webtest.New(tasks, task.LocalBash)
 	s, err := web.New(web.Config{Token: "a token of the tests", Now: time.Now,
+		Devices: web.DevicesOf(filepath.Join(t.TempDir(), "token"), "a token of the tests"),
 		Sessions: func(context.Context, bool) ([]web.Session, error) {
 			return []web.Session{webtest.Session{Flood: f}}, nil
 		}}, l)

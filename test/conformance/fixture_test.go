@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
 // fixture is a server with the tools, resources and prompts that the suite asks for, on
@@ -22,7 +22,7 @@ import (
 func fixture(t *testing.T) *mcp.Server {
 	t.Helper()
 	capabilities := &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}}
-	capabilities.AddExtension(mcptasks.Extension, nil)
+	capabilities.AddExtension(mcpwire.Extension, nil)
 	nothing := func(context.Context) error { return nil }
 	m := mcp.NewServer(&mcp.Implementation{Name: "fixture", Version: "1"}, &mcp.ServerOptions{
 		Capabilities:       capabilities,
@@ -39,10 +39,10 @@ func fixture(t *testing.T) *mcp.Server {
 	prompts(m)
 	holder := newHolder(t)
 	holder.tools(m)
-	if err := mcptasks.Add(m, mcptasks.Options{Holder: holder, Poll: 50 * time.Millisecond, Support: map[string]mcptasks.Support{
-		"slow_compute": mcptasks.Optional, "failing_job": mcptasks.Required, "protocol_error_job": mcptasks.Optional,
-		"confirm_delete": mcptasks.Optional, "multi_input": mcptasks.Optional, "test_tool_with_task": mcptasks.Required,
-	}}); err != nil {
+	if err := (mcpwire.Tasks{Holder: holder, Poll: 50 * time.Millisecond, Support: map[string]mcpwire.Support{
+		"slow_compute": mcpwire.Optional, "failing_job": mcpwire.Required, "protocol_error_job": mcpwire.Optional,
+		"confirm_delete": mcpwire.Optional, "multi_input": mcpwire.Optional, "test_tool_with_task": mcpwire.Required,
+	}}).Add(m); err != nil {
 		t.Fatal(err)
 	}
 	return m

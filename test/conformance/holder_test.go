@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 )
 
 // memory holds the tasks of the fixture.
@@ -25,7 +25,7 @@ type memory struct {
 }
 
 type job struct {
-	mcptasks.Task
+	mcpwire.Task
 	cancel  context.CancelFunc
 	answers map[string]any
 	changed chan struct{} // closed and replaced
@@ -44,11 +44,11 @@ func newHolder(t *testing.T) *memory {
 // start makes the call a task that ends as do says, or answers with it where the client does
 // not want a task.
 func (m *memory) start(ctx context.Context, do func(context.Context, *job) (*mcp.CallToolResult, *jsonrpc.Error)) (*mcp.CallToolResult, error) {
-	w := mcptasks.WishOf(ctx)
+	w := mcpwire.WishOf(ctx)
 	now := time.Now()
 	life, cancel := context.WithCancel(m.life)
 	j := &job{cancel: cancel, answers: map[string]any{}, changed: make(chan struct{})}
-	j.Task = mcptasks.Task{ID: rand.Text(), Status: mcptasks.Working, Created: now, Updated: now, TTL: time.Minute}
+	j.Task = mcpwire.Task{ID: rand.Text(), Status: mcpwire.Working, Created: now, Updated: now, TTL: time.Minute}
 	if w == nil {
 		defer cancel()
 		res, failed := do(ctx, j)
@@ -72,11 +72,11 @@ func (m *memory) start(ctx context.Context, do func(context.Context, *job) (*mcp
 			case j.Status.Ended():
 				return
 			case failed != nil:
-				j.Status, j.Error = mcptasks.Failed, failed
+				j.Status, j.Error = mcpwire.Failed, failed
 			case res.IsError:
-				j.Status, j.Result = mcptasks.Failed, res
+				j.Status, j.Result = mcpwire.Failed, res
 			default:
-				j.Status, j.Result = mcptasks.Completed, res
+				j.Status, j.Result = mcpwire.Completed, res
 			}
 		})
 	})
@@ -94,7 +94,7 @@ func (m *memory) change(j *job, f func()) {
 
 // ask waits for answers to all forms.
 func (m *memory) ask(ctx context.Context, j *job, forms mcp.InputRequestMap) map[string]any {
-	m.change(j, func() { j.Status, j.Inputs = mcptasks.InputRequired, maps.Clone(forms) })
+	m.change(j, func() { j.Status, j.Inputs = mcpwire.InputRequired, maps.Clone(forms) })
 	for {
 		m.mu.Lock()
 		open, answers, changed := len(j.Inputs), maps.Clone(j.answers), j.changed
@@ -166,19 +166,19 @@ func (m *memory) tools(s *mcp.Server) {
 	})
 }
 
-func (m *memory) Get(_ context.Context, id string) (mcptasks.Task, error) {
+func (m *memory) Get(_ context.Context, id string) (mcpwire.Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.tasks[id]
 	if j == nil {
-		return mcptasks.Task{}, mcptasks.ErrUnknown
+		return mcpwire.Task{}, mcpwire.ErrUnknown
 	}
 	t := j.Task
 	t.Inputs = maps.Clone(j.Inputs)
 	return t, nil
 }
 
-func (m *memory) Wait(ctx context.Context, _ *mcp.CallToolRequest, id string) (mcptasks.Task, error) {
+func (m *memory) Wait(ctx context.Context, _ *mcp.CallToolRequest, id string) (mcpwire.Task, error) {
 	for {
 		t, err := m.Get(ctx, id)
 		if err != nil || t.Status.Ended() {
@@ -195,10 +195,10 @@ func (m *memory) Wait(ctx context.Context, _ *mcp.CallToolRequest, id string) (m
 	}
 }
 
-func (m *memory) List(context.Context, string) ([]mcptasks.Task, string, error) {
+func (m *memory) List(context.Context, string) ([]mcpwire.Task, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []mcptasks.Task
+	var all []mcpwire.Task
 	for _, j := range m.tasks {
 		all = append(all, j.Task)
 	}
@@ -210,7 +210,7 @@ func (m *memory) Answer(_ context.Context, id string, answers map[string]json.Ra
 	j := m.tasks[id]
 	m.mu.Unlock()
 	if j == nil {
-		return mcptasks.ErrUnknown
+		return mcpwire.ErrUnknown
 	}
 	m.change(j, func() {
 		for key, raw := range answers {
@@ -220,8 +220,8 @@ func (m *memory) Answer(_ context.Context, id string, answers map[string]json.Ra
 			j.answers[key] = string(raw)
 			delete(j.Inputs, key)
 		}
-		if len(j.Inputs) == 0 && j.Status == mcptasks.InputRequired {
-			j.Status = mcptasks.Working
+		if len(j.Inputs) == 0 && j.Status == mcpwire.InputRequired {
+			j.Status = mcpwire.Working
 		}
 	})
 	return nil
@@ -232,9 +232,9 @@ func (m *memory) Cancel(_ context.Context, id string) error {
 	j := m.tasks[id]
 	m.mu.Unlock()
 	if j == nil {
-		return mcptasks.ErrUnknown
+		return mcpwire.ErrUnknown
 	}
-	m.change(j, func() { j.Status, j.Inputs = mcptasks.Cancelled, nil })
+	m.change(j, func() { j.Status, j.Inputs = mcpwire.Cancelled, nil })
 	j.cancel()
 	return nil
 }

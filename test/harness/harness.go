@@ -26,9 +26,16 @@ const Patience = 60 * time.Second
 
 // Build builds the program into the file bin; flags are flags of go build. It runs in a folder two below the root of
 // Drover's module, where the tests of the built program are; some of them are modules of their own.
-func Build(bin string, flags ...string) error {
+func Build(bin string, flags ...string) error { return build(bin, "./cmd/drover", flags) }
+
+// BuildHub builds the program of the hub into the folder of the program bin, from the same sources.
+func BuildHub(bin string, flags ...string) error {
+	return build(filepath.Join(filepath.Dir(bin), "drover-hub"), "./cmd/drover-hub", flags)
+}
+
+func build(bin, from string, flags []string) error {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-C", "../..", "-trimpath"}, flags,
-		[]string{"-o", bin, "./cmd/drover"})...)
+		[]string{"-o", bin, from})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "drover")
-	if err := harness.Build(program, "-ldflags=-s -w"); err != nil {
+	if err := errors.Join(harness.Build(program, "-ldflags=-s -w"), harness.BuildHub(program, "-ldflags=-s -w")); err != nil {
 		panic(err)
 	}
 	code := m.Run()

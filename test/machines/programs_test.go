@@ -4,6 +4,7 @@ package machines
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,7 +72,8 @@ func (o *other) build() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, o.name, "drover")
-	return bin, harness.Build(bin, "-ldflags=-s -w", "-overlay", file)
+	flags := []string{"-ldflags=-s -w", "-overlay", file}
+	return bin, errors.Join(harness.Build(bin, flags...), harness.BuildHub(bin, flags...))
 }
 
 // speaking is a program that speaks the protocols that the variable of protocols names, such as 1-2.

@@ -14,8 +14,8 @@ func mutants() []mutant {
 		},
 		{
 			name: "early-ack", says: "a message is acknowledged before the transcript holds it",
-			edits: []edit{{"agent/loop.go", "\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage(",
-				"\tif err := t.ack(ctx, letters); err != nil {\n\t\treturn err\n\t}\n\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage("}},
+			edits: []edit{{"agent/mail.go", "\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage(",
+				"\tif err := t.ack(ctx, delivered); err != nil {\n\t\treturn err\n\t}\n\tif len(blocks)+len(prompt) > 0 {\n\t\tr := Record{Message: t.userMessage("}},
 			tests: []string{"agent:TestUnrecordedMailIsNotAcknowledged"},
 		},
 		{
@@ -106,7 +106,7 @@ func mutants() []mutant {
 		},
 		{
 			name: "told-twice", says: "a message that the transcript holds is delivered again after a crash",
-			edits: []edit{{"agent/loop.go", "return t.Holds(seq)", "return false"}},
+			edits: []edit{{"agent/mail.go", "return t.Holds(seq)", "return false"}},
 			tests: []string{"agent:TestLetterIsToldOnceAndAcknowledgedAgain"},
 		},
 		{

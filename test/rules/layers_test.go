@@ -70,13 +70,14 @@ var rules = []struct {
 	{"engine", "the engine knows tasks, not what they do", engine,
 		slices.Concat(drivers, []string{"agent", "internal/driver/builtin", "internal/session*", "internal/model/*", "internal/tool/*"}), nil},
 	{"faces", "faces know control and task, not what is behind", faces,
-		slices.Concat(drivers, engine, []string{".", "internal/api/archive", "internal/assemble*", "internal/driver/builtin", "internal/api/host", "internal/session*"}), nil},
+		slices.Concat(drivers, engine, []string{".", "internal/api/archive", "internal/assemble*", "internal/driver/builtin", "internal/api/host", "internal/api/socket",
+			"internal/session*"}), nil},
 	{"conversation", "only the stream of -p shows what an agent does while it does it", faces, []string{"agent"}, []string{"internal/frontend/agentsdk"}},
 	{"face", "no face knows another", faces, faces, nil},
 	{"groups", "no group of commands knows another", append(commandGroups, "internal/frontend/cli/console"), commandGroups, nil},
 	{"picking", "only cmd/drover chooses a frontend", []string{".", "*"}, faces, []string{"cmd/drover", "internal/frontend/cli*"}},
-	{"hub", "only cmd/drover runs a hub", []string{".", "*"}, []string{"internal/fleet/hub"}, []string{"cmd/drover"}},
-	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo"}},
+	{"hub", "only cmd/drover-hub has the server of NATS", []string{".", "*"}, []string{"internal/fleet/hub"}, []string{"cmd/drover-hub"}},
+	{"wiring", "nothing imports the wiring", []string{"*"}, []string{".", "cmd/*", "internal/assemble*"}, []string{"cmd/drover", "internal/assemble/demo", "agents"}},
 	{"tools", "tools and models know the agent, not the session", []string{"internal/tool/*", "internal/model/*"},
 		slices.Concat(engine, []string{"internal/session*", "internal/api/control", "internal/policy*"}), nil},
 	{"listing", "only builtin lists the kinds, for those who wire and the session", []string{"*"}, []string{"internal/driver/builtin"},
@@ -217,7 +218,7 @@ func isIdent(e ast.Expr, name string) bool {
 
 // namesKinds are the packages that may name a kind: who implements it, who lists it,
 // and who maps kinds to the words of another protocol.
-var namesKinds = []string{"task", "task/tasktest", "subagent", "internal/driver/*", "internal/frontend/agentsdk", "internal/frontend/mcpserver"}
+var namesKinds = []string{"task", "test/tasktest", "subagent", "internal/driver/*", "internal/frontend/agentsdk", "internal/frontend/mcpserver"}
 
 // Who decides by a kind must be found and changed for every further one. Everybody else
 // decides by [task.Traits].

@@ -9,7 +9,7 @@ import (
 // unixListeners are the files that listen on sockets with a path. Whoever connects to such a socket acts for the
 // user, so each must look at the credentials of the other end (SO_PEERCRED).
 var unixListeners = map[string]string{
-	"internal/api/host/host.go": "host.Listen hangs up on other users and on commands in sandboxes: TestOtherUser, TestStranger",
+	"internal/api/socket/socket.go": "socket.Listen hangs up on other users and on commands in sandboxes: TestOtherUser, TestStranger",
 }
 
 // TestUnixListeners: no other file listens on a socket with a path.
@@ -36,7 +36,7 @@ func TestUnixListeners(t *testing.T) {
 					return true
 				}
 				if seen[s.path] = true; unixListeners[s.path] == "" {
-					t.Errorf("%s listens on a socket with a path: check who connects, as host.Listen does", s.path)
+					t.Errorf("%s listens on a socket with a path: check who connects, as socket.Listen does", s.path)
 				}
 				return true
 			})

@@ -21,6 +21,8 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -31,6 +33,7 @@ import (
 // Archive is the log and files of a session without a host. Its methods may be called by
 // several goroutines.
 type Archive struct {
+	control.Refusing
 	info  control.Info
 	place home.Session
 	log   *journal.Journal
@@ -43,17 +46,17 @@ var _ control.API = (*Archive)(nil)
 func Open(_ context.Context, place home.Session, info control.Info) (*Archive, error) {
 	log, err := journal.Open(place.DB(), journal.Options{ReadOnly: true})
 	if err != nil && !journal.Damaged(err) {
-		err = cmp.Or(Gone(place), err)
+		err = cmp.Or(stored.Gone(place), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), stored.Explain(place, err))
 	}
-	if err := Lost(place, log); err != nil {
+	if err := stored.Lost(place, log); err != nil {
 		_ = log.Close()
-		return nil, fmt.Errorf("read session %s: %w", place.ID(), Explain(place, err))
+		return nil, fmt.Errorf("read session %s: %w", place.ID(), stored.Explain(place, err))
 	}
 	a := &Archive{info: info, place: place, log: log}
-	a.all = sync.OnceValues(a.read)
+	a.all, a.Refusing = sync.OnceValues(a.read), a.refuse
 	return a, nil
 }
 
@@ -61,7 +64,7 @@ func Open(_ context.Context, place home.Session, info control.Info) (*Archive, e
 func (a *Archive) read() ([]journal.State, error) {
 	states, err := a.log.Tasks(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+		return nil, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 	}
 	slices.Reverse(states)
 	a.correct(states)
@@ -193,7 +196,7 @@ func (a *Archive) Info(context.Context) (control.Info, error) {
 	if !info.Stopped {
 		info.Live, info.PID = false, 0
 	}
-	info.DiskBytes, _ = DiskBytes(a.place)
+	info.DiskBytes, _ = stored.DiskBytes(a.place)
 	info.Tasks = control.Counts{Total: len(tasks)}
 	for _, s := range tasks {
 		if !s.Task.Status.Terminal() {
@@ -210,7 +213,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 	var err error
 	if req.All && req.Under == "" && req.Limit > 0 {
 		if tasks, err = a.log.Page(ctx, req.Before, req.Limit+1); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 		}
 		a.correct(tasks)
 	} else if tasks, err = a.all(); err != nil {
@@ -230,7 +233,7 @@ func (a *Archive) List(ctx context.Context, req control.ListRequest) (control.Pa
 			break
 		}
 		if r, err = a.log.Whole(ctx, r); err != nil {
-			return page, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+			return page, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 		}
 		page.Tasks = append(page.Tasks, r)
 	}
@@ -268,7 +271,7 @@ func (a *Archive) Get(ctx context.Context, ref string) (task.Record, error) {
 func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	one, err := a.log.Some(ctx, []task.ID{task.ID(ref)})
 	if err != nil {
-		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), Explain(a.place, err))
+		return task.Record{}, fmt.Errorf("read session %s: %w", a.place.ID(), stored.Explain(a.place, err))
 	}
 	if len(one) == 1 {
 		a.correct(one)
@@ -342,7 +345,7 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 		}
 		receipt.Stopped = append(receipt.Stopped,
 			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
-		EndSurvivors(ctx, r, req.Grace, &receipt)
+		child.EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
 }
@@ -353,7 +356,7 @@ func (a *Archive) Output(ctx context.Context, req control.OutputRequest) (contro
 	if err != nil {
 		return control.Chunk{}, err
 	}
-	c, err := Output(r, req)
+	c, err := stored.Output(r, req)
 	if err == nil && req.Wait > 0 && len(c.Data) == 0 {
 		c.Ended = true // no more output can come
 	}
@@ -366,7 +369,7 @@ func (a *Archive) Result(ctx context.Context, req control.ResultRequest) (contro
 	if err != nil {
 		return control.Answer{}, err
 	}
-	return Answer(ctx, a.log, r, req)
+	return stored.Answer(ctx, a.log, r, req)
 }
 
 // Events yields the existing events and ends.
@@ -429,19 +432,10 @@ func (a *Archive) goOn(what string) error {
 	return e
 }
 
-// Watch is refused: the session has no host to attach to.
-func (a *Archive) Watch(context.Context, control.WatchRequest) iter.Seq2[control.Piece, error] {
-	return func(yield func(control.Piece, error) bool) { yield(control.Piece{}, a.refuse("attach")) }
-}
-
 // What changes an ended session, or asks for its host, is refused.
 
 func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
 	return nil, a.refuse("start")
-}
-
-func (a *Archive) Configure(context.Context, control.ConfigureRequest) (control.Settings, error) {
-	return control.Settings{}, a.refuse("change the settings")
 }
 
 func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
@@ -452,16 +446,6 @@ func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
 	return task.Record{}, a.refuse("promote " + ref)
 }
 
-func (a *Archive) Environment(context.Context) (control.Environment, error) {
-	return control.Environment{}, a.refuse("list what an agent works with")
-}
-
-func (a *Archive) Commands(context.Context) (control.Commands, error) {
-	return control.Commands{}, a.refuse("list commands")
-}
-
-func (a *Archive) Prompt(context.Context, control.PromptRequest) error { return a.refuse("prompt") }
-
 func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
 	return nil, a.refuse("pause " + strings.Join(refs, ", "))
 }
@@ -471,16 +455,6 @@ func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) 
 }
 
 func (a *Archive) HoldLease(context.Context, string) error { return a.refuse("hold") }
-
-// Schedules is refused: the host of the background session has them.
-func (a *Archive) Schedules(context.Context, control.ScheduleRequest) (control.Schedules, error) {
-	return control.Schedules{}, a.refuse("use the schedules of the project")
-}
-
-// Forward is refused: no command of the session has a network any more.
-func (a *Archive) Forward(context.Context, control.ForwardRequest) (control.Forwards, error) {
-	return control.Forwards{}, a.refuse("forward a port")
-}
 
 // MarkSeen is refused: nothing is written here.
 func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {

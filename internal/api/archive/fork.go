@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/task"
@@ -86,10 +87,10 @@ func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control
 		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
 	}
 	now := time.Now().UTC()
-	old, _ := ReadInfo(place) // without it the copy has no title
+	old, _ := stored.ReadInfo(place) // without it the copy has no title
 	info := control.Info{Session: fresh.ID(), Project: meta.Cwd, Title: old.Title, Role: control.RolePrompt,
 		Version: meta.Version, Dir: fresh.Dir(), StartTime: now, EndTime: &now}
-	if err := WriteInfo(fresh, info); err != nil {
+	if err := stored.WriteInfo(fresh, info); err != nil {
 		return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
 	}
 	out = control.Forked{Session: fresh.ID(), Prompt: at.Text}

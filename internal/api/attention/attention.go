@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
@@ -32,10 +33,14 @@ const (
 	Stalled  Kind = "stalled"         // a command waits for input
 	Parked   Kind = "parked"          // a provider's limit delays an agent
 	Failure  Kind = "failure"         // it ended badly, and the user has not seen it
+	Made     Kind = "made"            // while it ran, files appeared or changed that other programs obey
 )
 
 // Kinds returns the kinds in the order of a list: those that block most come first.
-func Kinds() []Kind { return []Kind{Blocked, Question, Plan, Stalled, Parked, Failure} }
+func Kinds() []Kind { return []Kind{Blocked, Question, Plan, Stalled, Parked, Failure, Made} }
+
+// Past reports whether an item is about the end of a task, and goes when the user has seen it.
+func (i Item) Past() bool { return i.Kind == Failure || i.Kind == Made }
 
 // Item is one thing that needs the user. ID names the question, or else the task, which
 // has at most one such item; else of the session.
@@ -169,6 +174,10 @@ func ofTask(f Facts, r task.Record, known map[task.ID]task.Record, now time.Time
 	case failed(r, now):
 		i.Kind, i.Why, i.Since, i.Blocks = Failure, line(ending(r)), *r.EndTime, 0
 		i.Answer = []string{"drover attention seen " + string(r.ID), "drover logs -n 20 " + string(r.ID)}
+	case len(r.Made) > 0 && !r.Seen && r.EndTime != nil && now.Sub(*r.EndTime) <= MaxAge:
+		i.Kind, i.Since, i.Blocks = Made, *r.EndTime, 0
+		i.Why = line("files were made or changed that other programs obey: " + strings.Join(r.Made, ", "))
+		i.Answer = []string{"drover attention seen " + string(r.ID)}
 	case r.Status != task.Running || r.Stopping || r.Paused:
 		return i, false
 	case r.Parked != nil:

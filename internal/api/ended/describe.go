@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -45,8 +46,8 @@ func (p Session) Describe(ctx context.Context, version string) (err error) {
 		}
 	}
 	info.Damaged, info.Version, info.EndTime, info.Role = false, version, &end, roleOf(p.Place)
-	info.OutputBytes = archive.OutputBytes(p.Place)
-	return archive.WriteInfo(p.Place, info)
+	info.OutputBytes = stored.OutputBytes(p.Place)
+	return stored.WriteInfo(p.Place, info)
 }
 
 // roleOf returns the role of a session, as far as its folder and its project show it.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -51,7 +51,7 @@ func TestDescribe(t *testing.T) {
 			if err := p.Describe(t.Context(), "1.2.3"); err != nil {
 				t.Fatal(err)
 			}
-			got, err := archive.ReadInfo(place)
+			got, err := stored.ReadInfo(place)
 			if err != nil {
 				t.Fatal(err)
 			}

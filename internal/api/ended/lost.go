@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/driver/builtin"
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/child"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/spool"
@@ -27,7 +28,7 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 	lost := map[task.ID]bool{}
 	var table process.Table
 	for _, p := range table.Read() {
-		if id := p.Mark(process.MarkSession); orphaned(p) && home.SessionID(id) {
+		if id := p.Mark(process.MarkSession); child.Orphaned(p) && home.SessionID(id) {
 			lost[task.ID(id)] = true
 		}
 	}
@@ -43,7 +44,7 @@ func EndLost(ctx context.Context, root home.Root, died ...task.ID) error {
 				continue // it belongs to another project, or another state folder
 			}
 			if err := endLost(ctx, place, slices.Contains(died, id)); err != nil && !errors.Is(err, home.ErrLocked) {
-				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, archive.Explain(place, err)))
+				errs = append(errs, fmt.Errorf("end what session %s has left running: %w", id, stored.Explain(place, err)))
 			}
 		}
 	}
@@ -76,7 +77,7 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // each event was synced when it was written
-	if err := archive.Lost(place, log); err != nil {
+	if err := stored.Lost(place, log); err != nil {
 		return err
 	}
 	states, err := log.Tasks(ctx)
@@ -113,6 +114,6 @@ func endLost(ctx context.Context, place home.Session, wait bool) error {
 	if _, err := sup.Wait(bound, ids, false); err != nil {
 		return err
 	}
-	EndProcesses(place.ID(), kept)
+	child.EndProcesses(place.ID(), kept)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -88,7 +89,7 @@ func overdue(all []Session, keep options.Retention, now time.Time) []Session {
 // look examines a session. One without a description is being created, or was never completed,
 // and is skipped.
 func look(place home.Session) (Session, bool) {
-	info, err := archive.ReadInfo(place)
+	info, err := stored.ReadInfo(place)
 	if err != nil {
 		return Session{}, false
 	}
@@ -102,7 +103,7 @@ func look(place home.Session) (Session, bool) {
 		p.live = true
 	}
 	if info.EndTime == nil || info.Tasks.Live > 0 {
-		p.Bytes, _ = archive.DiskBytes(place)
+		p.Bytes, _ = stored.DiskBytes(place)
 	}
 	return p, true
 }
@@ -146,7 +147,7 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 		return r, err
 	}
 	defer unlock()
-	now, err := archive.ReadInfo(p.Place)
+	now, err := stored.ReadInfo(p.Place)
 	if err != nil && p.Info.Damaged {
 		now, err = p.Info, nil // the error of its log describes it
 	}
@@ -170,7 +171,7 @@ func (p Session) remove(ctx context.Context, owing bool, holds keeping) (Removed
 // holds returns why a session must stay, and the number of its undelivered notifications.
 func holds(ctx context.Context, place home.Session, info control.Info) (why string, owed int, err error) {
 	if _, err := place.Below().Lstat(place.DB()); errors.Is(err, os.ErrNotExist) {
-		return "", 0, archive.Explain(place, archive.Gone(place)) // or it never had a task
+		return "", 0, stored.Explain(place, stored.Gone(place)) // or it never had a task
 	}
 	a, err := archive.Open(ctx, place, info)
 	if err != nil {

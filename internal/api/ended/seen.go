@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/engine/journal"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -25,12 +25,12 @@ func MarkSeen(ctx context.Context, place home.Session, ids []task.ID) error {
 	defer unlock()
 	log, err := journal.Open(place.DB(), journal.Options{})
 	if err != nil {
-		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))
+		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), stored.Explain(place, err))
 	}
 	defer func() { _ = log.Close() }() // each event was synced when it was written
 	states, err := log.Some(ctx, ids)
 	if err != nil {
-		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), archive.Explain(place, err))
+		return fmt.Errorf("mark tasks of session %s as seen: %w", place.ID(), stored.Explain(place, err))
 	}
 	for _, s := range states {
 		now := time.Now().UTC()

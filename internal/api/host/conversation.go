@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/socket"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -34,7 +35,7 @@ func alive(info control.Info) control.Info {
 	info.Live, info.Stopped = false, false
 	if info.EndTime == nil && info.Socket != "" {
 		var id process.Identity
-		id, info.Live = behind(info.Socket)
+		id, info.Live = socket.Peer(info.Socket)
 		info.Stopped = info.Live && process.Stopped(id)
 	}
 	return info
@@ -42,7 +43,7 @@ func alive(info control.Info) control.Info {
 
 // Wake continues a suspended host. done, with again, suspends it again.
 func (e Entry) Wake() (done func(again bool), err error) {
-	id, _ := behind(e.Info.Socket)
+	id, _ := socket.Peer(e.Info.Socket)
 	g, err := process.Adopt(id)
 	if err != nil {
 		return nil, fmt.Errorf("continue the host of session %s: %w", e.Info.Session, err)

@@ -1,8 +1,8 @@
 package host
 
 import (
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -22,7 +22,7 @@ func undescribed(place home.Session) (info control.Info, err error) {
 	if info, err := readInfo(place); err == nil { // it has just been made
 		return info, nil
 	}
-	if _, err := place.Below().Lstat(place.Transcript()); err != nil && archive.Void(place) {
+	if _, err := place.Below().Lstat(place.Transcript()); err != nil && stored.Void(place) {
 		return info, err
 	}
 	return control.Info{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/socket"
 	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -139,7 +140,7 @@ func (d *Directory) revive(ctx context.Context) {
 	}
 	place := d.Project().Session(id)
 	info, err := readInfo(place)
-	if err != nil || info.EndTime != nil && info.Tasks.Live == 0 || answers(info.Socket) {
+	if err != nil || info.EndTime != nil && info.Tasks.Live == 0 || socket.Answers(info.Socket) {
 		return
 	}
 	a, err := archive.Open(ctx, place, info)

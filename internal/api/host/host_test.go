@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/socket"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -73,7 +74,7 @@ func connect(path string) error {
 
 // dieListening is a host that is killed while a child holds its socket.
 func dieListening() error {
-	l, err := Listen(os.Getenv("SOCKET"))
+	l, err := socket.Listen(os.Getenv("SOCKET"))
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func beHost() error {
 	if err != nil {
 		return err
 	}
-	l, err := Listen(path)
+	l, err := socket.Listen(path)
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func beHost() error {
 	if err != nil {
 		return err
 	}
-	return Serve(context.Background(), &quiet{info: info}, l, time.Minute)
+	return socket.Serve(context.Background(), &quiet{info: info}, l, time.Minute)
 }
 
 func writeInfo(place home.Session, info control.Info) error {
@@ -192,9 +193,9 @@ func short(t *testing.T) string {
 	return dir
 }
 
-func listen(t *testing.T, path string) *Listener {
+func listen(t *testing.T, path string) *socket.Listener {
 	t.Helper()
-	l, err := Listen(path)
+	l, err := socket.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestListen(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
-		if !answers(path) {
+		if !socket.Answers(path) {
 			t.Error("nobody answers")
 		}
 		if err := l.Close(); err != nil {
@@ -230,11 +231,11 @@ func TestListen(t *testing.T) {
 		}
 		dead.SetUnlinkOnClose(false)
 		_ = dead.Close()
-		if answers(path) {
+		if socket.Answers(path) {
 			t.Fatal("a socket that nobody listens on answers")
 		}
 		listen(t, path)
-		if !answers(path) {
+		if !socket.Answers(path) {
 			t.Error("nobody answers")
 		}
 	})
@@ -245,7 +246,7 @@ func TestListen(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}
-		if !answers(path) {
+		if !socket.Answers(path) {
 			t.Error("closing took the socket of the successor away")
 		}
 	})
@@ -253,7 +254,7 @@ func TestListen(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
-		if err := Serve(t.Context(), &quiet{}, listen(t, filepath.Join(short(t), "s")), time.Millisecond); err != nil {
+		if err := socket.Serve(t.Context(), &quiet{}, listen(t, filepath.Join(short(t), "s")), time.Millisecond); err != nil {
 			t.Error(err)
 		}
 	})
@@ -263,7 +264,7 @@ func TestServe(t *testing.T) {
 		q.live.Store(1)
 		served := make(chan error, 1)
 		l := listen(t, filepath.Join(short(t), "s"))
-		go func() { served <- Serve(ctx, q, l, time.Millisecond) }()
+		go func() { served <- socket.Serve(ctx, q, l, time.Millisecond) }()
 		select {
 		case err := <-served:
 			t.Fatalf("ended with a live task: %v", err)
@@ -281,7 +282,7 @@ func TestServe(t *testing.T) {
 		path := filepath.Join(short(t), "s")
 		l := listen(t, path)
 		served := make(chan error, 1)
-		go func() { served <- Serve(ctx, q, l, 0) }()
+		go func() { served <- socket.Serve(ctx, q, l, 0) }()
 		c := control.Dial(path)
 		if info, err := c.Info(t.Context()); err != nil || info.Session != "s00000001" {
 			t.Errorf("info %+v, %v", info, err)

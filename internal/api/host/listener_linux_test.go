@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/api/socket"
 )
 
 // TestDeadListener: a process that holds the socket of a host that was killed is
@@ -31,7 +33,7 @@ func TestDeadListener(t *testing.T) {
 		t.Fatalf("nobody holds the socket: %v", err)
 	}
 	_ = c.Close()
-	if answers(path) {
+	if socket.Answers(path) {
 		t.Error("a dead host is said to answer")
 	}
 	_ = hold.Close() // which ends the child
@@ -47,7 +49,7 @@ func TestOtherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	l, err := Listen(filepath.Join(dir, "s"))
+	l, err := socket.Listen(filepath.Join(dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +71,12 @@ func TestOtherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(dir, "connects") // the folder of the test may be closed to others
-	if err := errors.Join(os.WriteFile(copied, exe, 0o755), os.Chmod(copied, 0o755), os.Chmod(dir, 0o755), os.Chmod(l.path, 0o777)); err != nil {
+	if err := errors.Join(os.WriteFile(copied, exe, 0o755), os.Chmod(copied, 0o755), os.Chmod(dir, 0o755), os.Chmod(l.Addr().String(), 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	for _, uid := range []uint32{0, 65534} {
 		cmd := exec.Command(copied)
-		cmd.Dir, cmd.Env = "/", append(os.Environ(), role+"=connects", "SOCKET="+l.path)
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), role+"=connects", "SOCKET="+l.Addr().String())
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		if out, err := cmd.CombinedOutput(); (err == nil) != (uid == 0) {
 			t.Errorf("user %d: %v: %s", uid, err, out)
@@ -84,7 +86,7 @@ func TestOtherUser(t *testing.T) {
 
 // TestStranger: a command in the sandbox of a session has another network, and is hung up on.
 func TestStranger(t *testing.T) {
-	l, err := Listen(filepath.Join(t.TempDir(), "s"))
+	l, err := socket.Listen(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func TestStranger(t *testing.T) {
 	defer l.Close()
 	for name, flags := range map[string]uintptr{"beside": 0, "elsewhere": syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), role+"=connects", "SOCKET="+l.path)
+		cmd.Env = append(os.Environ(), role+"=connects", "SOCKET="+l.Addr().String())
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 		if flags != 0 {
 			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -149,8 +150,9 @@ func (t *tour) open(ctx context.Context) (*assemble.Session, *session.Main, erro
 	}
 	set.Add(settings.Source{Name: "the tour", Allow: []string{"Bash(sh serve.sh)", "Bash(sh test.sh)", "Bash(sleep 1)",
 		"Bash(git commit:*)"}})
-	s, err := assemble.Open(ctx, assemble.Config{Root: home.At(filepath.Join(t.dir, "state")), Folder: t.folder,
-		Role: session.RolePrompt, Title: "demo", Version: t.version, Env: t.env, Settings: set, Keeper: t.keeper,
+	s, err := assemble.Open(ctx, assemble.Config{Config: bare.Config{
+		Root: home.At(filepath.Join(t.dir, "state")), Folder: t.folder,
+		Role: session.RolePrompt, Title: "demo", Version: t.version, Env: t.env, Settings: set, Keeper: t.keeper},
 		Model: "script:" + filepath.Join(t.dir, "script.yaml"), Program: agents.Program{AskWait: tourLimit, On: t.agent}})
 	if err != nil {
 		return nil, nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
 	"github.com/drover-dev/drover/test/mcptest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 // patience bounds every wait; none comes near it.

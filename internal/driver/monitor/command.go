@@ -123,6 +123,9 @@ func (c *running) end(ctx context.Context, grace time.Duration) {
 
 // release lets go of the leader and of its number.
 func (c *running) release() {
+	if c.d.client.Made != nil {
+		c.result.Made = c.d.client.Made()
+	}
 	if c.d.keeper != nil {
 		_ = c.d.keeper.Forget(c.g.Identity()) // a keeper that is gone has forgotten it already
 	}

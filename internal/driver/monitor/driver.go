@@ -30,6 +30,8 @@ type Client struct {
 	// Fork starts the program of a command, such as in a sandbox; see [process.Command]. nil: a
 	// plain fork.
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
+	// Made returns what [task.Result.Made] is to have, when the command has ended. nil: nothing.
+	Made func() []string
 	// MayOpen is asked about a file when it is open and cannot be exchanged any
 	// more; nil: every file. It may be called from several goroutines.
 	MayOpen func(*os.File) bool

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -22,8 +22,8 @@ import (
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
 	"github.com/drover-dev/drover/test/a2atest"
+	"github.com/drover-dev/drover/test/tasktest"
 	"github.com/drover-dev/drover/test/waittest"
 )
 

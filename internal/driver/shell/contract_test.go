@@ -6,7 +6,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/driver/shell"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestContract(t *testing.T) {

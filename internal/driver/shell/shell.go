@@ -133,6 +133,9 @@ type Client struct {
 	// plain fork.
 	Fork func(path string, args []string, attr *syscall.ProcAttr) (pid, pidfd int, err error)
 
+	// Made returns what [task.Result.Made] is to have, when the command has ended. nil: nothing.
+	Made func() []string
+
 	// Sizes are the sizes of the terminal that shows a command with a terminal, the
 	// first one when it starts. nil: it is not shown.
 	Sizes <-chan tty.Size
@@ -159,6 +162,7 @@ type shared struct {
 	starts chan struct{}
 	self   process.Self
 	table  process.Table
+	*starter
 
 	terminals terminals
 	caps      caps
@@ -167,7 +171,8 @@ type shared struct {
 // New returns a driver whose commands get no environment but PATH. It can take
 // up what an earlier host started; [Driver.For] makes drivers for new commands.
 func New(c Config) *Driver {
-	d := &Driver{shared: &shared{Config: c, starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
+	d := &Driver{shared: &shared{Config: c, starter: newStarter(),
+		starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
 	d.caps.grown, d.caps.table, d.caps.processes.most = c.Grown, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
@@ -306,7 +311,7 @@ func (d *Driver) begin(ctx context.Context, h task.Host, rec task.Record, c Comm
 		}()
 	}
 	marks := child.Marks(rec, self)
-	g, err := process.StartGroup(process.Command{
+	g, err := d.starter.start(process.Command{
 		Args: c.argv(), Dir: c.Cwd, Stdin: out.stdin, Stdout: out.stdout, Stderr: out.stderr,
 		// A group other than the terminal's foreground group would be stopped when
 		// it reads from there; in a session of its own it may read.
@@ -442,6 +447,9 @@ func (r *run) ending(ctx context.Context, e process.Ending) {
 // until then its number must stay taken, and the exit be there to be asked again by
 // the next host.
 func (r *run) settle() {
+	if r.d.client.Made != nil {
+		r.result.Made = r.d.client.Made()
+	}
 	if r.keep {
 		r.result.Settle = r.release
 		return

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -294,6 +295,31 @@ func TestEnvironment(t *testing.T) {
 	}
 	if strings.Contains(got, "secret") || strings.Contains(got, "outer") || !slices.Equal(env, before) {
 		t.Errorf("environment %q", got)
+	}
+}
+
+// A bash that moves while the host lives is found where it is now.
+func TestBashMoves(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	real, err := exec.LookPath("bash")
+	if err == nil {
+		err = os.Symlink(real, filepath.Join(first, "bash"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := shell.New(shell.Config{}).For(shell.Client{Env: []string{"PATH=" + first + ":" + second}})
+	for range 2 {
+		h := newHost(t, shell.Command{Line: "echo $0"})
+		_, join := launch(t, d, h)
+		if _, err := join(); err != nil || h.text() != "bash\n" {
+			t.Fatalf("printed %q, %v", h.text(), err)
+		}
+		if _, err := os.Lstat(filepath.Join(first, "bash")); err == nil {
+			if err := os.Rename(filepath.Join(first, "bash"), filepath.Join(second, "bash")); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 	"github.com/drover-dev/drover/test/waittest"
 )
 

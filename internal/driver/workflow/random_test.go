@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 // drawn is a random workflow.

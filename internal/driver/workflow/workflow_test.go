@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestConformance(t *testing.T) {

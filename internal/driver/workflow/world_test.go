@@ -14,7 +14,7 @@ import (
 
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 	"github.com/drover-dev/drover/task"
-	"github.com/drover-dev/drover/task/tasktest"
+	"github.com/drover-dev/drover/test/tasktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,7 @@
 // Package child converts between process groups and tasks, for the drivers that run commands.
 //
 // It owns the rules by which the end of a group becomes the result of a task, and the time that
-// a stop waits. It starts no process, and ends only the processes of a dead host.
+// a stop waits. It starts no process, and ends only processes that a host or a stop has left running.
 package child
 
 import (

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/drover-dev/drover/task"
 )
@@ -54,7 +55,7 @@ func Weight(r *task.Record) int {
 	} {
 		n += len(text)
 	}
-	for _, note := range r.Notes {
+	for _, note := range slices.Concat(r.Notes, r.Made) {
 		n += len(note)
 	}
 	n += len(r.Checkpoint)

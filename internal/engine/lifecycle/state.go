@@ -28,6 +28,7 @@ type Change struct {
 	LeftTasks   []task.LeftTask // Complete, Fail, Stop
 	WaitsFor    string          // Rest
 	Notes       []string        // Complete, Fail, Stop
+	Made        []string        // Complete, Fail, Stop
 	OutputBytes int64
 	Checkpoint  []byte
 	Question    *task.Question // Ask
@@ -140,7 +141,7 @@ func Apply(r task.Record, c Change) (task.Record, error) {
 		next.Cause, next.ExitCode, next.Error = nil, nil, ""
 		next.Earlier, next.Resumes, next.Budget = r.Earlier.And(r.Used()), r.Resumes+1, c.Budget
 		next.Process, next.Progress, next.Usage = nil, nil, nil
-		next.Survivors, next.Notes, next.LeftTasks = nil, nil, nil
+		next.Survivors, next.Notes, next.Made, next.LeftTasks = nil, nil, nil, nil
 		next.Worker = ""
 		next.Notified, next.Seen, next.LastAnswer, next.Attempts = false, false, nil, nil
 		next.Priority, next.Pool = c.Priority, c.Pool
@@ -230,7 +231,7 @@ func end(r task.Record, c Change) task.Record {
 	}
 	r.Survivors = c.Survivors[:min(len(c.Survivors), MaxRecordSurvivors)]
 	r.LeftTasks = c.LeftTasks[:min(len(c.LeftTasks), MaxRecordLeft)]
-	r.Notes = shortNotes(c.Notes)
+	r.Notes, r.Made = shortNotes(c.Notes), shortNotes(c.Made)
 	return r
 }
 
@@ -245,7 +246,7 @@ func Unfinished() task.Cause {
 // context and the result of Run. ok is false for work that continues without
 // this host: its end is not recorded.
 func Ending(cause error, res task.Result, err error) (c Change, ok bool) {
-	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Notes: res.Notes, Usage: res.Usage}
+	c = Change{ExitCode: res.ExitCode, Survivors: res.Left, Notes: res.Notes, Made: res.Made, Usage: res.Usage}
 	closing := errors.Is(cause, task.ErrClosing)
 	var stop *task.StopError
 	var fail *task.FailError

@@ -165,7 +165,7 @@ func escape(text string) string {
 
 // Summary describes in one line how a run ended, and what else its owner must know.
 func Summary(r task.Record) string {
-	return oneLine(strings.Join(append([]string{outcome(r)}, r.Notes...), "; "), mostSummary)
+	return oneLine(strings.Join(append([]string{outcome(r)}, r.Remarks()...), "; "), mostSummary)
 }
 
 // mostSummary limits a summary, in code points.

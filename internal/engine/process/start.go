@@ -16,9 +16,11 @@ import (
 
 // Command is a program to start.
 type Command struct {
-	Args   []string // Args[0] is searched in the PATH of Env
+	Path   string // of the program; empty: Args[0] is searched in the PATH of Env
+	Args   []string
 	Dir    string   // empty: the folder of this process
 	Env    []string // complete; nothing is inherited
+	Null   *os.File // the null device, open; nil: it is opened for this start
 	Stdin  *os.File // nil: the null device, as for the other two
 	Stdout *os.File
 	Stderr *os.File
@@ -51,7 +53,7 @@ func StartGroup(c Command) (*Group, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return nil, &StartError{Program: "a program", Err: errors.New("no program was named")}
 	}
-	path, err := resolve(c)
+	path, err := c.Find()
 	if err != nil {
 		return nil, &StartError{Program: c.Args[0], Err: err}
 	}
@@ -103,9 +105,12 @@ func (c Command) files() (fds []uintptr, closeNull func(), err error) {
 	closeNull = func() {}
 	three := [...]*os.File{c.Stdin, c.Stdout, c.Stderr}
 	null := -1
-	if slices.Contains(three[:], nil) {
-		if null, err = openRetry(os.DevNull, unix.O_RDWR); err != nil {
-			return nil, nil, &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+	switch {
+	case c.Null != nil:
+		null = int(c.Null.Fd())
+	case slices.Contains(three[:], nil):
+		if null, err = openNull(); err != nil {
+			return nil, nil, err
 		}
 		closeNull = func() { _ = unix.Close(null) }
 	}
@@ -123,6 +128,23 @@ func (c Command) files() (fds []uintptr, closeNull func(), err error) {
 	return fds, closeNull, nil
 }
 
+func openNull() (int, error) {
+	fd, err := openRetry(os.DevNull, unix.O_RDWR)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	return fd, nil
+}
+
+// OpenNull opens the null device for many starts; see [Command].
+func OpenNull() (*os.File, error) {
+	fd, err := openNull()
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), os.DevNull), nil
+}
+
 func openRetry(path string, flags int) (int, error) {
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
@@ -132,9 +154,12 @@ func openRetry(path string, flags int) (int, error) {
 	}
 }
 
-// resolve finds the program as the child would: in the PATH that the child gets and from its
-// working folder.
-func resolve(c Command) (string, error) {
+// Find returns the program as the child would find it: in the PATH that the child gets and from
+// its working folder.
+func (c Command) Find() (string, error) {
+	if c.Path != "" {
+		return c.Path, nil
+	}
 	name := c.Args[0]
 	if strings.ContainsRune(name, '/') {
 		return name, nil

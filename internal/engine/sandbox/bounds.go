@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"syscall"
 )
@@ -16,28 +15,16 @@ type Bounds struct {
 	// its path is left out: programs that started before could have made that.
 	Write []string `json:"write"`
 	Fixed []string `json:"fixed"` // files and folders below Write that it may only read
-	// Absent are files and folders that must not come into being. Where their folder is there and they
-	// are not, a placeholder is put in their place as long as programs run in the room.
-	Absent []Absent `json:"absent,omitempty"`
-	// Open are those that are Fixed or Absent for others of the room, and not for this program. They are
-	// open for the others too until the next one starts.
+	// Open are those that are Fixed for others of the room, and not for this program. They are open for
+	// the others too until the next one starts.
 	Open []string `json:"open,omitempty"`
+	// Denied are files and folders that no program of the room reads from now on. A file cannot be opened, and
+	// a folder is empty. Those that do not exist yet are hidden from the programs that start after them.
+	Denied []string `json:"denied,omitempty"`
 	// Network is false for a program that has no business with the network of the machine.
 	Network bool `json:"network"`
 	// Ports are TCP ports to which it may connect where only ports can be bounded.
 	Ports []uint16 `json:"ports,omitempty"`
-}
-
-// Absent is a file or folder that must not come into being.
-type Absent struct {
-	Path    string `json:"path"`
-	Content string `json:"content,omitempty"` // of a file that does no harm in its place; empty: an empty folder does none
-}
-
-// IsPlaceholder reports whether a placeholder for an absent file is at a path.
-func IsPlaceholder(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&os.ModeSticky != 0 && (info.IsDir() || info.Mode().IsRegular())
 }
 
 // ErrUnsupported is returned where the system has no mechanism of this package.
@@ -73,7 +60,7 @@ func (o Offer) Mask(abi int, rooms bool) Offer {
 
 func clone(b Bounds) Bounds {
 	b.Write, b.Fixed, b.Ports = slices.Clone(b.Write), slices.Clone(b.Fixed), slices.Clone(b.Ports)
-	b.Open, b.Absent = slices.Clone(b.Open), slices.Clone(b.Absent)
+	b.Open, b.Denied = slices.Clone(b.Open), slices.Clone(b.Denied)
 	return b
 }
 

@@ -70,6 +70,9 @@ func (s *starter) share(path string) error {
 	return nil
 }
 
+// deniedFile is mounted in place of the files of [Bounds.Denied].
+const deniedFile = "/dev/denied"
+
 func makeNodes() error {
 	nodes := map[string]int{}
 	defer func() {
@@ -99,6 +102,10 @@ func makeNodes() error {
 		if err != nil {
 			return fmt.Errorf("take /dev/%s into a room: %w", name, err)
 		}
+	}
+	// A socket cannot be opened, not even by root: a program sees an error and not an empty file.
+	if err := unix.Mknod(deniedFile, unix.S_IFSOCK, 0); err != nil {
+		return fmt.Errorf("make %s of a room: %w", deniedFile, err)
 	}
 	for _, link := range []string{"fd ", "stdin /0", "stdout /1", "stderr /2"} {
 		name, number, _ := strings.Cut(link, " ")

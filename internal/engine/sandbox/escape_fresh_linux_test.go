@@ -5,118 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// makes are attempts to make a file in a folder that must not come into being: the target is below it, or the file
-// itself, of which only its content matters. evil is what it says then.
-const evil = "evil"
-
-func makes() map[string]func(file string) error {
-	write := func(file string) error { return os.WriteFile(file, []byte(evil), 0o600) }
-	// full makes a folder with the file in it.
-	full := func(dir, file string) error {
-		return errors.Join(os.Mkdir(dir, 0o700), write(dir+"/"+filepath.Base(file)))
-	}
-	return map[string]func(string) error{
-		"make": func(file string) error {
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return write(file)
-		},
-		"make by its parts": func(file string) error {
-			at, err := unix.Open(filepath.Dir(filepath.Dir(file)), unix.O_PATH|unix.O_DIRECTORY, 0)
-			if err != nil {
-				return err
-			}
-			_ = unix.Mkdirat(at, filepath.Base(filepath.Dir(file)), 0o700)
-			fd, err := unix.Openat2(at, filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file),
-				&unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: 0o600, Resolve: unix.RESOLVE_BENEATH})
-			if err != nil {
-				return err
-			}
-			_, err = unix.Write(fd, []byte(evil))
-			return err
-		},
-		"rename a folder to it": func(file string) error {
-			if err := full("mine", file); err != nil {
-				return err
-			}
-			return unix.Rename("mine", filepath.Dir(file))
-		},
-		"exchange it with a folder": func(file string) error {
-			if err := full("mine", file); err != nil {
-				return err
-			}
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return unix.Renameat2(unix.AT_FDCWD, "mine", unix.AT_FDCWD, filepath.Dir(file), unix.RENAME_EXCHANGE)
-		},
-		"remove what is there first": func(file string) error {
-			_ = unix.Chmod(filepath.Dir(file), 0o700)
-			_ = os.RemoveAll(filepath.Dir(file))
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return write(file)
-		},
-		"move what is there away first": func(file string) error {
-			_ = unix.Rename(filepath.Dir(file), "moved")
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return write(file)
-		},
-		"a symlink in its place": func(file string) error {
-			if err := full("mine", file); err != nil {
-				return err
-			}
-			_ = unix.Rmdir(filepath.Dir(file))
-			return unix.Symlink("mine", filepath.Dir(file))
-		},
-		"a file is linked into it": func(file string) error {
-			if err := write("mine"); err != nil {
-				return err
-			}
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return unix.Link("mine", file)
-		},
-		"a nameless file is linked into it": func(file string) error {
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			fd, err := unix.Open(".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
-			if err != nil {
-				return err
-			}
-			if _, err := unix.Write(fd, []byte(evil)); err != nil {
-				return err
-			}
-			return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, file, unix.AT_SYMLINK_FOLLOW)
-		},
-		"exchange the workspace": func(file string) error {
-			work := filepath.Dir(filepath.Dir(file))
-			next := filepath.Join(filepath.Dir(work), "other", "next")
-			if err := errors.Join(os.MkdirAll(filepath.Join(next, filepath.Base(filepath.Dir(file))), 0o700),
-				write(filepath.Join(next, filepath.Base(filepath.Dir(file)), filepath.Base(file)))); err != nil {
-				return err
-			}
-			defer func() { // so that the next attempt has its workspace
-				_ = os.MkdirAll(filepath.Dir(file), 0o700)
-				_ = write(file)
-			}()
-			err := unix.Renameat2(unix.AT_FDCWD, work, unix.AT_FDCWD, next, unix.RENAME_EXCHANGE)
-			return errors.Join(err, unix.Renameat2(unix.AT_FDCWD, work, unix.AT_FDCWD, next, unix.RENAME_EXCHANGE))
-		},
-		"in a child that stays behind": func(file string) error {
-			_ = exec.Command("setsid", "-f", "sh", "-c", fmt.Sprintf("mkdir %s; printf %s >%s", filepath.Dir(file), evil, file)).Run()
-			time.Sleep(20 * time.Millisecond) // nobody says when it has
-			return nil
-		},
-		"unmount what is there": func(file string) error {
-			_ = unix.Unmount(filepath.Dir(file), unix.MNT_DETACH)
-			_ = os.Mkdir(filepath.Dir(file), 0o700)
-			return write(file)
-		},
-	}
-}
 
 // freshMarks are calls that came with Linux 6.13 and 6.17.
 func freshMarks() map[string]func(file string) error {

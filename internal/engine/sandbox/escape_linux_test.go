@@ -1144,8 +1144,6 @@ func escape(args []string) error {
 		err = changes()[name](rest[0])
 	case "mark":
 		err = marks()[name](rest[0])
-	case "make":
-		err = makes()[name](rest[0])
 	case "read":
 		var b []byte
 		if b, err = reads()[name](rest[0]); err == nil && !strings.Contains(string(b), "content of") {
@@ -1191,9 +1189,6 @@ func attempts() (all []attempt) {
 		if !slices.Contains(besides, name) {
 			all = append(all, attempt{"protected", "mark", name, false})
 		}
-	}
-	for name := range makes() {
-		all = append(all, attempt{"protected", "make", name, false})
 	}
 	for name := range reads() {
 		all = append(all, attempt{"read", "read", name, true})
@@ -1464,11 +1459,8 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 	if a.bound == "protected" {
 		target = p.work + "/.git/config"
 	}
-	switch a.kind {
-	case "read":
+	if a.kind == "read" {
 		target = p.secret + "/key"
-	case "make":
-		target = p.work + "/.drover/settings.json"
 	}
 	m.restore(t)
 	key, err := os.Open(p.secret + "/key")
@@ -1549,9 +1541,6 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 		case <-time.After(moment): // nothing happens, and nothing says so
 			return false
 		}
-	case a.kind == "make":
-		data, err := os.ReadFile(target)
-		return err == nil && string(data) == evil
 	case a.bound == "protected": // what is beside the file may change
 		return !maps.Equal(only(before, ".git/config", ".git/hooks"), only(m.state(), ".git/config", ".git/hooks"))
 	}

@@ -18,6 +18,7 @@ type folder struct {
 	path   string
 	parent *folder
 	names  []string // absolute
+	cover  string   // of its files
 
 	was    stamp // when all of it was looked at; zero: it was not, or it could change without a trace
 	same   bool  // in this round, nothing has changed since the one before
@@ -37,14 +38,14 @@ const (
 	longSecond = 2500 * time.Millisecond
 )
 
-// newHidden sorts the files to hide; folders come before their subfolders.
-func newHidden(paths []string) hidden {
+// newHidden sorts the files to hide; folders come before their subfolders. cover is what a file is hidden by.
+func newHidden(paths []string, cover string) hidden {
 	all := map[string]*folder{}
 	var add func(path string) *folder
 	add = func(path string) *folder {
 		f := all[path]
 		if f == nil {
-			f = &folder{path: path}
+			f = &folder{path: path, cover: cover}
 			all[path] = f
 			if path != "/" {
 				f.parent = add(filepath.Dir(path))
@@ -97,7 +98,7 @@ func (f *folder) conceal(s *starter, written []string) error {
 	f.was = stamp{}
 	settled := true
 	for _, path := range f.names {
-		one, err := s.concealOne(path, written)
+		one, err := s.concealOne(path, f.cover, written)
 		if err != nil {
 			return err
 		}

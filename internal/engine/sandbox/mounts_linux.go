@@ -17,16 +17,32 @@ import (
 // written are folders in which programs make symlinks, which are not followed.
 func (s *starter) conceal(paths, written []string) error {
 	for _, path := range paths {
-		if _, err := s.concealOne(path, written); err != nil {
+		if _, err := s.concealOne(path, emptyFile, written); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// concealOne hides one file or folder, if it is there. settled says that it is so until something changes in the
-// folder that it is in.
-func (s *starter) concealOne(path string, written []string) (settled bool, err error) {
+// emptyFile is mounted in place of secrets: programs that read their settings there find none.
+const emptyFile = "/dev/null"
+
+// deny hides the files that no program may read any more.
+func (s *starter) deny(paths, written []string) error {
+	if !slices.Equal(paths, s.deniedPaths) {
+		for _, path := range paths {
+			if !slices.Contains(s.deniedPaths, path) {
+				s.deniedPaths = append(s.deniedPaths, path)
+			}
+		}
+		s.denied = newHidden(s.deniedPaths, deniedFile)
+	}
+	return s.denied.conceal(s, written)
+}
+
+// concealOne hides one file or folder, if it is there; cover is mounted in place of a file. settled says that it is so
+// until something changes in the folder that it is in.
+func (s *starter) concealOne(path, cover string, written []string) (settled bool, err error) {
 	at, err := look(path, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return true, nil
@@ -46,7 +62,7 @@ func (s *starter) concealOne(path string, written []string) (settled bool, err e
 		return false, nil
 	}
 	if err == nil {
-		err = hide(fd, real, s.setup.Shown)
+		err = hide(fd, real, cover, s.setup.Shown)
 		_ = unix.Close(fd)
 	}
 	if err != nil {
@@ -60,19 +76,19 @@ func (s *starter) concealOne(path string, written []string) (settled bool, err e
 
 // hide puts something without content in place of a file or folder. What is shown below it keeps
 // its place.
-func hide(fd int, path string, shown []string) error {
+func hide(fd int, path, cover string, shown []string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		null, err := openPath("/dev/null", 0)
+		from, err := openPath(cover, 0)
 		if err != nil {
 			return err
 		}
-		defer unix.Close(null)
-		return mountAt(null, fd, attr)
+		defer unix.Close(from)
+		return mountAt(from, fd, attr)
 	}
 	kept := map[string]int{}
 	defer func() {
@@ -116,7 +132,11 @@ func hide(fd int, path string, shown []string) error {
 // bound mounts the folders that a program may write, and read-only the exceptions below them. It returns the files at
 // the writable paths.
 func (s *starter) bound(b Bounds) ([]inode, error) {
-	if err := s.hidden.conceal(s, b.Write); err != nil {
+	err := s.hidden.conceal(s, b.Write)
+	if err == nil {
+		err = s.deny(b.Denied, b.Write)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, path := range b.Write {
@@ -130,8 +150,8 @@ func (s *starter) bound(b Bounds) ([]inode, error) {
 	}
 	for _, path := range b.Open {
 		open(path)
-		s.held.drop(path)
 		s.hidden.forget() // it may be one of those that are hidden
+		s.denied.forget()
 	}
 	pins := map[string]bool{}
 	for _, m := range wanted(b) {
@@ -142,14 +162,6 @@ func (s *starter) bound(b Bounds) ([]inode, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("mount %s in a room: %w", m.path, err)
-		}
-	}
-	for _, a := range b.Absent {
-		if err = s.held.hold(a); err == nil {
-			err = s.fix(a.Path, b.Write, pins)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("keep %s from being made in a room: %w", a.Path, err)
 		}
 	}
 	return found, nil

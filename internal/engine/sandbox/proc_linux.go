@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -64,48 +63,4 @@ func same(file string) (out []syscall.SysProcIDMap) {
 		}
 	}
 	return out
-}
-
-// vacant reports whether no other process is in the mount namespace of this one. A process that starts another one
-// and ends meanwhile is not overlooked: then the number of the latest process is another one.
-func vacant() bool {
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	before := latestProcess()
-	if err != nil || before == "" {
-		return false
-	}
-	all, err := os.ReadDir("/proc")
-	if err != nil {
-		return false
-	}
-	for _, e := range all {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		space, err := os.Readlink("/proc/" + e.Name() + "/ns/mnt")
-		switch {
-		case err == nil && space == own:
-			return false
-		case errors.Is(err, os.ErrPermission) && confined(e.Name()):
-			return false // it may be one of this room that has closed itself to others
-		}
-	}
-	return latestProcess() == before
-}
-
-// confined reports whether a process can get no more privileges, as all that a starter has started.
-func confined(pid string) bool {
-	status, err := os.ReadFile("/proc/" + pid + "/status")
-	return err == nil && bytes.Contains(status, []byte("\nNoNewPrivs:\t1\n"))
-}
-
-// latestProcess is the number of the process or thread that was started last.
-func latestProcess() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(data))
-	if err != nil || len(fields) != 5 {
-		return ""
-	}
-	return fields[4]
 }

@@ -68,8 +68,7 @@ func newPlace(t *testing.T) place {
 			t.Fatal(err)
 		}
 	}
-	p.bounds = Bounds{Write: []string{p.work}, Fixed: []string{p.work + "/.git/config", p.work + "/.git/hooks"},
-		Absent: []Absent{{Path: p.work + "/.drover"}, {Path: p.work + "/.git/commondir", Content: ".\n"}}}
+	p.bounds = Bounds{Write: []string{p.work}, Fixed: []string{p.work + "/.git/config", p.work + "/.git/hooks"}}
 	return p
 }
 
@@ -198,7 +197,7 @@ func TestRoom(t *testing.T) {
 		"echo x > /dev/null && echo ok":             "ok",
 		"kill -0 $$ && echo ok":                     "ok",
 		"echo x > /dev/shm/x && cat /dev/shm/x":     "x",
-		"echo $(ls /dev)":                           "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
+		"echo $(ls /dev)":                           "denied fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
 	} {
 		if r := sh(line); r.out != want || r.err != nil {
 			t.Errorf("%s: %q, want %q (%v)", line, r.out, want, r.err)
@@ -329,8 +328,8 @@ func TestThread(t *testing.T) {
 	}
 }
 
-// BenchmarkStart starts and reaps a program: plainly, bounded by Landlock alone, in a room, in a room with the
-// bounds of a repository, and with those and the nine placeholders that a repository has.
+// BenchmarkStart starts and reaps a program: plainly, bounded by Landlock alone, in a room, and in a room
+// with the bounds of a repository.
 func BenchmarkStart(b *testing.B) {
 	work, err := filepath.EvalSymlinks(b.TempDir())
 	if err != nil {
@@ -357,21 +356,13 @@ func BenchmarkStart(b *testing.B) {
 	for _, name := range []string{"config", "config.worktree", "hooks", "info/attributes", "commondir", "gitdir"} {
 		repository.Fixed = append(repository.Fixed, git+"/"+name)
 	}
-	full := clone(repository)
-	for _, name := range []string{".drover", ".claude", ".mcp.json", ".vscode", ".idea", ".git/hooks"} {
-		full.Absent = append(full.Absent, Absent{Path: work + "/" + name})
-	}
-	for _, name := range []string{"commondir", "config.worktree", "info/attributes"} {
-		full.Absent = append(full.Absent, Absent{Path: git + "/" + name, Content: "\n"})
-	}
 	inRoom, _, _ := In(room, Probe(), few)
 	inRepository, _, _ := In(room, Probe(), repository)
-	placeholders, _, _ := In(room, Probe(), full)
 	thread, _, _ := In(nil, Probe(), few)
 	for _, c := range []struct {
 		name string
 		fork Forker
-	}{{"plain", nil}, {"thread", thread}, {"room", inRoom}, {"repository", inRepository}, {"placeholders", placeholders}} {
+	}{{"plain", nil}, {"thread", thread}, {"room", inRoom}, {"repository", inRepository}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				g, err := process.StartGroup(process.Command{Args: []string{"/bin/true"}, Dir: "/", Fork: c.fork})

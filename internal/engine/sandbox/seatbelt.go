@@ -24,6 +24,7 @@ func Seatbelt(b Bounds, hidden, shown []string, ports ...uint16) string {
 	p.paths("allow", "file-write*", b.Open)
 	p.paths("deny", "file-read* file-write*", hidden)
 	p.paths("allow", "file-read*", shown)
+	p.paths("deny", "file-read* file-write*", b.Denied)
 	p.rule("deny", "network*")
 	p.rule("allow", "network-bind network-inbound", `(local ip "localhost:*")`)
 	var to []string

@@ -34,16 +34,13 @@ type starter struct {
 	ready  bool
 	covers map[uint64]bool // the mounts that hide something
 	hidden hidden
+	denied hidden          // by the rules of the session, which may name more when an agent gets a folder
 	known  map[uint64]kind // the mounts that were looked at
-	rules  rulesets
-	shm    int             // /dev/shm of the machine; -1: none
-	shared map[string]bool // folders of it that are in the room
 
-	held    placeholders
-	running int // programs of which the end has not been noticed
-
-	events int   // epoll; never changes
-	stop   int32 // eventfd that ends watch; never changes
+	deniedPaths []string
+	rules       rulesets
+	shm         int             // /dev/shm of the machine; -1: none
+	shared      map[string]bool // folders of it that are in the room
 }
 
 // RunStarter is the life of a starter: it serves the process that has opened the room, and returns
@@ -54,20 +51,7 @@ func RunStarter() error {
 		return err
 	}
 	debug.SetGCPercent(400)
-	s := &starter{covers: map[uint64]bool{}, known: map[uint64]kind{}, shared: map[string]bool{}, shm: -1,
-		held: placeholders{}}
-	if err := s.openEvents(); err != nil {
-		return err
-	}
-	var watched sync.WaitGroup
-	watched.Go(func() { s.watch(s.events) })
-	defer func() {
-		_, _ = unix.Write(int(s.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		watched.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.held.dropAll()
-	}()
+	s := &starter{covers: map[uint64]bool{}, known: map[uint64]kind{}, shared: map[string]bool{}, shm: -1}
 	all := make([]*net.UnixConn, links)
 	for i := range all {
 		var err error
@@ -171,7 +155,7 @@ func (s *starter) prepare(c setup) error {
 			return fmt.Errorf("keep programs of a room from its starter: %w", err)
 		}
 	}
-	s.setup, s.hidden = c, newHidden(c.Hidden)
+	s.setup, s.hidden = c, newHidden(c.Hidden, emptyFile)
 	if err := s.conceal(slices.Concat(c.Sockets, c.Hidden), nil); err != nil {
 		return err
 	}
@@ -228,13 +212,6 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 	if l.domain, err = s.prepared(*r.Bounds); err != nil {
 		return 0, -1, err
 	}
-	defer func() {
-		if err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.running--
-		}
-	}()
 	if l.domain >= 0 {
 		defer unix.Close(l.domain)
 	}
@@ -254,7 +231,6 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return 0, -1, errors.New("the kernel has no process descriptors (Linux 5.4 or newer is needed)")
 	}
-	s.follow(pidfd)
 	return pid, pidfd, nil
 }
 
@@ -267,14 +243,10 @@ func (s *starter) prepared(b Bounds) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	domain := -1
-	if s.setup.Landlock != 0 {
-		if domain, err = s.rules.take(s.setup.Landlock, b, found); err != nil {
-			return -1, err
-		}
+	if s.setup.Landlock == 0 {
+		return -1, nil
 	}
-	s.running++
-	return domain, nil
+	return s.rules.take(s.setup.Landlock, b, found)
 }
 
 // childName is the name of a child until it executes its program.

@@ -65,7 +65,10 @@ func Open(path string, opt Options) (*File, error) {
 			err = unix.ELOOP
 		}
 	}
-	return newFile(fd, path, opt, err)
+	if err != nil {
+		return newFile(-1, path, opt, err)
+	}
+	return wrap(fd, path, opt, 0), nil // it is new, so nothing of it is foreign
 }
 
 // Reopen opens the output file of a task that this or an earlier host began.
@@ -78,22 +81,27 @@ func newFile(fd int, path string, opt Options, err error) (*File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open output", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), path)
-	size, err := check(f)
+	size, err := check(fd)
+	if err == nil {
+		err = unix.SetNonblock(fd, false)
+	}
 	if err != nil {
-		_ = f.Close()
+		_ = unix.Close(fd)
 		return nil, &fs.PathError{Op: "open output", Path: path, Err: err}
 	}
+	return wrap(fd, path, opt, size), nil
+}
+
+func wrap(fd int, path string, opt Options, size int64) *File {
 	limit := opt.Limit
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	return &File{path: path, limit: limit, take: opt.Take, f: f, said: size > limit}, nil
+	return &File{path: path, limit: limit, take: opt.Take, f: os.NewFile(uintptr(fd), path), said: size > limit}
 }
 
 // openBelow opens a file; a directory that was swapped for a link is refused. O_NONBLOCK
-// prevents blocking on a planted pipe and is removed afterwards, because a child shares the
-// open file description. A file created with O_EXCL is never a pipe.
+// prevents blocking on a planted pipe. A file created with O_EXCL is never one.
 func openBelow(dir saferoot.Dir, path string, flags int) (int, error) {
 	if !filepath.IsAbs(path) {
 		return -1, errors.New("path is not absolute")
@@ -101,24 +109,16 @@ func openBelow(dir saferoot.Dir, path string, flags int) (int, error) {
 	if dir == "" {
 		dir = saferoot.Near(path)
 	}
-	if flags&unix.O_EXCL != 0 {
-		return dir.FD(path, flags, 0o600)
+	if flags&unix.O_EXCL == 0 {
+		flags |= unix.O_NONBLOCK
 	}
-	fd, err := dir.FD(path, flags|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return -1, err
-	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
+	return dir.FD(path, flags, 0o600)
 }
 
 // check refuses a file that is not exclusively ours, and returns its size.
-func check(f *os.File) (int64, error) {
+func check(fd int) (int64, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, err
 	}
 	switch {
@@ -266,11 +266,10 @@ func full(f *os.File) bool {
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
 		return false
 	}
-	free := st.Bavail
-	if os.Geteuid() == 0 {
-		free = st.Bfree
+	if st.Blocks == 0 || st.Bavail > 0 { // some file systems do not count
+		return false
 	}
-	return st.Blocks > 0 && free == 0 // some file systems do not count
+	return st.Bfree == 0 || os.Geteuid() != 0
 }
 
 // Close ends writing and returns how many bytes were dropped. A second Close does nothing.

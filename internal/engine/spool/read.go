@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"time"
 	"unicode/utf8"
 
@@ -24,19 +22,24 @@ const followEvery = 50 * time.Millisecond
 // replaced. Read again from 0.
 var ErrTruncated = errors.New("output is shorter than what was read of it")
 
+// readable is the descriptor of an output file that is read. Most are opened for one read, for which
+// an [os.File] would cost more calls than the read.
+type readable int
+
+func (f readable) close() { _ = unix.Close(int(f)) }
+
 // openRead opens an output file for reading and returns its size.
-func openRead(path string) (*os.File, int64, error) {
+func openRead(path string) (f readable, size int64, err error) {
 	fd, err := openBelow("", path, unix.O_RDONLY)
-	if err != nil {
-		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
+	if err == nil {
+		if size, err = check(fd); err != nil {
+			_ = unix.Close(fd)
+		}
 	}
-	f := os.NewFile(uintptr(fd), path)
-	size, err := check(f)
 	if err != nil {
-		_ = f.Close()
-		return nil, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
+		return -1, 0, &fs.PathError{Op: "read output", Path: path, Err: err}
 	}
-	return f, size, nil
+	return readable(fd), size, nil
 }
 
 // ReadAt reads up to limit bytes from offset (0: [DefaultRead]; at least 4) and returns the
@@ -48,7 +51,7 @@ func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next
 	if err != nil {
 		return nil, offset, err
 	}
-	defer f.Close()
+	defer f.close()
 	if offset < 0 {
 		return nil, offset, fmt.Errorf("read output %s: offset %d is below 0", path, offset)
 	}
@@ -71,13 +74,21 @@ func ReadAt(path string, offset int64, limit int, ended bool) (data []byte, next
 }
 
 // readRange reads n bytes, or fewer if the file was truncated meanwhile.
-func readRange(f *os.File, offset, n int64) ([]byte, error) {
+func readRange(f readable, offset, n int64) ([]byte, error) {
 	data := make([]byte, n)
-	got, err := f.ReadAt(data, offset)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	for got := 0; got < len(data); {
+		more, err := unix.Pread(int(f), data[got:], offset+int64(got))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, err
+		case more == 0:
+			return data[:got], nil
+		default:
+			got += more
+		}
 	}
-	return data[:got], nil
+	return data, nil
 }
 
 // wholeRunes returns the length of data without an incomplete character at its end. Bytes that
@@ -102,7 +113,7 @@ func Tail(path string, lines, limit int) (data []byte, offset int64, err error) 
 	if err != nil {
 		return nil, 0, err
 	}
-	defer f.Close()
+	defer f.close()
 	if limit <= 0 {
 		limit = DefaultRead
 	}

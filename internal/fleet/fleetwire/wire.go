@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -92,14 +91,10 @@ func Token(subject string, n int) string {
 	return parts[n]
 }
 
-// names are of workers, labels and projects.
-//
-//rules:constant never changed after this line
-var names = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-
-// CheckName refuses a name that is not one token of a subject.
+// CheckName refuses a name of a worker, a label or a project that is not one token of a subject.
 func CheckName(what, name string) error {
-	if !names.MatchString(name) {
+	others := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
+	if name == "" || len(name) > 63 || name[0] == '-' || strings.ContainsFunc(name, others) {
 		return fmt.Errorf("%s %.80q: use small letters, digits and -, at most 63", what, name)
 	}
 	return nil

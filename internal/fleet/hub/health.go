@@ -161,8 +161,8 @@ func (h *Hub) answer(m *nats.Msg) {
 
 // enter connects this process to a project.
 func (h *Hub) enter(project string) (*nats.Conn, error) {
-	secret := h.members.temporary(project)
-	defer h.members.expel(secret)
+	secret := h.members.Temporary(project)
+	defer h.members.Expel(secret)
 	conn, err := nats.Connect("", nats.InProcessServer(h.server), nats.Token(secret), nats.Name(link.RoleSession+".hub"))
 	if err != nil {
 		return nil, fmt.Errorf("open project %s: %w", project, err)

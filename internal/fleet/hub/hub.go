@@ -10,7 +10,6 @@ package hub
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/members"
 	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -44,9 +44,6 @@ const (
 	maxMemory = 64 << 20
 )
 
-// DefaultProject is where a session and a worker meet that name no project.
-const DefaultProject = "main"
-
 // Config says where a hub is.
 type Config struct {
 	Root   home.Root
@@ -60,7 +57,7 @@ type Config struct {
 // Hub is a running hub. Its methods may be called by several goroutines.
 type Hub struct {
 	cfg     Config
-	members *members
+	members *members.Members
 	server  *server.Server
 	pin     string // empty: no TLS
 	unlock  func()
@@ -101,7 +98,7 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 			h.unlock()
 		}
 	}()
-	if h.members, err = openMembers(c.Root, c.Dir); err != nil {
+	if h.members, err = members.Open(c.Root, c.Dir); err != nil {
 		return nil, err
 	}
 	o := &server.Options{
@@ -116,7 +113,7 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		JetStreamMaxMemory:         maxMemory,
 		MaxPayload:                 fleetwire.MaxMessage + 64<<10,
 		MaxPending:                 64 << 20,
-		MaxConn:                    maxMembers,
+		MaxConn:                    members.Max,
 		MaxControlLine:             8 << 10,
 		PingInterval:               fleetwire.HeartBeat,
 		MaxPingsOut:                2,
@@ -187,79 +184,26 @@ func (h *Hub) lock() error {
 	return nil
 }
 
-// About is the file of a running hub for other processes of its user.
-type About struct {
-	Address string `json:"address"`
-	Pin     string `json:"certificate,omitempty"` // SHA-256 of its authority's; empty: no TLS
-	PID     int    `json:"pid"`
-	Version string `json:"version"`
-}
-
-func aboutFile(dir string) string { return filepath.Join(dir, "hub.json") }
-func storeDir(dir string) string  { return filepath.Join(dir, "jetstream") }
+func storeDir(dir string) string { return filepath.Join(dir, "jetstream") }
 
 // Describe writes down where the hub is, and a line by which sessions of this user join it.
 func (h *Hub) Describe(ctx context.Context, version string) error {
-	data, err := json.Marshal(About{h.Address(), h.pin, os.Getpid(), version})
-	if err == nil {
-		err = h.cfg.Root.WriteAtomic(aboutFile(h.cfg.Dir), data)
-	}
-	if err != nil {
-		return fmt.Errorf("describe hub: %w", err)
+	about := members.About{Address: h.Address(), Pin: h.pin, PID: os.Getpid(), Version: version}
+	if err := h.members.Describe(about); err != nil {
+		return err
 	}
 	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // it stays valid
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
-			return errors.Join(h.ensure(ctx, DefaultProject),
+			return errors.Join(h.ensure(ctx, members.DefaultProject),
 				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")))
 		}
 	}
-	j, err := h.Join(ctx, DefaultProject, link.RoleSession, "")
+	j, err := h.Join(ctx, members.DefaultProject, link.RoleSession, "")
 	if err != nil {
 		return err
 	}
 	return h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n"))
-}
-
-// Invite makes a line that lets a role into a project of a running hub of this user, from another
-// process. address is where others reach the hub; empty: where it listens.
-func Invite(ctx context.Context, root home.Root, dir, project, role, address string) (link.Join, error) {
-	data, err := root.ReadFile(aboutFile(dir), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return link.Join{}, link.ErrNoHub
-	}
-	var about About
-	if err == nil {
-		err = json.Unmarshal(data, &about)
-	}
-	if err != nil {
-		return link.Join{}, fmt.Errorf("find hub: %w", err)
-	}
-	m, err := openMembers(root, dir)
-	if err != nil {
-		return link.Join{}, err
-	}
-	own, err := m.admit(project, link.RoleSession)
-	if err != nil {
-		return link.Join{}, err
-	}
-	join := link.Join{Address: about.Address, Project: project, Token: own, Pin: about.Pin}
-	defer func() { _ = root.Below().Remove(m.file(own)) }() // it has no more use
-	l, err := link.Open(ctx, link.Options{Role: link.RoleSession, Name: "invite", Join: join})
-	if err != nil {
-		return link.Join{}, err
-	}
-	defer l.Close()
-	if err := link.Ensure(ctx, l.JS, link.DefaultStore); err != nil {
-		return link.Join{}, err
-	}
-	if join.Token, err = m.admit(project, role); err != nil {
-		return link.Join{}, err
-	}
-	if address != "" {
-		join.Address = address
-	}
-	return join, nil
 }
 
 // Close ends the hub. The messages that it has accepted are in its folder.
@@ -302,7 +246,7 @@ func (h *Hub) account(project string) (*server.Account, error) {
 // Join makes a line that lets a role into a project. address is where others reach the hub; empty:
 // where it listens.
 func (h *Hub) Join(ctx context.Context, project, role, address string) (link.Join, error) {
-	secret, err := h.members.admit(project, role)
+	secret, err := h.members.Admit(project, role)
 	if err != nil {
 		return link.Join{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/hub"
 	"github.com/drover-dev/drover/internal/fleet/link"
+	"github.com/drover-dev/drover/internal/fleet/members"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -262,7 +263,7 @@ func TestInvite(t *testing.T) {
 	if _, err := connect(t, own, link.RoleSession, "s", nil); err != nil {
 		t.Error(err)
 	}
-	j, err := hub.Invite(t.Context(), c.Root, c.Dir, "extra", link.RoleWorker, "")
+	j, err := members.Invite(t.Context(), c.Root, c.Dir, "extra", link.RoleWorker, "")
 	if err != nil {
 		t.Fatal(err)
 	}

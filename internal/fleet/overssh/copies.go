@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,16 +20,14 @@ const (
 	abandoned = time.Hour
 )
 
-// sums are the names of the folders of copies.
-//
-//rules:constant never changed after this line
-var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
+// isSum reports whether a folder has the name of a copy: the SHA-256 of the program.
+func isSum(name string) bool { return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == "" }
 
 // Keep marks the copy of the program at exe as used until release, and removes old unused copies. It leaves a program
 // outside of the folder of copies alone.
 func Keep(exe string) (release func(), err error) {
 	dir, own := filepath.Dir(filepath.Dir(exe)), filepath.Base(filepath.Dir(exe))
-	if !sums.MatchString(own) || !strings.HasSuffix(dir, filepath.Join("drover", "bin")) {
+	if !isSum(own) || !strings.HasSuffix(dir, filepath.Join("drover", "bin")) {
 		return func() {}, nil
 	}
 	all, err := os.OpenRoot(dir)
@@ -71,7 +68,7 @@ func prune(all *os.Root, own string) {
 		case err != nil || name == own:
 		case !e.IsDir() && strings.HasPrefix(name, ".") && time.Since(info.ModTime()) > abandoned:
 			_ = all.Remove(name)
-		case sums.MatchString(name):
+		case isSum(name):
 			used[name] = info.ModTime()
 			if info, err := fs.Stat(all.FS(), name+"/drover"); err == nil {
 				used[name] = info.ModTime() // the script touches it

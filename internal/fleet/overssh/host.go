@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
@@ -19,12 +18,18 @@ type Host struct {
 
 // Names of users and machines: nothing that is an option of ssh, or that a shell in its configuration
 // (ProxyCommand with %h or %r) would take for more than a word.
-//
-//rules:constant never changed after this line
-var (
-	userName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*$`)
-	machineName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9_.:%-]*$`)
-)
+func isUser(name string) bool { return consistsOf(name, "_", ".@+-") }
+
+func isMachine(name string) bool { return consistsOf(name, "_:", ".%-") }
+
+// consistsOf reports whether a name is made of ASCII letters, digits and the other characters, the later of which
+// cannot be its first.
+func consistsOf(name, others, later string) bool {
+	return name != "" && !strings.Contains(later, name[:1]) && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := r|0x20 >= 'a' && r|0x20 <= 'z'
+		return !letter && (r < '0' || r > '9') && !strings.ContainsRune(others+later, r)
+	})
+}
 
 // ParseHost reads ssh://[user@]host[:port].
 func ParseHost(text string) (Host, error) {
@@ -45,7 +50,7 @@ func ParseHost(text string) (Host, error) {
 		return bad("ssh takes no password from an address: leave it out, and ssh asks for it")
 	}
 	h := Host{User: u.User.Username(), Name: u.Hostname(), Port: u.Port()}
-	if !machineName.MatchString(h.Name) || h.User != "" && !userName.MatchString(h.User) {
+	if !isMachine(h.Name) || h.User != "" && !isUser(h.User) {
 		return bad("the name of the host or of the user has characters that they cannot have")
 	}
 	return h, nil

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
 // rpcPath is where calls go, below the address of a card.
@@ -52,7 +53,7 @@ func (s *Server) agentCard(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, nil, asError(err))
 		return
 	}
-	reply(w, http.StatusOK, c)
+	httpserve.JSON(w, http.StatusOK, c)
 }
 
 // extendedCard is the card of an agent. That of the usual one lists the others as skills, whose cards are at

@@ -69,19 +69,8 @@ type answer struct {
 	Error   *a2a.Error      `json:"error,omitempty"`
 }
 
-func reply(w http.ResponseWriter, status int, v any) {
-	data, err := json.Marshal(v)
-	if err != nil { // a fault of this program
-		http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that has gone needs no answer
-}
-
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, e *a2a.Error) {
-	reply(w, status, answer{Version: "2.0", ID: idOf(id), Error: e})
+	httpserve.JSON(w, status, answer{Version: "2.0", ID: idOf(id), Error: e})
 }
 
 // idOf is the ID of an answer: that of the request, or null.
@@ -97,7 +86,7 @@ func idOf(id json.RawMessage) json.RawMessage {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+a2a.CardPath, func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, s.publicCard())
+		httpserve.JSON(w, http.StatusOK, s.publicCard())
 	})
 	mux.HandleFunc("GET /agents/{agent}"+a2a.CardPath, s.agentCard)
 	mux.HandleFunc("POST "+rpcPath, s.call)
@@ -207,7 +196,7 @@ func (s *Server) dispatch(c caller, q request) {
 	case err != nil:
 		refuse(c.w, http.StatusOK, c.id, asError(err))
 	default:
-		reply(c.w, http.StatusOK, answer{Version: "2.0", ID: c.id, Result: out})
+		httpserve.JSON(c.w, http.StatusOK, answer{Version: "2.0", ID: c.id, Result: out})
 	}
 }
 

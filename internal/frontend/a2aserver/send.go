@@ -142,7 +142,7 @@ func (s *Server) begin(ctx context.Context, one *entry) error {
 	if st.Task != "" || st.End != nil {
 		return nil
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, st.ID) })
+	rec, err := s.link.Record(ctx, st.ID)
 	var e *control.Error
 	switch {
 	case err == nil:
@@ -162,12 +162,10 @@ func (s *Server) start(ctx context.Context, one *entry) error {
 	}
 	req := control.StartRequest{Name: st.ID, Cwd: s.cfg.Cwd, Env: s.cfg.Env, Description: excerpt.Line(text, 100),
 		Agent: &control.AgentRequest{Type: st.Agent, Prompt: s.earlier(ctx, st) + text}}
-	api, err := s.link.get(ctx)
+	api, err := s.link.Reach(ctx)
 	var started []control.Started
 	if err == nil {
-		if started, err = api.Start(ctx, []control.StartRequest{req}); gone(err) {
-			s.link.drop(api)
-		}
+		started, err = api.Start(ctx, []control.StartRequest{req})
 	}
 	if err == nil && started[0].Error != nil {
 		err = started[0].Error
@@ -242,7 +240,7 @@ func (s *Server) more(ctx context.Context, one *entry, m a2a.Message, text strin
 			return err
 		}
 		said = append(said, *v.status.Message)
-	} else if _, err := ask(ctx, s.link, func(api control.API) (task.Record, error) {
+	} else if _, err := control.Ask(ctx, s.link, func(api control.API) (task.Record, error) {
 		return api.Send(ctx, control.SendRequest{Ref: string(v.saved.Task), Text: text, From: "a2a", Env: s.cfg.Env})
 	}); err != nil {
 		return err
@@ -319,17 +317,10 @@ func answerTo(q task.Question, m a2a.Message, text, asked string) (task.Reply, e
 	return task.Reply{Allow: true}, nil
 }
 
-// decide carries an answer to the session. That somebody else was faster is no error.
+// decide carries an answer to the session.
 func (s *Server) decide(ctx context.Context, q task.Question, r task.Reply) error {
-	_, err := ask(ctx, s.link, func(api control.API) (struct{}, error) {
-		return struct{}{}, api.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Actor: task.ByClient,
-			Detail: detail})
-	})
-	var e *control.Error
-	if errors.As(err, &e) && (e.Code == control.Conflict || e.Code == control.NotFound) {
-		return nil
-	}
-	return err
+	return s.link.Decide(ctx, control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Actor: task.ByClient,
+		Detail: detail})
 }
 
 // get is the state of a task.
@@ -362,9 +353,7 @@ func (s *Server) cancel(ctx context.Context, agent string, p a2a.TaskRequest) (*
 		return nil, refusal(a2a.CodeNotCancelable, "task %s has ended (%s)", one.id, v.status.State)
 	}
 	work := context.WithoutCancel(ctx)
-	_, err = ask(work, s.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
-	})
+	_, err = s.link.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ const (
 type Server struct {
 	cfg     Config
 	base    string // URL without a slash at the end
-	link    *link
+	link    *control.Link
 	store   *store
 	streams chan struct{} // a place for each request that waits for news
 
@@ -73,9 +73,9 @@ func New(cfg Config, at net.Addr) (*Server, error) {
 	if base == "" {
 		base = "http://" + at.String()
 	}
-	s := &Server{cfg: cfg, base: base, store: st, link: &link{connect: cfg.Connect},
-		streams: make(chan struct{}, mostStreams)}
+	s := &Server{cfg: cfg, base: base, store: st, streams: make(chan struct{}, mostStreams)}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.link = control.NewLink(s.life, cfg.Connect, "")
 	return s, nil
 }
 
@@ -101,106 +101,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Close() {
 	s.end()
 	s.pushes.Wait()
-	s.link.close()
+	s.link.Close()
 }
 
 // guard refuses requests that name another host or come from the page of another site.
 func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if why := s.foreign(r); why != "" {
-			refuse(w, http.StatusForbidden, nil, refusal(codeRequest, "%s", why))
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
-		next.ServeHTTP(w, r)
+	guarded := httpserve.Guard(s.cfg.Hosts, next, func(w http.ResponseWriter, why string) {
+		refuse(w, http.StatusForbidden, nil, refusal(codeRequest, "%s", why))
 	})
-}
-
-// foreign says why a request is not for this server; empty: it is.
-func (s *Server) foreign(r *http.Request) string {
-	if !httpserve.Local(r.Host, s.cfg.Hosts...) {
-		return fmt.Sprintf("the host %.100q is not this server (use the address that it prints, or add --host)", r.Host)
-	}
-	if origin := httpserve.ForeignOrigin(r, func(string) bool { return false }); origin != "" {
-		return "the origin " + origin + " is not this server"
-	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return "the request comes from a page of another site"
-	}
-	return ""
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		guarded.ServeHTTP(w, r)
+	})
 }
 
 // admitted reports whether a request bears the token.
 func (s *Server) admitted(r *http.Request) bool {
 	token, ok := httpserve.Bearer(r)
 	return ok && httpserve.Same(token, s.cfg.Token)
-}
-
-// link is the way to the session: made at the first request, and again when the session has ended.
-type link struct {
-	connect func(context.Context) (control.API, func(), error)
-
-	mu      sync.Mutex // held while connecting, so that all callers share one connection
-	api     control.API
-	release func()
-}
-
-func (l *link) get(ctx context.Context) (control.API, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.api != nil {
-		return l.api, nil
-	}
-	api, release, err := l.connect(ctx)
-	if err == nil {
-		l.api, l.release = api, release
-	}
-	return api, err
-}
-
-// drop forgets a connection that is of no use, unless another goroutine has already.
-func (l *link) drop(api control.API) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.api == api && api != nil {
-		l.release()
-		l.api = nil
-	}
-}
-
-func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.api != nil {
-		l.release()
-		l.api = nil
-	}
-}
-
-// ask calls the session, once more if it turns out to have ended. It is for calls that may be made
-// twice.
-func ask[T any](ctx context.Context, l *link, call func(control.API) (T, error)) (T, error) {
-	api, err := l.get(ctx)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	out, err := call(api)
-	if !gone(err) || ctx.Err() != nil {
-		return out, err
-	}
-	l.drop(api)
-	if api, again := l.get(ctx); again == nil {
-		return call(api)
-	}
-	return out, err
-}
-
-func gone(err error) bool {
-	var e *control.Error
-	return errors.As(err, &e) && e.Code == control.Unavailable
 }

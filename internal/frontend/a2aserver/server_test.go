@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/a2a"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/assemble"
+	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
@@ -130,8 +131,8 @@ func newStation(t *testing.T, change ...func(*assemble.Config)) *station {
 	root := home.At(filepath.Join(dir, "h"))
 	set := settings.Settings{Options: options.Default()}
 	set.Sandbox.Mode = "off"
-	c := assemble.Config{Settings: set, Root: root, Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test",
-		Model: "script:" + filepath.Join(dir, "script.yaml"), Env: env, Program: agents.Program{AskWait: time.Minute}}
+	c := assemble.Config{Config: bare.Config{Settings: set, Root: root, Folder: dir, Session: task.NewSessionID(), Role: session.RoleRun, Version: "test", Env: env},
+		Model: "script:" + filepath.Join(dir, "script.yaml"), Program: agents.Program{AskWait: time.Minute}}
 	for _, f := range change {
 		f(&c)
 	}
@@ -756,6 +757,13 @@ func (d *dying) gone() error {
 		return &control.Error{Code: control.Unavailable, Message: "the host is gone"}
 	}
 	return nil
+}
+
+func (d *dying) Info(ctx context.Context) (control.Info, error) {
+	if err := d.gone(); err != nil {
+		return control.Info{}, err
+	}
+	return d.API.Info(ctx)
 }
 
 func (d *dying) Get(ctx context.Context, ref string) (task.Record, error) {

@@ -2,8 +2,6 @@ package a2aserver
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
@@ -19,22 +17,17 @@ const again = time.Second
 // one, until tell returns false, the task has ended, or ctx ends.
 func (s *Server) follow(ctx context.Context, one *entry, tell func(view, []a2a.Event) bool) error {
 	var before *view
+	end := false
 	for {
-		api, err := s.link.get(ctx)
+		api, err := s.link.Reach(ctx)
 		if err != nil {
 			return err
 		}
 		state, err := api.State(ctx, control.StateRequest{})
 		if err == nil {
-			var end bool
-			if before, end, err = s.step(ctx, one, before, tell); end || err != nil && !gone(err) {
-				return err
-			}
+			before, end, err = s.step(ctx, one, before, tell)
 		}
-		if err != nil && !gone(err) {
-			return err
-		}
-		if err == nil {
+		if err == nil && !end {
 			for e, failed := range api.Events(ctx, state.Seq) {
 				if failed != nil {
 					break
@@ -42,16 +35,18 @@ func (s *Server) follow(ctx context.Context, one *entry, tell func(view, []a2a.E
 				if !about(e.Task, before) {
 					continue
 				}
-				var end bool
-				if before, end, err = s.step(ctx, one, before, tell); end || err != nil && !gone(err) {
-					return err
+				if before, end, err = s.step(ctx, one, before, tell); end || err != nil {
+					break
 				}
 			}
 		}
-		if ctx.Err() != nil {
+		switch {
+		case end, err != nil && !control.IsCode(err, control.Unavailable):
+			return err
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		s.link.drop(api) // its session has ended; the next one knows what became of the task
+		// The session has ended; the next one knows what became of the task.
 		if err := pause(ctx, again); err != nil {
 			return err
 		}
@@ -202,31 +197,29 @@ func (s *Server) stream(c caller, one *entry, history *int, subscribed bool) err
 		})
 		close(events)
 	}()
-	begun := false
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	out := &sse{w: httpserve.Timed(c.w), id: c.id}
+	var out *httpserve.Events // nil before the first event
 	for err == nil {
 		select {
 		case e, open := <-events:
 			if !open {
 				failed := <-followed
 				if failed != nil && c.r.Context().Err() == nil && ctx.Err() == nil {
-					if !begun {
+					if out == nil {
 						return failed
 					}
-					_ = out.send(answer{Version: "2.0", ID: c.id, Error: asError(failed)})
+					_ = out.Send("", "", answer{Version: "2.0", ID: c.id, Error: asError(failed)})
 				}
 				return errStreamed
 			}
-			if !begun {
-				begun = true
-				out.begin()
+			if out == nil {
+				out = httpserve.NewEvents(c.w)
 			}
-			err = out.send(answer{Version: "2.0", ID: c.id, Result: e})
+			err = out.Send("", "", answer{Version: "2.0", ID: c.id, Result: e})
 		case <-tick.C:
-			if begun {
-				err = out.write(": \n\n")
+			if out != nil {
+				err = out.Comment()
 			}
 		}
 	}
@@ -235,32 +228,4 @@ func (s *Server) stream(c caller, one *entry, history *int, subscribed bool) err
 	}
 	<-followed //nolint:errcheck // the client has gone
 	return errStreamed
-}
-
-// sse writes server-sent events.
-type sse struct {
-	w  http.ResponseWriter
-	id json.RawMessage
-}
-
-func (o *sse) begin() {
-	h := o.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	o.w.WriteHeader(http.StatusOK)
-}
-
-func (o *sse) send(a answer) error {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	return o.write("data: " + string(data) + "\n\n")
-}
-
-func (o *sse) write(text string) error {
-	if _, err := o.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return http.NewResponseController(o.w).Flush()
 }

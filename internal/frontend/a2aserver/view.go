@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/a2a"
@@ -17,7 +16,6 @@ import (
 const (
 	maxResult  = 1 << 20  // bytes of a result that clients get
 	maxShown   = 16 << 10 // characters of what a question asks about
-	maxParents = 20       // from the task that asks to that of the client
 	maxWhy     = 2000     // bytes of an error
 	maxLine    = 300      // bytes of a line about progress
 	resultName = "result" // of the artifact
@@ -78,7 +76,7 @@ func (s *Server) record(ctx context.Context, one *entry) (task.Record, error) {
 	if st.End != nil {
 		return task.Record{}, nil
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(st.Task)) })
+	rec, err := s.link.Record(ctx, string(st.Task))
 	var e *control.Error
 	if errors.As(err, &e) && e.Code == control.NotFound {
 		why := &end{State: a2a.Failed, At: time.Now(), Why: "the session of the agent was removed"}
@@ -89,23 +87,17 @@ func (s *Server) record(ctx context.Context, one *entry) (task.Record, error) {
 
 // ended is how a run that has ended is told of: the one table of final states.
 func ended(rec task.Record) *end {
-	e := &end{State: a2a.Failed, At: time.Now(), Why: excerpt.Line(rec.Error, maxWhy)}
+	e := &end{State: a2a.Failed, At: time.Now(), Why: excerpt.Line(rec.Why(), maxWhy)}
 	if rec.EndTime != nil {
 		e.At = *rec.EndTime
 	}
-	switch rec.Status {
-	case task.Completed:
+	switch {
+	case rec.Status == task.Completed:
 		e.State, e.Why = a2a.Completed, ""
-	case task.Killed:
-		if c := rec.Cause; c != nil {
-			if e.Why == "" {
-				e.Why = excerpt.Line(strings.TrimSpace(fmt.Sprintf("the agent was ended: %s %s", c.Reason, c.Detail)), maxWhy)
-			}
-			switch c.Reason {
-			case task.ReasonStopped, task.ReasonInterrupt, task.ReasonParentEnded:
-				e.State = a2a.Canceled
-			}
-		}
+	case rec.Status != task.Killed || rec.Cause == nil:
+	case rec.Cause.Reason == task.ReasonStopped, rec.Cause.Reason == task.ReasonInterrupt,
+		rec.Cause.Reason == task.ReasonParentEnded:
+		e.State = a2a.Canceled
 	}
 	return e
 }
@@ -153,7 +145,7 @@ func (s *Server) live(ctx context.Context, one *entry, rec task.Record, v *view)
 
 // lastWords is the last text of an agent, and when it said it.
 func (s *Server) lastWords(ctx context.Context, id task.ID) (text string, at time.Time, err error) {
-	m, err := ask(ctx, s.link, func(api control.API) (control.Messages, error) {
+	m, err := control.Ask(ctx, s.link, func(api control.API) (control.Messages, error) {
 		return api.Messages(ctx, control.MessagesRequest{Ref: string(id), Limit: 1})
 	})
 	for _, one := range m.List {
@@ -189,42 +181,22 @@ func (v *view) say(id string, parts ...a2a.Part) *a2a.Message {
 
 // question is the oldest open question of a task or of one below it; nil: there is none.
 func (s *Server) question(ctx context.Context, id task.ID) (*task.Question, error) {
-	open, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
+	open, err := control.Ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
 		return api.Approvals(ctx, control.ApprovalsRequest{})
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, q := range open.Questions {
-		if !s.below(ctx, q.Task, id) {
-			continue
-		}
-		whole, err := ask(ctx, s.link, func(api control.API) (control.Approvals, error) {
-			return api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(whole.Questions) == 1 {
-			return &whole.Questions[0], nil
+		if s.link.Below(ctx, q.Task, func(r task.Record) bool { return r.ID == id }) {
+			api, err := s.link.Get(ctx)
+			if err == nil {
+				q, _ = control.WholeQuestion(ctx, api, q) // a part says that it is one
+			}
+			return &q, err
 		}
 	}
 	return nil, nil
-}
-
-// below reports whether a task is that of the client, or one below it.
-func (s *Server) below(ctx context.Context, id, top task.ID) bool {
-	for range maxParents {
-		if id == top || id == "" {
-			return id == top
-		}
-		rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(id)) })
-		if err != nil {
-			return false
-		}
-		id = rec.Parent
-	}
-	return false
 }
 
 // questionParts is a question as a person reads it, and as a program does.
@@ -270,7 +242,7 @@ func questionText(q task.Question) string {
 // result is the final answer, or what is known of it.
 func (s *Server) result(ctx context.Context, st saved) *a2a.Artifact {
 	a := &a2a.Artifact{ID: resultName, Name: resultName}
-	got, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
+	got, err := control.Ask(ctx, s.link, func(api control.API) (control.Answer, error) {
 		return api.Result(ctx, control.ResultRequest{Ref: string(st.Task), Max: maxResult})
 	})
 	switch {

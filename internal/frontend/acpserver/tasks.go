@@ -109,15 +109,9 @@ func (s *session) started(call string) {
 
 // ending is the display of an ended task.
 func (s *session) ending(ctx context.Context, r task.Record) []acp.ToolCallContent {
-	line := fmt.Sprintf("%s %s: %s", r.Noun(), r.ID, r.Status)
-	if r.ExitCode != nil {
-		line += fmt.Sprintf(", exit code %d", *r.ExitCode)
-	}
+	line := fmt.Sprintf("%s %s: %s", r.Noun(), r.ID, cmp.Or(excerpt.Line(r.Outcome(), 500), string(r.Status)))
 	if r.Worker != "" {
 		line += ", at worker " + excerpt.Line(r.Worker, 63)
-	}
-	if r.Error != "" {
-		line += ": " + excerpt.Line(r.Error, 500)
 	}
 	if r.Kind.IsAgent() {
 		a, err := s.api.Result(ctx, control.ResultRequest{Ref: string(r.ID), Max: maxResult})

@@ -418,27 +418,6 @@ func TestCostByModel(t *testing.T) {
 	}
 }
 
-func TestOutcome(t *testing.T) {
-	code := 2
-	for _, c := range []struct {
-		name, want string
-		r          task.Record
-	}{
-		{"completed", "completed", task.Record{Status: task.Completed}},
-		{"code", "failed (exit code 2)", task.Record{Status: task.Failed, ExitCode: &code, Error: "exit code 2"}},
-		{"signal", "failed (ended by SIGSEGV)", task.Record{Status: task.Failed, Cause: &task.Cause{Signal: "SIGSEGV"}}},
-		{"memory", "failed (ended by SIGKILL): for want of memory", task.Record{Status: task.Failed, Cause: &task.Cause{Signal: "SIGKILL", Detail: "for want of memory"}}},
-		{"error", "failed: a b", task.Record{Status: task.Failed, Error: "a\nb"}},
-		{"stopped", "stopped (by user: stopped, enough)", task.Record{Status: task.Killed, Cause: &task.Cause{Actor: task.ByUser, Reason: task.ReasonStopped, Detail: "enough"}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := outcome(c.r); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // What cannot be encoded, or is no UTF-8, costs its place and not the line.
 func TestOddities(t *testing.T) {
 	w := newWorld(t, Options{Format: StreamJSON})

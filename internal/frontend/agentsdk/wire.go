@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -422,39 +421,7 @@ func compactTrigger(ours string) string {
 }
 
 // outcome is the end of a run in a few words.
-func outcome(r task.Record) string {
-	switch r.Status {
-	case task.Completed:
-		return "completed"
-	case task.Failed:
-		switch {
-		case r.ExitCode != nil && *r.ExitCode > 0:
-			return "failed (exit code " + strconv.Itoa(*r.ExitCode) + ")" + detail(r.Cause)
-		case r.Cause != nil && r.Cause.Signal != "":
-			return "failed (ended by " + r.Cause.Signal + ")" + detail(r.Cause)
-		case r.Error != "":
-			return "failed: " + excerpt.Line(r.Error, 300)
-		}
-		return "failed"
-	}
-	c := r.Cause
-	if c == nil {
-		return "stopped"
-	}
-	text := fmt.Sprintf("stopped (by %s: %s", c.Actor, c.Reason)
-	if c.Detail != "" {
-		text += ", " + excerpt.Line(c.Detail, 120)
-	}
-	return text + ")"
-}
-
-// detail is the detail of a failure.
-func detail(c *task.Cause) string {
-	if c == nil || c.Detail == "" {
-		return ""
-	}
-	return ": " + excerpt.Line(c.Detail, 120)
-}
+func outcome(r task.Record) string { return excerpt.Line(r.Outcome(), 400) }
 
 // describe is the description of a task, or another text that names it.
 func describe(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Name, string(r.ID)) }

@@ -29,16 +29,16 @@ func asking() *world {
 
 func TestApprovals(t *testing.T) {
 	got := asking().do(t, "approvals")
-	want := `qaaaa2222  AskUser  asked 20s ago by slive0000 in session slive0000
+	want := `qaaaa2222  Answer a question?  20s ago, by slive0000 in session slive0000
   q: colour?
   digest: d2
   ` + "`drover approvals answer qaaaa2222 TEXT`, or deny" + `
-qbbbb1111  Write  asked 15s ago by ssecond00 in session ssecond00
+qbbbb1111  Allow Write?  15s ago, by ssecond00 in session ssecond00
   input: begin
   (70000 bytes of the input are hidden: ` + "`drover approvals show qbbbb1111`" + ` shows all of it)
   digest: d3
   ` + "`drover approvals allow qbbbb1111`, or deny" + `
-qaaaa1111  Bash  asked 10s ago by a11111111 (review) in session slive0000, denied in 9m00s
+qaaaa1111  Allow command rm -rf x<U+001B>[2J<U+202E>?  10s ago, by a11111111 (review) in session slive0000, denied in 9m00s
   why: rm is not in the rules
   command: rm -rf x<U+001B>[2J<U+202E>
   digest: d1

@@ -21,7 +21,6 @@ const (
 	inlineQuestions = "2026-07-28" // the first revision with questions in the answer of a call
 	questionKey     = "permission" // of the only question in such an answer
 	maxAsked        = 1000         // questions sent and not answered
-	maxParents      = 20           // between the asking task and the one that a call waits for
 	approvalsWait   = 30 * time.Second
 )
 
@@ -190,7 +189,7 @@ func (s *server) approvals(ctx context.Context, after int64) (control.Approvals,
 	if after >= 0 {
 		req = control.ApprovalsRequest{After: after, Wait: approvalsWait}
 	}
-	return ask(ctx, s.link, func(api control.API) (control.Approvals, error) { return api.Approvals(ctx, req) })
+	return control.Ask(ctx, s.link, func(api control.API) (control.Approvals, error) { return api.Approvals(ctx, req) })
 }
 
 // nextQuestion waits for a permission question of one of the tasks that can be shown completely; nil: ctx has ended, or
@@ -218,34 +217,17 @@ func (s *server) nextQuestion(ctx context.Context, refs []string, seen map[strin
 // shown returns a permission question of one of the tasks, if it can be shown completely. Longer ones are left to
 // `drover approvals`: a user must not allow a call without seeing all of it.
 func (s *server) shown(ctx context.Context, q task.Question, refs []string) (*shownQuestion, bool) {
-	if q.Kind != "" && q.Kind != task.Permission || !s.below(ctx, q.Task, refs) {
+	ours := func(r task.Record) bool { return meansAny(refs, r) }
+	if q.Kind != "" && q.Kind != task.Permission || !s.link.Below(ctx, q.Task, ours) {
 		return nil, false
 	}
-	c, err := s.link.get(ctx)
+	api, err := s.link.Get(ctx)
 	if err != nil {
 		return nil, false
 	}
-	q, ok := control.WholeQuestion(ctx, c.api, q)
+	q, ok := control.WholeQuestion(ctx, api, q)
 	text := excerpt.Call(q.Input, q.Hidden)
 	return &shownQuestion{q, text}, ok && len([]rune(text)) <= maxDisplay
-}
-
-// below reports whether refs mean the task or one above it.
-func (s *server) below(ctx context.Context, id task.ID, refs []string) bool {
-	for range maxParents {
-		if id == "" {
-			return false
-		}
-		r, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(id)) })
-		if err != nil {
-			return false
-		}
-		if slices.ContainsFunc(refs, func(ref string) bool { return means(ref, r) }) {
-			return true
-		}
-		id = r.Parent
-	}
-	return false
 }
 
 // elicit asks the client's user by a request. It ends early when the question is answered elsewhere.
@@ -300,14 +282,7 @@ func (s *server) decide(ctx context.Context, q task.Question, res *mcp.ElicitRes
 	if reply.Allow {
 		reply.Reason = ""
 	}
-	_, err := ask(ctx, s.link, func(api control.API) (struct{}, error) {
-		return struct{}{}, api.Decide(ctx, control.DecideRequest{
-			ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByMCP,
-			Detail: "by the user of an MCP client",
-		})
+	return s.link.Decide(ctx, control.DecideRequest{
+		ID: q.ID, Digest: q.Digest, Reply: reply, Actor: task.ByMCP, Detail: "by the user of an MCP client",
 	})
-	if control.IsCode(err, control.Conflict) || control.IsCode(err, control.NotFound) {
-		return nil // another answer was faster
-	}
-	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -58,11 +58,11 @@ func (b Handles) file(id string) string {
 func (b Handles) get(id string) (handle, error) {
 	file := b.file(id)
 	if file == "" {
-		return handle{}, mcptasks.ErrUnknown
+		return handle{}, mcpwire.ErrUnknown
 	}
 	data, err := b.Root.ReadFile(file, maxHandle)
 	if errors.Is(err, fs.ErrNotExist) {
-		return handle{}, mcptasks.ErrUnknown
+		return handle{}, mcpwire.ErrUnknown
 	}
 	var h handle
 	if err == nil {
@@ -72,7 +72,7 @@ func (b Handles) get(id string) (handle, error) {
 		return handle{}, fmt.Errorf("read the handle %s: %w", id, err)
 	}
 	if h.over(time.Now()) {
-		return handle{}, mcptasks.ErrUnknown
+		return handle{}, mcpwire.ErrUnknown
 	}
 	return h, nil
 }
@@ -111,7 +111,7 @@ func (b Handles) list(sweep bool) ([]handle, error) {
 		switch {
 		case err == nil:
 			all = append(all, h)
-		case sweep && errors.Is(err, mcptasks.ErrUnknown):
+		case sweep && errors.Is(err, mcpwire.ErrUnknown):
 			_ = b.Root.Below().Remove(filepath.Join(b.Dir, name)) // the next sweep tries again
 		}
 	}
@@ -123,7 +123,7 @@ func (b Handles) list(sweep bool) ([]handle, error) {
 
 // startHeld starts a task with a handle. It ends with its time to live and not with the client.
 func (s *server) startHeld(
-	ctx context.Context, start control.StartRequest, wish *mcptasks.Wish,
+	ctx context.Context, start control.StartRequest, wish *mcpwire.Wish,
 ) (string, started, error) {
 	h := handle{ID: rand.Text(), TTL: usualTTL}
 	if wish.TTL != nil {
@@ -143,10 +143,8 @@ func (s *server) startHeld(
 	if err := s.cfg.Handles.put(h); err != nil {
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer done()
-		_, stopErr := ask(last, s.link, func(api control.API) (task.Receipt, error) {
-			return api.Stop(last, control.StopRequest{
-				Refs: []string{string(rec.ID)}, Actor: task.ByRuntime, Detail: "its handle could not be saved",
-			})
+		_, stopErr := s.link.Stop(last, control.StopRequest{
+			Refs: []string{string(rec.ID)}, Actor: task.ByRuntime, Detail: "its handle could not be saved",
 		})
 		return "", started{}, errors.Join(err, stopErr)
 	}
@@ -155,17 +153,17 @@ func (s *server) startHeld(
 }
 
 // protocolTask is a task in the form of the protocol, without result and questions.
-func protocolTask(h handle, rec task.Record) mcptasks.Task {
-	t := mcptasks.Task{
-		ID: h.ID, Status: mcptasks.Working, Message: line(rec), Created: h.Created, Updated: h.Created, TTL: h.TTL,
+func protocolTask(h handle, rec task.Record) mcpwire.Task {
+	t := mcpwire.Task{
+		ID: h.ID, Status: mcpwire.Working, Message: line(rec), Created: h.Created, Updated: h.Created, TTL: h.TTL,
 	}
 	switch rec.Status {
 	case task.Completed:
-		t.Status = mcptasks.Completed
+		t.Status = mcpwire.Completed
 	case task.Failed:
-		t.Status = mcptasks.Failed
+		t.Status = mcpwire.Failed
 	case task.Killed:
-		t.Status = mcptasks.Cancelled
+		t.Status = mcpwire.Cancelled
 	}
 	if rec.StartTime != nil {
 		t.Updated = *rec.StartTime
@@ -176,7 +174,7 @@ func protocolTask(h handle, rec task.Record) mcptasks.Task {
 	return t
 }
 
-// holder implements [mcptasks.Holder] for the tasks of all clients.
+// holder implements [mcpwire.Holder] for the tasks of all clients.
 type holder struct{ *service }
 
 func (v holder) record(ctx context.Context, s *server, id string) (handle, task.Record, error) {
@@ -184,26 +182,26 @@ func (v holder) record(ctx context.Context, s *server, id string) (handle, task.
 	if err != nil {
 		return h, task.Record{}, err
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(h.Task)) })
+	rec, err := s.link.Record(ctx, string(h.Task))
 	if control.IsCode(err, control.NotFound) {
-		err = mcptasks.ErrUnknown // its session was removed
+		err = mcpwire.ErrUnknown // its session was removed
 	}
 	return h, rec, err
 }
 
-// Get implements [mcptasks.Holder].
-func (v holder) Get(ctx context.Context, id string) (mcptasks.Task, error) {
+// Get implements [mcpwire.Holder].
+func (v holder) Get(ctx context.Context, id string) (mcpwire.Task, error) {
 	ctx, done := v.alone.during(ctx)
 	defer done()
 	h, rec, err := v.record(ctx, v.alone, id)
 	if err != nil {
-		return mcptasks.Task{}, err
+		return mcpwire.Task{}, err
 	}
 	return v.alone.held(ctx, h, rec)
 }
 
 // held is a task in the form of the protocol with result and questions.
-func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcptasks.Task, error) {
+func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcpwire.Task, error) {
 	t := protocolTask(h, rec)
 	if rec.Status.Terminal() {
 		text, out, err := s.ended(ctx, rec)
@@ -219,7 +217,7 @@ func (s *server) held(ctx context.Context, h handle, rec task.Record) (mcptasks.
 	if err != nil || len(open) == 0 {
 		return t, err
 	}
-	t.Status, t.Inputs = mcptasks.InputRequired, mcp.InputRequestMap{}
+	t.Status, t.Inputs = mcpwire.InputRequired, mcp.InputRequestMap{}
 	for _, q := range open {
 		t.Inputs[q.ID] = q.form()
 	}
@@ -237,21 +235,21 @@ func (s *server) openQuestions(ctx context.Context, ref string) (list []*shownQu
 	return list, err
 }
 
-// Wait implements [mcptasks.Holder].
-func (v holder) Wait(ctx context.Context, from *mcp.CallToolRequest, id string) (mcptasks.Task, error) {
+// Wait implements [mcpwire.Holder].
+func (v holder) Wait(ctx context.Context, from *mcp.CallToolRequest, id string) (mcpwire.Task, error) {
 	s := v.of(from.Session)
 	ctx, done := s.during(ctx)
 	defer done()
 	h, rec, err := v.record(ctx, s, id)
 	if err != nil {
-		return mcptasks.Task{}, err
+		return mcpwire.Task{}, err
 	}
 	if !rec.Status.Terminal() {
 		defer s.progress(ctx, from, []string{string(rec.ID)})()
 		wait := control.WaitRequest{Refs: []string{string(rec.ID)}}
 		reply, err := s.attend(ctx, from, wait, asked{seen: map[string]bool{}})
 		if err != nil {
-			return mcptasks.Task{}, err
+			return mcpwire.Task{}, err
 		}
 		if len(reply.Tasks) > 0 {
 			rec = reply.Tasks[0]
@@ -260,8 +258,8 @@ func (v holder) Wait(ctx context.Context, from *mcp.CallToolRequest, id string) 
 	return s.held(ctx, h, rec)
 }
 
-// List implements [mcptasks.Holder]. The cursor is the last handle of the page before.
-func (v holder) List(ctx context.Context, cursor string) (list []mcptasks.Task, next string, err error) {
+// List implements [mcpwire.Holder]. The cursor is the last handle of the page before.
+func (v holder) List(ctx context.Context, cursor string) (list []mcpwire.Task, next string, err error) {
 	ctx, done := v.alone.during(ctx)
 	defer done()
 	all, err := v.cfg.Handles.list(false)
@@ -271,7 +269,7 @@ func (v holder) List(ctx context.Context, cursor string) (list []mcptasks.Task, 
 	if cursor != "" {
 		i := slices.IndexFunc(all, func(h handle) bool { return h.ID == cursor })
 		if i < 0 {
-			return nil, "", mcptasks.ErrUnknown
+			return nil, "", mcpwire.ErrUnknown
 		}
 		all = all[i+1:]
 	}
@@ -280,7 +278,7 @@ func (v holder) List(ctx context.Context, cursor string) (list []mcptasks.Task, 
 	}
 	for _, h := range all {
 		_, rec, err := v.record(ctx, v.alone, h.ID)
-		if errors.Is(err, mcptasks.ErrUnknown) {
+		if errors.Is(err, mcpwire.ErrUnknown) {
 			continue
 		}
 		if err != nil {
@@ -288,14 +286,14 @@ func (v holder) List(ctx context.Context, cursor string) (list []mcptasks.Task, 
 		}
 		t := protocolTask(h, rec)
 		if rec.AwaitingApproval {
-			t.Status = mcptasks.InputRequired
+			t.Status = mcpwire.InputRequired
 		}
 		list = append(list, t)
 	}
 	return list, next, nil
 }
 
-// Answer implements [mcptasks.Holder].
+// Answer implements [mcpwire.Holder].
 func (v holder) Answer(ctx context.Context, id string, answers map[string]json.RawMessage) error {
 	ctx, done := v.alone.during(ctx)
 	defer done()
@@ -323,7 +321,7 @@ func (v holder) Answer(ctx context.Context, id string, answers map[string]json.R
 	return nil
 }
 
-// Cancel implements [mcptasks.Holder].
+// Cancel implements [mcpwire.Holder].
 func (v holder) Cancel(ctx context.Context, id string) error {
 	ctx, done := v.alone.during(ctx)
 	defer done()
@@ -331,10 +329,8 @@ func (v holder) Cancel(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, v.alone.link, func(api control.API) (task.Receipt, error) {
-		return api.Stop(ctx, control.StopRequest{
-			Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel",
-		})
+	_, err = v.alone.link.Stop(ctx, control.StopRequest{
+		Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "by tasks/cancel",
 	})
 	return err
 }

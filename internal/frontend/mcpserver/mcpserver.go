@@ -22,7 +22,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
 	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
@@ -49,7 +48,8 @@ Tasks are stopped when this connection ends, unless they were started with keep.
 // server is the state of one client. Its methods may be called by several goroutines.
 type server struct {
 	cfg   Config
-	link  *link
+	link  *control.Link
+	lease string          // of the link
 	life  context.Context // of the connection to the client
 	end   context.CancelCauseFunc
 	asked askedBook
@@ -57,13 +57,14 @@ type server struct {
 
 func newServer(ctx context.Context, cfg Config) *server {
 	life, end := context.WithCancelCause(ctx)
-	return &server{cfg: cfg, life: life, end: end, link: newLink(life, cfg.Connect, rand.Text())}
+	lease := rand.Text()
+	return &server{cfg: cfg, life: life, end: end, lease: lease, link: control.NewLink(life, cfg.Connect, lease)}
 }
 
 // close ends the calls of the client and gives up its lease.
 func (s *server) close() {
 	s.end(errGone)
-	s.link.close()
+	s.link.Close()
 }
 
 // service is shared by all clients of this process.
@@ -87,7 +88,7 @@ func newService(ctx context.Context, cfg Config) (*service, error) {
 	v := &service{cfg: cfg, life: ctx, alone: newServer(ctx, cfg), clients: map[string]*server{}}
 	capabilities := &mcp.ServerCapabilities{Resources: &mcp.ResourceCapabilities{Subscribe: true}}
 	if cfg.Handles.Dir != "" {
-		capabilities.AddExtension(mcptasks.Extension, nil)
+		capabilities.AddExtension(mcpwire.Extension, nil)
 	}
 	v.watching.outputs = map[string]*watched{}
 	v.mcp = mcp.NewServer(&mcp.Implementation{Name: "drover", Title: "Drover", Version: cfg.Version}, &mcp.ServerOptions{
@@ -100,10 +101,10 @@ func newService(ctx context.Context, cfg Config) (*service, error) {
 	if cfg.Handles.Dir == "" {
 		return v, nil
 	}
-	return v, mcptasks.Add(v.mcp, mcptasks.Options{
+	return v, mcpwire.Tasks{
 		Holder: holder{v}, Poll: handlePoll,
-		Support: map[string]mcptasks.Support{"task_run": mcptasks.Optional, "agent_run": mcptasks.Optional},
-	})
+		Support: map[string]mcpwire.Support{"task_run": mcpwire.Optional, "agent_run": mcpwire.Optional},
+	}.Add(v.mcp)
 }
 
 // of returns the client of a session. It is closed when the session ends.

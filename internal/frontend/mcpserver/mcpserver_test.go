@@ -224,7 +224,7 @@ func TestForeground(t *testing.T) {
 	s.finish(id, task.Failed, 3)
 	var got started
 	text := read(t, <-done, &got)
-	if got.Task.Status != task.Failed || *got.Task.Exit != 3 || got.Output != "one\ntwo\n" || !strings.Contains(text, "exit 3") {
+	if got.Task.Status != task.Failed || *got.Task.Exit != 3 || got.Output != "one\ntwo\n" || !strings.Contains(text, "exit code 3") {
 		t.Errorf("%q %+v", text, got)
 	}
 

@@ -57,15 +57,15 @@ func (s *server) progress(ctx context.Context, req *mcp.CallToolRequest, refs []
 
 // follow reads the events of tasks since a time.
 func (s *server) follow(ctx context.Context, refs []string, since time.Time, news chan string) {
-	c, err := s.link.get(ctx)
+	api, err := s.link.Get(ctx)
 	if err != nil {
 		return // the call returns the same error
 	}
-	for e, err := range c.api.Events(ctx, 0) {
+	for e, err := range api.Events(ctx, 0) {
 		if err != nil {
 			return
 		}
-		if e.At.Before(since) || !slices.ContainsFunc(refs, func(ref string) bool { return means(ref, e.Task) }) {
+		if e.At.Before(since) || !meansAny(refs, e.Task) {
 			continue
 		}
 		select {
@@ -76,9 +76,11 @@ func (s *server) follow(ctx context.Context, refs []string, since time.Time, new
 	}
 }
 
-// means reports whether a ref can mean the task.
-func means(ref string, r task.Record) bool {
-	return ref != "" && (strings.HasPrefix(string(r.ID), ref) || r.Name == ref)
+// meansAny reports whether a ref can mean the task.
+func meansAny(refs []string, r task.Record) bool {
+	return slices.ContainsFunc(refs, func(ref string) bool {
+		return ref != "" && (strings.HasPrefix(string(r.ID), ref) || r.Name == ref)
+	})
 }
 
 func happened(e task.Event) string {

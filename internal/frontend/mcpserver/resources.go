@@ -80,7 +80,7 @@ func (v *service) listOutputs(next mcp.MethodHandler) mcp.MethodHandler {
 		s := v.of(ss)
 		ctx, done := s.during(ctx)
 		defer done()
-		page, err := ask(ctx, s.link, func(api control.API) (control.Page, error) {
+		page, err := control.Ask(ctx, s.link, func(api control.API) (control.Page, error) {
 			return api.List(ctx, control.ListRequest{All: true, Limit: maxResources})
 		})
 		if err != nil {
@@ -146,7 +146,7 @@ func (v *service) subscribe(ctx context.Context, req *mcp.SubscribeRequest) erro
 	if !ok || in.Offset != nil || in.MaxBytes > 0 {
 		return mcp.ResourceNotFoundError(uri)
 	}
-	rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, in.TaskID) })
+	rec, err := s.link.Record(ctx, in.TaskID)
 	if err != nil {
 		return noResource(uri, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcptasks"
+	"github.com/drover-dev/drover/internal/frontend/mcpserver/mcpwire"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
 )
@@ -99,7 +99,7 @@ func (s *server) start(
 		return "", started{}, err
 	}
 	if again {
-		rec, err := ask(ctx, s.link, func(api control.API) (task.Record, error) { return api.Get(ctx, string(call.task)) })
+		rec, err := s.link.Record(ctx, string(call.task))
 		if err != nil {
 			return "", started{}, err
 		}
@@ -107,11 +107,11 @@ func (s *server) start(
 	}
 	start.Keep = keep && start.Shell != nil // an agent ends with its host
 	start.ByModel = true                    // the client has approved the call, but the user's bans hold
-	if wish := mcptasks.WishOf(ctx); wish != nil && (wish.Must || foreground) {
+	if wish := mcpwire.WishOf(ctx); wish != nil && (wish.Must || foreground) {
 		return s.startHeld(ctx, start, wish)
 	}
 	if !keep {
-		start.Lease = s.link.lease
+		start.Lease = s.lease
 	}
 	rec, err := s.startOne(ctx, start)
 	if err != nil {
@@ -126,11 +126,11 @@ func (s *server) start(
 
 // startOne sends a start once, since a second one could run the command twice.
 func (s *server) startOne(ctx context.Context, start control.StartRequest) (task.Record, error) {
-	c, err := s.link.reach(ctx)
+	api, err := s.link.Reach(ctx)
 	if err != nil {
 		return task.Record{}, err
 	}
-	list, err := c.api.Start(ctx, []control.StartRequest{start})
+	list, err := api.Start(ctx, []control.StartRequest{start})
 	if err != nil {
 		return task.Record{}, err
 	}
@@ -188,9 +188,9 @@ func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error
 	}
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer done()
-	c, err := s.link.get(last)
+	api, err := s.link.Get(last)
 	if err == nil {
-		_, err = c.api.Stop(last, control.StopRequest{
+		_, err = api.Stop(last, control.StopRequest{
 			Refs: []string{string(rec.ID)}, Actor: task.ByClient, Detail: "the call that started it was cancelled",
 		})
 	}
@@ -203,7 +203,7 @@ func (s *server) takeBack(ctx context.Context, rec task.Record, keep bool) error
 // answer is the answer of an ended agent, or the end of the output of another task.
 func (s *server) answer(ctx context.Context, rec task.Record) (string, error) {
 	if rec.Kind.IsAgent() {
-		a, err := ask(ctx, s.link, func(api control.API) (control.Answer, error) {
+		a, err := control.Ask(ctx, s.link, func(api control.API) (control.Answer, error) {
 			const most = utf8.UTFMax * maxText
 			a, err := api.Result(ctx, control.ResultRequest{Ref: string(rec.ID)})
 			if err == nil && a.Next < a.Size { // the end is shown
@@ -240,7 +240,7 @@ type listed struct {
 }
 
 func (s *server) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput) (string, listed, error) {
-	page, err := ask(ctx, s.link, func(api control.API) (control.Page, error) {
+	page, err := control.Ask(ctx, s.link, func(api control.API) (control.Page, error) {
 		return api.List(ctx, control.ListRequest{All: in.All, Limit: maxListed})
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 }
 
 func (s *server) read(ctx context.Context, req control.OutputRequest) (control.Chunk, error) {
-	return ask(ctx, s.link, func(api control.API) (control.Chunk, error) { return api.Output(ctx, req) })
+	return control.Ask(ctx, s.link, func(api control.API) (control.Chunk, error) { return api.Output(ctx, req) })
 }
 
 // partial returns how many bytes at the end of b are an incomplete character.
@@ -375,7 +375,7 @@ func (s *server) await(ctx context.Context, req *mcp.CallToolRequest, in waitInp
 }
 
 func (s *server) wait(ctx context.Context, req control.WaitRequest) (control.WaitReply, error) {
-	return ask(ctx, s.link, func(api control.API) (control.WaitReply, error) { return api.Wait(ctx, req) })
+	return control.Ask(ctx, s.link, func(api control.API) (control.WaitReply, error) { return api.Wait(ctx, req) })
 }
 
 type stopInput struct {
@@ -384,22 +384,22 @@ type stopInput struct {
 	GraceSeconds *float64 `json:"grace_seconds"`
 }
 
-func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, receipt, error) {
+func (s *server) stop(ctx context.Context, _ *mcp.CallToolRequest, in stopInput) (string, task.Receipt, error) {
 	refs, err := named(in.TaskID, in.TaskIDs)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
 	req := control.StopRequest{Refs: refs, Actor: task.ByClient}
 	if in.GraceSeconds != nil {
 		grace := seconds(*in.GraceSeconds)
 		req.Grace = &grace
 	}
-	r, err := ask(ctx, s.link, func(api control.API) (task.Receipt, error) { return api.Stop(ctx, req) })
+	r, err := s.link.Stop(ctx, req)
 	if err != nil {
-		return "", receipt{}, err
+		return "", task.Receipt{}, err
 	}
-	out := viewReceipt(r)
-	return out.text(), out, nil
+	r = shownReceipt(r)
+	return receiptText(r), r, nil
 }
 
 // seconds is n as a duration. The schemas bound n.

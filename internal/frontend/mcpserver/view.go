@@ -15,21 +15,21 @@ const maxField = 500
 // taskView is a task for clients. Many clients show their model only this part of an answer, so it has what the next
 // step needs, and not what the client has sent; only listings have the command or the description.
 type taskView struct {
-	ID               string `json:"task_id"`
-	Kind             string `json:"task_type,omitempty"`
-	Status           string `json:"status" jsonschema:"pending, running, completed, failed or killed"`
-	AwaitingApproval bool   `json:"awaiting_approval,omitempty"`
-	Idle             bool   `json:"idle,omitempty"`
-	Name             string `json:"name,omitempty"`
-	AskedName        string `json:"asked_name,omitempty" jsonschema:"the requested name, if it was taken or reserved"`
-	Command          string `json:"command,omitempty"`
-	Description      string `json:"description,omitempty"`
-	AgentType        string `json:"agent_type,omitempty"`
-	ExitCode         *int   `json:"exit_code,omitempty" jsonschema:"of an ended command; -1: none"`
-	Cause            *cause `json:"cause,omitempty" jsonschema:"why it was ended"`
-	Error            string `json:"error,omitempty"`
-	Worker           string `json:"worker,omitempty" jsonschema:"the worker on another machine that runs it"`
-	OutputBytes      int64  `json:"output_bytes,omitempty"`
+	ID               string      `json:"task_id"`
+	Kind             string      `json:"task_type,omitempty"`
+	Status           string      `json:"status" jsonschema:"pending, running, completed, failed or killed"`
+	AwaitingApproval bool        `json:"awaiting_approval,omitempty"`
+	Idle             bool        `json:"idle,omitempty"`
+	Name             string      `json:"name,omitempty"`
+	AskedName        string      `json:"asked_name,omitempty" jsonschema:"the requested name, if it was taken or reserved"`
+	Command          string      `json:"command,omitempty"`
+	Description      string      `json:"description,omitempty"`
+	AgentType        string      `json:"agent_type,omitempty"`
+	ExitCode         *int        `json:"exit_code,omitempty" jsonschema:"of an ended command; -1: none"`
+	Cause            *task.Cause `json:"cause,omitempty" jsonschema:"why it was ended"`
+	Error            string      `json:"error,omitempty"`
+	Worker           string      `json:"worker,omitempty" jsonschema:"the worker on another machine that runs it"`
+	OutputBytes      int64       `json:"output_bytes,omitempty"`
 
 	Questions []question `json:"questions,omitempty" jsonschema:"open questions of the task to the user"`
 }
@@ -64,13 +64,6 @@ func questions(r task.Record) []question {
 	return out
 }
 
-type cause struct {
-	Actor  string `json:"actor"`
-	Reason string `json:"reason"`
-	Signal string `json:"signal,omitempty"`
-	Detail string `json:"detail,omitempty"`
-}
-
 // brief is a task for a client that has started or named it.
 func brief(r task.Record) taskView {
 	v := taskView{
@@ -79,7 +72,7 @@ func brief(r task.Record) taskView {
 		Worker: field(r.Worker), OutputBytes: r.OutputBytes, Questions: questions(r),
 	}
 	if wasEnded(r) {
-		v.Cause = viewCause(r.Cause)
+		v.Cause = shownCause(r.Cause)
 	}
 	return v
 }
@@ -108,11 +101,12 @@ func views[V any](list []task.Record, one func(task.Record) V) []V {
 	return out
 }
 
-func viewCause(c *task.Cause) *cause {
+// shownCause is a cause with texts that are safe to show.
+func shownCause(c *task.Cause) *task.Cause {
 	if c == nil {
 		return nil
 	}
-	return &cause{Actor: string(c.Actor), Reason: string(c.Reason), Signal: c.Signal, Detail: field(c.Detail)}
+	return &task.Cause{Actor: c.Actor, Reason: c.Reason, Signal: c.Signal, Detail: field(c.Detail)}
 }
 
 func field(s string) string { return excerpt.Line(s, maxField) }
@@ -120,14 +114,8 @@ func field(s string) string { return excerpt.Line(s, maxField) }
 // line is a task in one line.
 func line(r task.Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", r.ID, r.Status)
+	fmt.Fprintf(&b, "%s %s", r.ID, cmp.Or(excerpt.Line(r.Outcome(), 300), string(r.Status)))
 	var facts []string
-	if r.ExitCode != nil {
-		facts = append(facts, fmt.Sprintf("exit %d", *r.ExitCode))
-	}
-	if wasEnded(r) {
-		facts = append(facts, fmt.Sprintf("%s by %s", r.Cause.Reason, r.Cause.Actor))
-	}
 	if r.AwaitingApproval {
 		facts = append(facts, "awaiting approval")
 	}
@@ -146,58 +134,26 @@ func line(r task.Record) string {
 	if what := cmp.Or(r.Command, r.Description); what != "" {
 		b.WriteString(": " + excerpt.Line(what, 200))
 	}
-	if r.Error != "" {
-		b.WriteString(" — " + excerpt.Line(r.Error, 200))
-	}
 	return b.String()
 }
 
 func lines(list []task.Record) string { return strings.Join(views(list, line), "\n") }
 
-// receipt is the result of a stop.
-type receipt struct {
-	Stopped   []stopped  `json:"stopped" jsonschema:"every task of the subtrees, leaves first"`
-	Survivors []survivor `json:"survivors" jsonschema:"processes that still run"`
-}
-
-type stopped struct {
-	ID           string   `json:"task_id"`
-	Status       string   `json:"status"`
-	Cause        *cause   `json:"cause,omitempty"`
-	Signals      []signal `json:"signals"`
-	EndedAfterMS int64    `json:"ended_after_ms"`
-}
-
-type signal struct {
-	Signal  string `json:"signal"`
-	AfterMS int64  `json:"after_ms"`
-}
-
-type survivor struct {
-	PID     int    `json:"pid"`
-	Command string `json:"command"`
-	Why     string `json:"why"`
-}
-
-func viewReceipt(r task.Receipt) receipt {
-	out := receipt{Stopped: make([]stopped, 0, len(r.Stopped)), Survivors: make([]survivor, 0, len(r.Survivors))}
-	for _, s := range r.Stopped {
-		v := stopped{
-			ID: string(s.ID), Status: string(s.Status), Cause: viewCause(s.Cause),
-			Signals: make([]signal, 0, len(s.Signals)), EndedAfterMS: s.EndedAfterMS,
-		}
-		for _, sent := range s.Signals {
-			v.Signals = append(v.Signals, signal{sent.Signal, sent.AfterMS})
-		}
-		out.Stopped = append(out.Stopped, v)
+// shownReceipt is a receipt with texts that are safe to show, and no list that is null.
+func shownReceipt(r task.Receipt) task.Receipt {
+	r.Stopped, r.Survivors = append([]task.Stopped{}, r.Stopped...), append([]task.Survivor{}, r.Survivors...)
+	for i := range r.Stopped {
+		s := &r.Stopped[i]
+		s.Cause, s.Signals = shownCause(s.Cause), append([]task.SignalSent{}, s.Signals...)
 	}
-	for _, s := range r.Survivors {
-		out.Survivors = append(out.Survivors, survivor{s.PID, field(s.Command), field(s.Why)})
+	for i := range r.Survivors {
+		s := &r.Survivors[i]
+		s.Command, s.Why = field(s.Command), field(s.Why)
 	}
-	return out
+	return r
 }
 
-func (r receipt) text() string {
+func receiptText(r task.Receipt) string {
 	var b strings.Builder
 	for _, s := range r.Stopped {
 		fmt.Fprintf(&b, "%s %s after %d ms\n", s.ID, s.Status, s.EndedAfterMS)

@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	failure   = attention.Failure
 	maxLines  = 5   // items in the text
 	lineBytes = 200 // of one item
 )
@@ -55,7 +54,7 @@ func compose(batch []control.AttentionItem) (message, error) {
 	var lines []string
 	a := Announcement{Title: m.title, Items: []Item{}}
 	for _, i := range batch {
-		m.blocking = m.blocking || i.Kind != failure
+		m.blocking = m.blocking || !i.Past()
 		if len(lines) < maxLines {
 			lines = append(lines, line(i))
 		}

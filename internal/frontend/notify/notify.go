@@ -147,7 +147,7 @@ func (n *Notifier) finish(ctx context.Context, s control.API) {
 	}
 	now := time.Now()
 	n.queue.after = 0
-	n.queue.see(slices.DeleteFunc(list.Items, func(i control.AttentionItem) bool { return i.Kind != failure }), now)
+	n.queue.see(slices.DeleteFunc(list.Items, func(i control.AttentionItem) bool { return !i.Past() }), now)
 	for k := range n.queue.waiting {
 		n.queue.waiting[k].due = now
 	}

@@ -43,7 +43,7 @@ func (q *queue) see(items []control.AttentionItem, now time.Time) {
 	for _, i := range items {
 		k := key(i)
 		switch {
-		case q.said[k], q.blocking && i.Kind == failure:
+		case q.said[k], q.blocking && i.Past():
 			continue
 		case !q.begun && !i.Since.IsZero() && i.Since.Before(q.opened):
 			q.mark(k)

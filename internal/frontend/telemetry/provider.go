@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/telemetry/otlp"
 )
 
 const scope = "github.com/drover-dev/drover"
@@ -41,7 +40,7 @@ func (x *Exporter) provide(ctx context.Context, info control.Info) (*provider, e
 	if err != nil {
 		return nil, err
 	}
-	e, err := otlp.New(otlp.Config{Env: x.cfg.Env, Endpoint: x.cfg.Endpoint, Ending: p.ending})
+	e, err := newSender(x.cfg.Env, x.cfg.Endpoint, p.ending)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package telemetry
 import (
 	"fmt"
 	"strings"
-
-	"github.com/drover-dev/drover/internal/frontend/telemetry/otlp"
 )
 
 // Modes of the setting telemetry.mode.
@@ -28,7 +26,7 @@ func Wanted(mode string, env func(string) string) (traces bool, problems []strin
 	}
 	switch by := env("OTEL_TRACES_EXPORTER"); by {
 	case "":
-		if mode != On && env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env(otlp.EndpointVariable) == "" {
+		if mode != On && env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env(endpointVariable) == "" {
 			return false, problems
 		}
 	case "otlp":

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -75,75 +74,31 @@ func (m *Model) chatKey(msg tea.KeyPressMsg) tea.Cmd {
 	if key == "ctrl+j" && m.now.Sub(m.begun) < typedAhead {
 		return m.submit()
 	}
-	width, height := m.width, m.talkHeight()
-	switch actionOf(m.bindings, key) {
-	case actSubmit:
-		return m.submit()
-	case actNewline:
-		cmd := m.lookAtWord()
-		m.editor = m.editor.Insert("\n")
-		return cmd
-	case actImage:
-		return m.readClipboard()
-	case actInterrupt:
-		return m.escape()
-	case actClear:
-		return m.clear()
-	case actLeave:
-		if !m.editor.Empty() {
-			m.editor = m.editor.Delete()
-			return nil
-		}
-		return m.leave()
-	case actMode:
-		return m.nextMode()
-	case actBackground:
-		return m.background()
-	case actTasks:
-		return m.openPanel()
-	case actInbox:
-		return m.openInbox()
-	case actMouse:
-		m.toggleMouse()
-	case actTodos:
-		m.showTodos = !m.showTodos
-	case actOpen:
-		m.openBlock()
-	case actOpenAll:
-		m.talk.OpenAll()
-	case actQuestion:
-		m.later = map[string]bool{}
-		m.questions(m.open)
-	case actSearch:
-		m.search = &input.Search{}
-	case actComplete:
-		return m.startCompletion()
-	case actHelp:
-		return m.openPage("help")
-	case actPageUp:
-		m.window.Scroll(m.talk, m.drawer, width, height, -max(1, height-2))
-	case actPageDown:
-		m.window.Scroll(m.talk, m.drawer, width, height, max(1, height-2))
-	case actLineUp:
-		m.window.Scroll(m.talk, m.drawer, width, height, -1)
-	case actLineDown:
-		m.window.Scroll(m.talk, m.drawer, width, height, 1)
-	case actBegin:
-		m.window.Begin(m.talk)
-	case actFollow:
-		m.window.Follow()
-	case actPrevious:
-		m.window.Select(m.talk, m.drawer, width, height, -1)
-	case actNext:
-		m.window.Select(m.talk, m.drawer, width, height, 1)
-	case actUp:
-		m.up()
-	case actDown:
-		return m.down()
-	default:
-		return m.edit(msg)
+	if do := actionOf(m.bindings, key); do != nil {
+		return do(m)
 	}
+	return m.edit(msg)
+}
+
+func (m *Model) newline() tea.Cmd {
+	cmd := m.lookAtWord()
+	m.editor = m.editor.Insert("\n")
+	return cmd
+}
+
+// deleteOrLeave is ctrl+d.
+func (m *Model) deleteOrLeave() tea.Cmd {
+	if m.editor.Empty() {
+		return m.leave()
+	}
+	m.editor = m.editor.Delete()
 	return nil
+}
+
+// askAgain shows the questions that were put off.
+func (m *Model) askAgain() {
+	m.later = map[string]bool{}
+	m.questions(m.open)
 }
 
 // up moves up, to a prompt that waits, or to one of before.
@@ -229,16 +184,14 @@ func edited(e input.Editor, msg tea.KeyPressMsg) input.Editor {
 // paste inserts pasted text.
 func (m *Model) paste(text string) tea.Cmd {
 	switch {
-	case m.send != nil:
-		m.send.editor = m.send.editor.Paste(text)
+	case m.field != nil:
+		m.field.editor = m.field.editor.Paste(text)
 	case m.screen == zoomScreen:
 		m.zoom.editor = m.zoom.editor.Paste(text)
 	case m.screen == setupScreen:
 		m.setup.typed(text)
 	case m.screen == pickerScreen:
-		m.picker.query += strings.Join(strings.Fields(text), " ")
-	case m.screen == inboxScreen && m.inbox.field != nil:
-		*m.inbox.field = m.inbox.field.Paste(text)
+		m.picker.add(strings.Join(strings.Fields(text), " "))
 	case m.screen == inboxScreen && m.ask != nil && m.ask.takesText():
 		m.ask.editor = m.ask.editor.Paste(text)
 	case m.screen != chatScreen:
@@ -392,82 +345,34 @@ func (m *Model) give(d input.Draft) tea.Cmd {
 
 // command carries out a /command.
 func (m *Model) command(d input.Draft, name, rest string) tea.Cmd {
-	if isPage(name) && (name != "model" || rest == "") {
-		m.editor = m.editor.Sent()
-		return m.openPage(name)
+	if name == "exit" {
+		name = "quit"
 	}
-	switch name {
-	case "tasks":
-		m.editor = m.editor.Sent()
-		return m.openPanel()
-	case "inbox":
-		m.editor = m.editor.Sent()
-		return m.openInbox()
-	case "autopilot":
-		m.editor = m.editor.Sent()
-		return m.autopilot(rest)
-	case "teleport":
-		m.editor = m.editor.Sent()
-		return m.teleport(rest)
-	case "stop":
-		if rest == "" {
-			m.say("which task? /stop ID; the tasks are behind shift+down")
-			return nil
+	for _, c := range commands() {
+		if c.name != name {
+			continue
 		}
-		m.editor = m.editor.Sent()
-		return m.stop(false, rest)
-	case "interrupt":
-		m.editor = m.editor.Sent()
-		return m.interrupt()
-	case "resume":
-		m.editor = m.editor.Sent()
-		return m.openPicker()
-	case "fork":
-		m.editor = m.editor.Sent()
-		return m.rewind()
-	case "model", "mode", "think":
-		if rest == "" {
-			set := m.settings()
-			m.say(fmt.Sprintf("model %s, permission mode %s, thinking %s; /%s VALUE changes it", set.Model, set.Mode,
-				cmp.Or(set.Thinking.Effort, "as the provider has it"), name))
-			return nil
+		cmd, done := c.do(m, rest)
+		if done {
+			m.editor = m.editor.Sent()
 		}
-		m.editor = m.editor.Sent()
-		var req control.ConfigureRequest
-		switch name {
-		case "model":
-			req.Model = &rest
-		case "mode":
-			req.Mode = &rest
-		case "think":
-			req.Thinking = &control.Thinking{Effort: rest}
-			if rest == "off" {
-				req.Thinking = &control.Thinking{Tokens: -1}
-			}
-		}
-		return m.configure(req)
-	case "new":
-		m.editor = m.editor.Sent()
-		if m.o.Switch == nil {
-			m.say("no new conversation can be begun from here")
-			return nil
-		}
-		return m.switchTo("")
-	case "detach":
-		m.farewell = ""
-		return tea.Quit
-	case "quit", "exit":
-		m.editor = m.editor.Sent()
-		return m.leave()
-	default:
-		of := func(c control.Command) bool { return c.Name == name }
-		if m.offered != nil && !slices.ContainsFunc(m.offered, of) {
-			m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
-			return nil
-		}
-		m.clearSent()
-		return m.give(d)
+		return cmd
 	}
+	if m.offered != nil && !slices.ContainsFunc(m.offered, func(c control.Command) bool { return c.Name == name }) {
+		m.say(fmt.Sprintf("there is no command /%s: see /help, or begin with // to send it", name))
+		return nil
+	}
+	m.clearSent()
+	return m.give(d)
+}
+
+// begins begins another conversation.
+func (m *Model) begins() tea.Cmd {
+	if m.o.Switch == nil {
+		m.say("no new conversation can be begun from here")
+		return nil
+	}
+	return m.switchTo("")
 }
 
 // nextMode goes round the permission modes that ask.
@@ -483,13 +388,15 @@ func (m *Model) configure(req control.ConfigureRequest) tea.Cmd {
 		m.say("the session begins with your first prompt: give --model or --permission-mode, or change it then")
 		return nil
 	}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		set, err := api.Configure(ctx, req)
-		if err != nil {
-			return failed{"the settings were not changed", err, nil}
-		}
-		return configured{set}
-	})
+	return ask(m, func(ctx context.Context, api control.API) (control.Settings, error) { return api.Configure(ctx, req) },
+		func(set control.Settings, err error) tea.Cmd {
+			if err != nil {
+				m.tell("the settings were not changed: " + errorText(err))
+				return nil
+			}
+			m.state.Settings = &set
+			return nil
+		})
 }
 
 // openPanel shows the tasks.
@@ -500,8 +407,8 @@ func (m *Model) openPanel() tea.Cmd {
 
 // panelKey takes in a key of the panel.
 func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
-	if m.send != nil {
-		return m.sendKey(msg)
+	if m.field != nil {
+		return m.fieldKey(msg)
 	}
 	key := msg.String()
 	if key == "ctrl+c" || key == "ctrl+d" {
@@ -538,28 +445,14 @@ func (m *Model) panelKey(msg tea.KeyPressMsg) tea.Cmd {
 	case panel.Background:
 		return m.promote(r)
 	case panel.Send:
-		m.send = &sending{to: r, editor: input.New(nil)}
+		m.sendTo = r
+		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd {
+			return m.message(r, strings.TrimSpace(text))
+		}}
 	case panel.Open:
 		return m.openZoom(r)
 	case panel.Follow:
 		return m.followChosen()
-	}
-	return nil
-}
-
-// sendKey takes in a key of a message for a task.
-func (m *Model) sendKey(msg tea.KeyPressMsg) tea.Cmd {
-	switch msg.String() {
-	case "esc", "ctrl+c":
-		m.send = nil
-	case "enter":
-		text, to := strings.TrimSpace(m.send.editor.Value()), m.send.to
-		m.send = nil
-		if text != "" {
-			return m.message(to, text)
-		}
-	default:
-		m.send.editor = edited(m.send.editor, msg)
 	}
 	return nil
 }
@@ -587,7 +480,7 @@ func (m *Model) openZoom(r task.Record) tea.Cmd {
 	if r.Traits().Work == task.ByAgent {
 		return m.readZoom()
 	}
-	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 1000, Max: 1 << 20}, true, zoomScreen)
+	return m.read(printed{r.ID, true, zoomScreen}, control.OutputRequest{Tail: 1000, Max: 1 << 20})
 }
 
 // zoomPace is how often the messages of an agent are read.
@@ -599,25 +492,27 @@ func (m *Model) readZoom() tea.Cmd {
 		return nil
 	}
 	m.zoom.asked = m.now
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		list, err := api.Messages(ctx, control.MessagesRequest{Ref: string(r.ID), Limit: zoomMessagesMost})
-		return messages{r.ID, list, err}
+	return ask(m, func(ctx context.Context, api control.API) (control.Messages, error) {
+		return api.Messages(ctx, control.MessagesRequest{Ref: string(r.ID), Limit: zoomMessagesMost})
+	}, func(list control.Messages, err error) tea.Cmd {
+		m.zoomMessages(r.ID, list, err)
+		return nil
 	})
 }
 
-func (m *Model) zoomMessages(msg messages) {
-	if m.screen != zoomScreen || m.zoom.record.ID != msg.id {
+func (m *Model) zoomMessages(id task.ID, list control.Messages, err error) {
+	if m.screen != zoomScreen || m.zoom.record.ID != id {
 		return
 	}
-	if m.zoom.err = errorText(msg.err); msg.err != nil {
+	if m.zoom.err = errorText(err); err != nil {
 		return
 	}
-	next := transcript.Messages(msg.list.List)
+	next := transcript.Messages(list.List)
 	next.Keep(m.zoom.talk)
 	m.zoom.talk = next
 	m.zoom.drawer.Reset()
-	if msg.list.Task.Status != "" {
-		m.zoom.record = msg.list.Task
+	if list.Task.Status != "" {
+		m.zoom.record = list.Task
 	}
 }
 

@@ -77,15 +77,11 @@ func (m *Model) readFiles() tea.Cmd {
 		return nil
 	}
 	m.complete.reading = true
-	l, files := m.l, m.o.Files
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		list, err := files(l.ctx)
-		return filesRead{list, err}
-	}
+	return read(m, m.o.Files, func(list []string, _ error) tea.Cmd {
+		m.complete.files, m.complete.reading, m.complete.readAt = list, false, m.now
+		m.completions()
+		return nil
+	})
 }
 
 // startCompletion completes at once if only one thing fits.
@@ -139,9 +135,8 @@ func (m *Model) takeCompletion() {
 
 // picking is the choice of another conversation.
 type picking struct {
+	menu
 	list    []Conversation
-	query   string
-	at      int
 	err     string
 	loading bool
 }
@@ -153,46 +148,29 @@ func (m *Model) openPicker() tea.Cmd {
 		return nil
 	}
 	m.screen, m.picker = pickerScreen, picking{loading: true}
-	l, sessions := m.l, m.o.Sessions
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		list, err := sessions(l.ctx)
-		return sessionsRead{list, err}
-	}
+	return read(m, m.o.Sessions, func(list []Conversation, err error) tea.Cmd {
+		m.picker.list, m.picker.err, m.picker.loading = list, errorText(err), false
+		return nil
+	})
 }
 
 // found returns the conversations that match the query.
-func (p picking) found() []Conversation {
-	var out []Conversation
-	for _, i := range p.list {
-		if strings.Contains(strings.ToLower(i.Title+" "+string(i.Session)), strings.ToLower(p.query)) {
-			out = append(out, i)
-		}
-	}
-	return out
+func (p *picking) found() []Conversation {
+	return slices.DeleteFunc(slices.Clone(p.list), func(c Conversation) bool {
+		return !p.fits(c.Title + " " + string(c.Session))
+	})
 }
 
 // pickerKey takes in a key of the choice.
 func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
 	p := &m.picker
 	found := p.found()
-	switch key := msg.String(); key {
+	switch msg.String() {
 	case "esc", "ctrl+c":
 		if m.epoch == 0 && m.o.Choose { // it leads back to nothing
 			return tea.Quit
 		}
 		m.screen = chatScreen
-	case "up", "ctrl+p":
-		p.at = max(0, p.at-1)
-	case "down", "ctrl+n":
-		p.at = min(max(0, len(found)-1), p.at+1)
-	case "backspace", "ctrl+h":
-		if r := []rune(p.query); len(r) > 0 {
-			p.query, p.at = string(r[:len(r)-1]), 0
-		}
 	case "enter":
 		if p.at >= len(found) {
 			return nil
@@ -208,9 +186,7 @@ func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
 		}
 		return m.switchTo(id)
 	default:
-		if msg.Text != "" {
-			p.query, p.at = p.query+msg.Text, 0
-		}
+		p.key(msg, len(found), true)
 	}
 	return nil
 }

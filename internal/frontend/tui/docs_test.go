@@ -26,8 +26,8 @@ func TestDocs(t *testing.T) {
 	b.WriteString("\nThe setting `terminal.keys` gives other keys to what is done in the conversation, by these names: ")
 	var names []string
 	for _, k := range Bindings() {
-		if k.do != "" {
-			names = append(names, "`"+string(k.do)+"`")
+		if k.do != nil {
+			names = append(names, "`"+k.name+"`")
 		}
 	}
 	b.WriteString(strings.Join(names, ", ") + ".\n")

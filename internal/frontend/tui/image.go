@@ -25,15 +25,6 @@ type attaching struct {
 	looked  map[string]bool // words of this prompt that were tried as paths: none is tried twice
 }
 
-// imagesRead are images that were read for a text in the editor; from the clipboard, if the
-// text is empty.
-type imagesRead struct {
-	text   string
-	list   []control.Image
-	err    error
-	pasted bool
-}
-
 // imageExtensions are the endings of files that are taken for images; their content decides.
 func imageExtensions() []string { return []string{".png", ".jpg", ".jpeg", ".gif", ".webp"} }
 
@@ -46,24 +37,19 @@ func namesImage(path string) bool {
 	return false
 }
 
-// words splits a text into words, which may be quoted or have escaped characters.
-var words = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|(?:\\.|[^\s'"\\])+`)
-
 // unquoted returns the path that a word names.
 func unquoted(word string) string {
 	switch {
 	case len(word) > 1 && (word[0] == '\'' || word[0] == '"'):
 		word = word[1 : len(word)-1]
 	default:
-		word = escaped.ReplaceAllString(word, "$1")
+		word = regexp.MustCompile(`\\(.)`).ReplaceAllString(word, "$1")
 	}
 	if u, err := url.Parse(word); err == nil && u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") {
 		return u.Path
 	}
 	return word
 }
-
-var escaped = regexp.MustCompile(`\\(.)`)
 
 // pastedImages are the paths of images that a text that was pasted consists of; none, if it
 // has anything else.
@@ -72,6 +58,8 @@ func pastedImages(text string) (paths []string) {
 	if len(text) > picture.Max*4096 {
 		return nil
 	}
+	// A word may be quoted or have escaped characters.
+	words := regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|(?:\\.|[^\s'"\\])+`)
 	for _, w := range words.FindAllString(text, picture.Max+1) {
 		path := unquoted(w)
 		if !namesImage(path) {
@@ -89,12 +77,10 @@ func pastedImages(text string) (paths []string) {
 	return nil
 }
 
-// lastWord is the word at the end of a text.
-var lastWord = regexp.MustCompile(`(?:^|\s)('[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s'"\\])+)$`)
-
 // typedImage is the path of an image that a text ends with, as it is written there. A name
 // without a folder is a word like others.
 func typedImage(text string) (word, path string, ok bool) {
+	lastWord := regexp.MustCompile(`(?:^|\s)('[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s'"\\])+)$`)
 	at := lastWord.FindStringSubmatch(text)
 	if at == nil {
 		return "", "", false
@@ -140,66 +126,59 @@ func (m *Model) readImages(text string, pasted bool, paths ...string) tea.Cmd {
 		m.attach.looked = map[string]bool{}
 	}
 	m.attach.looked[text] = true
-	read := m.o.Image
-	return m.readAttached(func(ctx context.Context) tea.Msg {
-		got := imagesRead{text: text, pasted: pasted}
+	image := m.o.Image
+	return m.readAttached(text, pasted, func(ctx context.Context) ([]control.Image, error) {
+		var list []control.Image
 		for _, path := range paths {
-			image, err := read(ctx, path)
+			one, err := image(ctx, path)
 			if err != nil {
-				return imagesRead{text: text, pasted: pasted, err: err}
+				return nil, err
 			}
-			got.list = append(got.list, image)
+			list = append(list, one)
 		}
-		return got
+		return list, nil
 	})
 }
 
 // readClipboard reads an image from the clipboard.
 func (m *Model) readClipboard() tea.Cmd {
-	read := m.o.Clipboard
-	if read == nil {
+	clipboard := m.o.Clipboard
+	if clipboard == nil {
 		m.say("no image was read: the clipboard cannot be reached from here (paste the path of a file)")
 		return nil
 	}
-	return m.readAttached(func(ctx context.Context) tea.Msg {
-		image, err := read(ctx)
-		return imagesRead{list: []control.Image{image}, err: err}
+	return m.readAttached("", false, func(ctx context.Context) ([]control.Image, error) {
+		image, err := clipboard(ctx)
+		return []control.Image{image}, err
 	})
 }
 
-func (m *Model) readAttached(read func(context.Context) tea.Msg) tea.Cmd {
+// readAttached reads images for a text in the editor; from the clipboard, if the text is empty.
+func (m *Model) readAttached(text string, pasted bool, from func(context.Context) ([]control.Image, error)) tea.Cmd {
 	m.attach.reading++
-	l := m.l
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		return read(l.ctx)
-	}
+	return read(m, from, func(list []control.Image, err error) tea.Cmd { return m.attached(text, pasted, list, err) })
 }
 
 // attached replaces words of the text by the images that were read.
-func (m *Model) attached(msg imagesRead) tea.Cmd {
+func (m *Model) attached(text string, pasted bool, images []control.Image, err error) tea.Cmd {
 	a := &m.attach
 	a.reading--
-	err := msg.err
 	if err == nil {
-		list := make([]input.Image, len(msg.list))
-		for i, image := range msg.list {
+		list := make([]input.Image, len(images))
+		for i, image := range images {
 			list[i] = input.Image{Name: printable.Typed(printable.Line(image.Name, 80)), Data: image.Data}
 		}
-		if msg.text == "" {
+		if text == "" {
 			m.editor, err = m.editor.Attach(list...)
 		} else {
-			m.editor, err = m.editor.AttachFor(msg.text, list...)
+			m.editor, err = m.editor.AttachFor(text, list...)
 		}
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) && msg.text != "":
-		if msg.pasted {
-			m.say(fmt.Sprintf("there is no file %s: it stays text", printable.Line(msg.text, 200)))
+	case errors.Is(err, fs.ErrNotExist) && text != "":
+		if pasted {
+			m.say(fmt.Sprintf("there is no file %s: it stays text", printable.Line(text, 200)))
 		}
 	default:
 		a.submit = false

@@ -69,13 +69,13 @@ func TestImageChip(t *testing.T) {
 	u := start(t, 80, 24, withImages)
 	u.types("what is ")
 	u.paste("'/tmp/a b.png' ")
-	u.sees("> what is [Image 1: a b.png 64 kB]")
+	u.sees("> what is [Image 1: a b.png 62.5 KiB]")
 	u.types(" and ./c.gif or other.png ")
-	u.sees("what is [Image 1: a b.png 64 kB] and [Image 2: c.gif 64 kB] or other.png")
+	u.sees("what is [Image 1: a b.png 62.5 KiB] and [Image 2: c.gif 62.5 KiB] or")
 	u.press("home", "alt+f", "alt+f", "alt+f", "backspace")
-	u.sees("> what is  and [Image 1: c.gif 64 kB] or other.png")
+	u.sees("> what is  and [Image 1: c.gif 62.5 KiB] or other.png")
 	u.press("ctrl+_")
-	u.sees("what is [Image 1: a b.png 64 kB] and [Image 2")
+	u.sees("what is [Image 1: a b.png 62.5 KiB] and [Image 2")
 	u.press("backspace", "ctrl+v")
 	u.sees("what is [Image 1: clipboard.png 70 B] and [Image 2: c.gif")
 	u.press("enter")
@@ -118,7 +118,7 @@ func TestImageRefused(t *testing.T) {
 	for range 4 {
 		u.paste("/tmp/big.png")
 	}
-	u.sees("[Image 4: big.png 5.2 MB]")
+	u.sees("[Image 4: big.png 5.0 MiB]")
 	u.paste("/tmp/a.png")
 	u.sees("/tmp/a.png", "the images of a prompt have 20 MiB together at most")
 	u = start(t, 100, 24, withImages, func(o *Options) { o.Clipboard = nil })
@@ -140,18 +140,18 @@ func TestImageWaits(t *testing.T) {
 	u.press("enter")
 	u.sees("queued: [image 1: a.png]")
 	u.press("up")
-	u.sees("> [Image 1: a.png 64 kB]")
+	u.sees("> [Image 1: a.png 62.5 KiB]")
 	u.press("enter")
 	u.paste("/tmp/b.png")
 	u.types(" too")
 	u.press("enter", "esc")
 	u.hear(end())
-	u.sees("> [Image 1: a.png 64 kB]", "  [Image 2: b.png 64 kB] too")
+	u.sees("> [Image 1: a.png 62.5 KiB]", "  [Image 2: b.png 62.5 KiB] too")
 	u.api.done()
 	u.api.fail = errors.New("the session is full")
 	u.press("enter")
 	u.did("prompt [image 1: a.png]\n[image 2: b.png] too\nimage a.png 64000\nimage b.png 64000")
-	u.sees("> [Image 1: a.png 64 kB]", "  [Image 2: b.png 64 kB] too", "the session is full")
+	u.sees("> [Image 1: a.png 62.5 KiB]", "  [Image 2: b.png 62.5 KiB] too", "the session is full")
 }
 
 // A prompt that was gone back to has its images again.
@@ -161,7 +161,7 @@ func TestImageFork(t *testing.T) {
 	})
 	u.api.back = []control.Image{{Name: "a.png", Data: make([]byte, 1000)}}
 	u.press("esc", "esc", "enter")
-	u.sees("> first [Image 1: a.png 1 kB] thing")
+	u.sees("> first [Image 1: a.png 1000 B] thing")
 }
 
 // That the model sees no images is said before the prompt is sent.

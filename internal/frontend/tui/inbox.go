@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -45,8 +46,7 @@ type inbox struct {
 	err     string
 	key     string // of the item that is chosen
 	at      int
-	field   *input.Editor // an answer for the chosen item is typed
-	armed   string        // the item whose task is stopped at the next x
+	armed   string // the item whose task is stopped at the next x
 	stop    context.CancelFunc
 }
 
@@ -57,61 +57,40 @@ const (
 	itemStalled = "stalled"
 	itemParked  = "parked"
 	itemFailure = "failure"
+	itemMade    = "made"
 )
 
 func itemKey(i control.AttentionItem) string {
 	return strings.Join([]string{string(i.Session), i.ID, string(i.Run), string(i.Kind)}, " ")
 }
 
-// What commands of the inbox answer with.
-type (
-	waitingRead struct {
-		now Waiting
-		err error
-	}
-	waitingChanged struct{}
-	itemDone       struct {
-		key  string
-		what string
-		err  error
-	}
-)
-
 // readWaiting reads what needs the user everywhere.
 func (m *Model) readWaiting() tea.Cmd {
-	read, l := m.o.Everywhere.Attention, m.l
 	switch {
-	case read == nil:
+	case m.o.Everywhere.Attention == nil:
 		return nil
 	case m.inbox.reading:
 		m.inbox.again = true
 		return nil
 	}
 	m.inbox.reading = true
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		now, err := read(l.ctx)
-		return waitingRead{now, err}
-	}
+	return read(m, m.o.Everywhere.Attention, m.waiting)
 }
 
 // waiting takes in what needs the user everywhere.
-func (m *Model) waiting(msg waitingRead) tea.Cmd {
+func (m *Model) waiting(now Waiting, err error) tea.Cmd {
 	b := &m.inbox
 	b.reading = false
-	if b.err = errorText(msg.err); msg.err == nil {
-		b.now, b.known = msg.now, true
+	if b.err = errorText(err); err == nil {
+		b.now, b.known = now, true
 	}
 	if i := slices.IndexFunc(b.now.List.Items, func(i control.AttentionItem) bool { return itemKey(i) == b.key }); i >= 0 {
 		b.at = i
 	} else {
-		if b.key != "" && b.field != nil {
+		if b.key != "" && m.field != nil {
 			m.say("that was done elsewhere")
 		}
-		b.field = nil
+		m.field = nil
 		m.chooseItem(b.at)
 	}
 	asked := func(i control.AttentionItem) bool {
@@ -183,12 +162,12 @@ func (m *Model) followWaiting(pace time.Duration) {
 	}
 	ctx, stop := context.WithCancel(m.l.ctx)
 	m.inbox.stop = stop
-	m.l.start(func() { follow(ctx, pace, func() { send(waitingChanged{}) }) })
+	m.l.start(func() { follow(ctx, pace, func() { send(effect(m.readWaiting)) }) })
 }
 
 func (m *Model) closeInbox() tea.Cmd {
 	m.followWaiting(hintPace)
-	m.inbox.field, m.ask, m.screen = nil, nil, chatScreen
+	m.field, m.ask, m.screen = nil, nil, chatScreen
 	m.questions(m.open)
 	return m.readWaiting()
 }
@@ -208,7 +187,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 		cmd, _ := m.questionKey(msg)
 		return cmd
 	}
-	if b.field != nil {
+	if m.field != nil {
 		return m.fieldKey(msg)
 	}
 	item, ok := m.chosenItem()
@@ -246,7 +225,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // stoppable reports whether stopping its task makes an item go.
 func stoppable(i control.AttentionItem) bool {
-	return i.Task != "" && i.Request == nil && string(i.Kind) != itemFailure && string(i.Kind) != itemBlocked
+	return i.Task != "" && i.Request == nil && !i.Past() && string(i.Kind) != itemBlocked
 }
 
 // typed reports whether an item goes by a text that is sent to its task.
@@ -257,7 +236,7 @@ func typed(i control.AttentionItem) bool {
 }
 
 // actOnItem does what an item needs: it shows its question, takes a text for its task, or
-// marks its failure as seen.
+// marks the end of its task as seen.
 func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 	switch {
 	case i.Request != nil:
@@ -267,18 +246,19 @@ func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 		if m.ask.question.Hidden > 0 {
 			return m.needsWhole()
 		}
-	case string(i.Kind) == itemFailure:
-		seen, l, key := m.o.Everywhere.MarkSeen, m.l, itemKey(i)
-		return func() tea.Msg {
-			if !l.enter() {
-				return nil
-			}
-			defer l.group.Done()
-			return itemDone{key, "seen", seen(l.ctx, i.Session, []string{string(i.Task)})}
-		}
+	case i.Past():
+		seen := m.o.Everywhere.MarkSeen
+		return read(m, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, seen(ctx, i.Session, []string{string(i.Task)})
+		}, m.itemGone(i, "seen"))
 	case typed(i):
-		e := input.New(nil)
-		m.inbox.field = &e
+		env := m.o.Env
+		m.field = &message{editor: input.New(nil), send: func(text string) tea.Cmd {
+			return m.doItem(i, "sent", func(ctx context.Context, api control.API) error {
+				_, err := api.Send(ctx, control.SendRequest{Ref: string(i.Task), Text: text, Env: env})
+				return err
+			})
+		}}
 	case stoppable(i):
 		m.say("nothing can be typed to it: x stops it")
 	default:
@@ -287,67 +267,41 @@ func (m *Model) actOnItem(i control.AttentionItem) tea.Cmd {
 	return nil
 }
 
-// fieldKey takes in a key of an answer that is typed for a task.
-func (m *Model) fieldKey(msg tea.KeyPressMsg) tea.Cmd {
-	b := &m.inbox
-	switch msg.String() {
-	case "esc", "ctrl+c":
-		b.field = nil
-	case "enter":
-		text := b.field.Value()
-		b.field = nil
-		item, ok := m.chosenItem()
-		if !ok || strings.TrimSpace(text) == "" {
-			return nil
-		}
-		env := m.o.Env
-		return m.doItem(item, "sent", func(ctx context.Context, api control.API) error {
-			_, err := api.Send(ctx, control.SendRequest{Ref: string(item.Task), Text: text, Env: env})
-			return err
-		})
-	default:
-		*b.field = edited(*b.field, msg)
-	}
-	return nil
-}
-
 // doItem does something to the task of an item, in the session that it is of.
 func (m *Model) doItem(i control.AttentionItem, what string, f func(context.Context, control.API) error) tea.Cmd {
-	key := itemKey(i)
-	return m.doAt(i.Session, func(ctx context.Context, api control.API) tea.Msg {
-		return itemDone{key, what, f(ctx, api)}
-	}, func(err error) tea.Msg { return itemDone{key, what, err} })
+	return askAt(m, i.Session, func(ctx context.Context, api control.API) (struct{}, error) {
+		return struct{}{}, f(ctx, api)
+	}, m.itemGone(i, what))
 }
 
-// doAt is [Model.do] at the session of an ID; missed answers if it cannot be reached.
-func (m *Model) doAt(id task.ID, work func(context.Context, control.API) tea.Msg, missed func(error) tea.Msg) tea.Cmd {
+// askAt is [ask] at the session of an ID.
+func askAt[T any](m *Model, id task.ID, from func(context.Context, control.API) (T, error),
+	take func(T, error) tea.Cmd) tea.Cmd {
 	if id == "" || id == m.info.Session && m.connected() {
-		return m.do(work)
+		return ask(m, from, take)
 	}
-	reach, l := m.o.Everywhere.Reach, m.l
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		c, err := reach(l.ctx, id)
+	reach := m.o.Everywhere.Reach
+	return read(m, func(ctx context.Context) (v T, err error) {
+		c, err := reach(ctx, id)
 		if err != nil {
-			return missed(err)
+			return v, err
 		}
 		defer c.Release()
-		return work(l.ctx, c.API)
-	}
+		return from(ctx, c.API)
+	}, take)
 }
 
 // itemGone takes in what became of an action on an item.
-func (m *Model) itemGone(msg itemDone) tea.Cmd {
-	if msg.err != nil {
-		m.say(fmt.Sprintf("not %s: %s", msg.what, errorText(msg.err)))
+func (m *Model) itemGone(i control.AttentionItem, what string) func(struct{}, error) tea.Cmd {
+	return func(_ struct{}, err error) tea.Cmd {
+		if err != nil {
+			m.say(fmt.Sprintf("not %s: %s", what, errorText(err)))
+			return m.readWaiting()
+		}
+		m.say(what)
+		m.dropItem(func(other control.AttentionItem) bool { return itemKey(other) == itemKey(i) })
 		return m.readWaiting()
 	}
-	m.say(msg.what)
-	m.dropItem(func(i control.AttentionItem) bool { return itemKey(i) == msg.key })
-	return m.readWaiting()
 }
 
 // dropItem takes items out of the list until it is read again.
@@ -370,6 +324,8 @@ func itemWords(i control.AttentionItem) (mark, word string) {
 		return "◌", "parked"
 	case itemFailure:
 		return "✗", "failed"
+	case itemMade:
+		return "!", "made"
 	}
 	return "?", "asks"
 }
@@ -401,10 +357,7 @@ func (m *Model) inboxFrame() frame {
 	for len(lines) < m.height-len(foot) {
 		lines = append(lines, "")
 	}
-	if cursor != nil {
-		cursor.Y += len(lines)
-	}
-	return frame{append(lines, foot...), cursor}
+	return frame{append(lines, foot...), below(cursor, len(lines))}
 }
 
 // inboxRange is which items are shown above a foot: from which on, how many, and in how many
@@ -434,7 +387,7 @@ func (m *Model) itemRow(i control.AttentionItem, chosen bool, each int) []string
 	}
 	end := m.projectOf(i.Session)
 	if !i.Since.IsZero() {
-		end += "  " + ago(m.now.Sub(i.Since))
+		end += "  " + figures.Age(m.now.Sub(i.Since))
 	}
 	if i.Blocks > 1 {
 		end = fmt.Sprintf("%d wait  ", i.Blocks) + end
@@ -478,12 +431,12 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 			"session " + printable.Line(string(i.Session), 20), printable.Line(string(i.Task), 20)},
 			func(s string) bool { return s == "" }), " · ")
 		lines = append(lines, t.Dim.Render(ansi.Truncate(where, m.width, "…")))
-		lines = append(lines, wrapped(printable.Exact(i.Why), m.width-2, t.Plain.Render)...)
+		lines = append(lines, wrapped(printable.Exact(i.Why), m.width-2, "  ", t.Plain.Render)...)
 		act := ""
 		switch {
 		case i.Request != nil:
 			act = "enter answers · "
-		case string(i.Kind) == itemFailure:
+		case i.Past():
 			act = "enter: seen · "
 		case typed(i):
 			act = "enter types an answer · "
@@ -495,19 +448,19 @@ func (m *Model) itemLines() ([]string, *tea.Cursor) {
 	}
 	for _, note := range []string{b.err, m.notification} {
 		if note != "" {
-			lines = append(lines, wrapped(printable.Block(note), m.width-2, t.Warning.Render)...)
+			lines = append(lines, wrapped(printable.Block(note), m.width-2, "  ", t.Warning.Render)...)
 		}
 	}
 	if ok && b.armed == b.key && b.key != "" {
-		lines = append(lines, wrapped("press x again to stop it, with everything below it", m.width-2, t.Warning.Render)...)
+		armed := "press x again to stop it, with everything below it"
+		lines = append(lines, wrapped(armed, m.width-2, "  ", t.Warning.Render)...)
 	}
 	var cursor *tea.Cursor
-	if b.field != nil {
-		text, y, x := b.field.View(m.editorWidth(), 3, t.Plain)
-		cursor = tea.NewCursor(x+2, len(lines)+y)
-		for k, line := range text {
-			lines = append(lines, map[bool]string{true: t.Prompt.Render("> "), false: "  "}[k == 0]+line)
-		}
+	if m.field != nil {
+		var text []string
+		text, cursor = m.typedLines(m.field.editor, 3)
+		cursor = below(cursor, len(lines))
+		lines = append(lines, text...)
 		keys = "enter sends it to the task · esc back"
 	}
 	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor

@@ -1,42 +1,14 @@
 package tui
 
-import "slices"
+import (
+	"cmp"
+	"fmt"
+	"slices"
 
-// action is the effect of a key.
-type action string
+	tea "charm.land/bubbletea/v2"
 
-// The actions of keys, by their names in the table of [Bindings].
-const (
-	actSubmit     action = "submit"
-	actNewline    action = "newline"
-	actImage      action = "image"
-	actInterrupt  action = "interrupt"
-	actClear      action = "clear"
-	actLeave      action = "leave"
-	actMode       action = "mode"
-	actBackground action = "background"
-	actTasks      action = "tasks"
-	actInbox      action = "inbox"
-	actMouse      action = "mouse"
-	actTodos      action = "todos"
-	actOpen       action = "open"
-	actOpenAll    action = "open all"
-	actQuestion   action = "question"
-	actSearch     action = "search"
-	actComplete   action = "complete"
-	actSuspend    action = "suspend"
-	actRedraw     action = "redraw"
-	actHelp       action = "help"
-	actPageUp     action = "page up"
-	actPageDown   action = "page down"
-	actLineUp     action = "line up"
-	actLineDown   action = "line down"
-	actBegin      action = "begin"
-	actFollow     action = "follow"
-	actPrevious   action = "previous block"
-	actNext       action = "next block"
-	actUp         action = "up"
-	actDown       action = "down"
+	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/frontend/tui/input"
 )
 
 // Binding is what some keys do in a part of the UI.
@@ -44,7 +16,10 @@ type Binding struct {
 	Where string   // the part
 	Keys  []string // by their names in bubbletea
 	Does  string   // for people
-	do    action
+
+	// In the conversation: a name for the table of the user, and the effect.
+	name string
+	do   func(*Model) tea.Cmd
 }
 
 // The parts of the UI that have keys.
@@ -66,36 +41,48 @@ const (
 // Bindings is every key. docs/terminal.md has the same table.
 func Bindings() []Binding {
 	return []Binding{
-		{inChat, []string{"enter"}, "send the prompt; while the agent works it waits in the queue", actSubmit},
-		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`", actNewline},
-		{inChat, []string{"ctrl+v"}, "put the image of the clipboard into the prompt", actImage},
-		{inChat, []string{"esc"}, "interrupt the turn, and nothing else; twice without one: back to an earlier prompt", actInterrupt},
-		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", actClear},
-		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan", actMode},
-		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", actLeave},
-		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background; with nothing, or again, the turn itself", actBackground},
-		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", actTasks},
-		{inChat, []string{"alt+i"}, "the inbox: what needs you in all sessions", actInbox},
-		{inChat, []string{"alt+t"}, "show or hide the to-dos", actTodos},
-		{inChat, []string{"alt+m"}, "use the mouse, or leave it to the terminal", actMouse},
-		{inChat, []string{"ctrl+o"}, "open the chosen block, or the last one; again folds it", actOpen},
-		{inChat, []string{"alt+o"}, "open all blocks, or fold them", actOpenAll},
-		{inChat, []string{"ctrl+g"}, "go to the question that waits", actQuestion},
-		{inChat, []string{"ctrl+r"}, "search in the history", actSearch},
-		{inChat, []string{"tab"}, "complete a `/command` or an `@file`", actComplete},
-		{inChat, []string{"up"}, "a row up; in the first row the prompt before, or one that waits", actUp},
-		{inChat, []string{"down"}, "a row down; in the last row the prompt after", actDown},
-		{inChat, []string{"pgup"}, "a page up", actPageUp},
-		{inChat, []string{"pgdown"}, "a page down", actPageDown},
-		{inChat, []string{"shift+up", "ctrl+up"}, "a line up", actLineUp},
-		{inChat, []string{"ctrl+down"}, "a line down", actLineDown},
-		{inChat, []string{"ctrl+home"}, "to the begin of the conversation", actBegin},
-		{inChat, []string{"ctrl+end"}, "to its end, and follow it", actFollow},
-		{inChat, []string{"alt+up"}, "choose the block before that can be opened", actPrevious},
-		{inChat, []string{"alt+down"}, "choose the block after", actNext},
-		{inChat, []string{"ctrl+z"}, "suspend Drover; `fg` brings it back", actSuspend},
-		{inChat, []string{"ctrl+l"}, "draw the screen anew", actRedraw},
-		{inChat, []string{"?", "f1"}, "all keys; `?` if nothing is typed", actHelp},
+		{inChat, []string{"enter"}, "send the prompt; while the agent works it waits in the queue",
+			"submit", (*Model).submit},
+		{inChat, []string{"shift+enter", "alt+enter", "ctrl+j"}, "a new line; so does enter behind a `\\`",
+			"newline", (*Model).newline},
+		{inChat, []string{"ctrl+v"}, "put the image of the clipboard into the prompt", "image", (*Model).readClipboard},
+		{inChat, []string{"esc"}, "interrupt the turn, and nothing else; twice without one: back to an earlier prompt",
+			"interrupt", (*Model).escape},
+		{inChat, []string{"ctrl+c"}, "clear what is typed; else interrupt the turn; else leave", "clear", (*Model).clear},
+		{inChat, []string{"shift+tab"}, "the next permission mode: default, acceptEdits, plan",
+			"mode", (*Model).nextMode},
+		{inChat, []string{"ctrl+d"}, "leave, if nothing is typed", "leave", (*Model).deleteOrLeave},
+		{inChat, []string{"ctrl+b"}, "move what the agent waits for to the background; with nothing, or again, the turn itself",
+			"background", (*Model).background},
+		{inChat, []string{"shift+down", "ctrl+t"}, "the tasks", "tasks", (*Model).openPanel},
+		{inChat, []string{"alt+i"}, "the inbox: what needs you in all sessions", "inbox", (*Model).openInbox},
+		{inChat, []string{"alt+t"}, "show or hide the to-dos",
+			"todos", does(func(m *Model) { m.showTodos = !m.showTodos })},
+		{inChat, []string{"alt+m"}, "use the mouse, or leave it to the terminal", "mouse", does((*Model).toggleMouse)},
+		{inChat, []string{"ctrl+o"}, "open the chosen block, or the last one; again folds it",
+			"open", does((*Model).openBlock)},
+		{inChat, []string{"alt+o"}, "open all blocks, or fold them",
+			"open all", does(func(m *Model) { m.talk.OpenAll() })},
+		{inChat, []string{"ctrl+g"}, "go to the question that waits", "question", does((*Model).askAgain)},
+		{inChat, []string{"ctrl+r"}, "search in the history",
+			"search", does(func(m *Model) { m.search = &input.Search{} })},
+		{inChat, []string{"tab"}, "complete a `/command` or an `@file`", "complete", (*Model).startCompletion},
+		{inChat, []string{"up"}, "a row up; in the first row the prompt before, or one that waits",
+			"up", does((*Model).up)},
+		{inChat, []string{"down"}, "a row down; in the last row the prompt after", "down", (*Model).down},
+		{inChat, []string{"pgup"}, "a page up", "page up", scrolls(-1, true)},
+		{inChat, []string{"pgdown"}, "a page down", "page down", scrolls(1, true)},
+		{inChat, []string{"shift+up", "ctrl+up"}, "a line up", "line up", scrolls(-1, false)},
+		{inChat, []string{"ctrl+down"}, "a line down", "line down", scrolls(1, false)},
+		{inChat, []string{"ctrl+home"}, "to the begin of the conversation",
+			"begin", does(func(m *Model) { m.window.Begin(m.talk) })},
+		{inChat, []string{"ctrl+end"}, "to its end, and follow it", "follow", does(func(m *Model) { m.window.Follow() })},
+		{inChat, []string{"alt+up"}, "choose the block before that can be opened", "previous block", selects(-1)},
+		{inChat, []string{"alt+down"}, "choose the block after", "next block", selects(1)},
+		{inChat, []string{"ctrl+z"}, "suspend Drover; `fg` brings it back", "suspend", (*Model).suspend},
+		{inChat, []string{"ctrl+l"}, "draw the screen anew", "redraw", func(*Model) tea.Cmd { return tea.ClearScreen }},
+		{inChat, []string{"?", "f1"}, "all keys; `?` if nothing is typed",
+			"help", func(m *Model) tea.Cmd { return m.openPage("help") }},
 
 		{Where: inEditor, Keys: []string{"left", "right", "ctrl+f"}, Does: "move a character"},
 		{Where: inEditor, Keys: []string{"alt+b", "alt+f", "ctrl+left", "ctrl+right", "alt+left", "alt+right"},
@@ -175,7 +162,7 @@ func Bindings() []Binding {
 func bindingsWith(keys map[string]string) (list []Binding, unknown []string) {
 	list = Bindings()
 	for name, key := range keys {
-		i := slices.IndexFunc(list, func(b Binding) bool { return b.do != "" && string(b.do) == name })
+		i := slices.IndexFunc(list, func(b Binding) bool { return b.do != nil && b.name == name })
 		if i < 0 || key == "" {
 			unknown = append(unknown, name)
 			continue
@@ -191,47 +178,114 @@ func bindingsWith(keys map[string]string) (list []Binding, unknown []string) {
 	return list, unknown
 }
 
-// keyOf is the first key that does something in the conversation.
-func keyOf(bindings []Binding, do action) string {
+// keyOf is the first key of an action in the conversation.
+func keyOf(bindings []Binding, name string) string {
 	for _, b := range bindings {
-		if b.do == do && len(b.Keys) > 0 {
+		if b.name == name && len(b.Keys) > 0 {
 			return b.Keys[0]
 		}
 	}
 	return "no key"
 }
 
-// actionOf returns the action of a key in the conversation.
-func actionOf(bindings []Binding, key string) action {
+// actionOf returns the effect of a key in the conversation; nil: it has none.
+func actionOf(bindings []Binding, key string) func(*Model) tea.Cmd {
 	for _, b := range bindings {
 		if b.Where == inChat && slices.Contains(b.Keys, key) {
 			return b.do
 		}
 	}
-	return ""
+	return nil
 }
 
-// slash is a command of the UI. All others are those of the session; see
-// [control.API.Commands].
+// does is an action without a command.
+func does(f func(*Model)) func(*Model) tea.Cmd {
+	return func(m *Model) tea.Cmd {
+		f(m)
+		return nil
+	}
+}
+
+// scrolls moves the conversation by lines, or by pages.
+func scrolls(n int, pages bool) func(*Model) tea.Cmd {
+	return does(func(m *Model) {
+		height, step := m.talkHeight(), n
+		if pages {
+			step *= max(1, height-2)
+		}
+		m.window.Scroll(m.talk, m.drawer, m.width, height, step)
+	})
+}
+
+// selects chooses a block of the conversation.
+func selects(step int) func(*Model) tea.Cmd {
+	return does(func(m *Model) { m.window.Select(m.talk, m.drawer, m.width, m.talkHeight(), step) })
+}
+
+// slash is a command of the UI. All others are those of the session; see [control.API.Commands]. do returns false if
+// the command stays in the editor.
 type slash struct {
 	name, does string
+	do         func(m *Model, rest string) (cmd tea.Cmd, done bool)
 }
 
 // commands returns the commands of the UI.
 func commands() []slash {
-	return append(pageCommands(), []slash{
-		{"tasks", "the tasks"},
-		{"inbox", "what needs you, in all sessions and projects"},
-		{"stop", "stop a task: /stop ID"},
-		{"interrupt", "interrupt the turn"},
-		{"resume", "go on with another conversation"},
-		{"fork", "go back to before an earlier prompt, in a copy of the conversation"},
-		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions"},
-		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off"},
-		{"autopilot", "go on by itself until all is done: /autopilot on, off, or nothing for the other one"},
-		{"teleport", "have work done by the usual service of remote agents: /teleport WORK"},
-		{"new", "begin another conversation; this one goes on"},
-		{"detach", "leave; the work goes on"},
-		{"quit", "leave, and say what becomes of what runs"},
+	plain := func(f func(*Model) tea.Cmd) func(*Model, string) (tea.Cmd, bool) {
+		return func(m *Model, _ string) (tea.Cmd, bool) { return f(m), true }
+	}
+	setting := func(f func(*control.ConfigureRequest, *string)) func(*Model, string) (tea.Cmd, bool) {
+		return func(m *Model, rest string) (tea.Cmd, bool) {
+			if rest == "" {
+				set := m.settings()
+				m.say(fmt.Sprintf("model %s, permission mode %s, thinking %s; /mode VALUE or /think VALUE changes it", set.Model,
+					set.Mode, cmp.Or(set.Thinking.Effort, "as the provider has it")))
+				return nil, false
+			}
+			var req control.ConfigureRequest
+			f(&req, &rest)
+			return m.configure(req), true
+		}
+	}
+	model := setting(func(r *control.ConfigureRequest, value *string) { r.Model = value })
+	var list []slash
+	for _, p := range pageCommands() {
+		p.do = func(m *Model, rest string) (tea.Cmd, bool) {
+			if p.name == "model" && rest != "" {
+				return model(m, rest)
+			}
+			return m.openPage(p.name), true
+		}
+		list = append(list, p)
+	}
+	return append(list, []slash{
+		{"tasks", "the tasks", plain((*Model).openPanel)},
+		{"inbox", "what needs you, in all sessions and projects", plain((*Model).openInbox)},
+		{"stop", "stop a task: /stop ID", func(m *Model, rest string) (tea.Cmd, bool) {
+			if rest == "" {
+				m.say("which task? /stop ID; shift+down shows the tasks")
+				return nil, false
+			}
+			return m.stop(false, rest), true
+		}},
+		{"interrupt", "interrupt the turn", plain((*Model).interrupt)},
+		{"resume", "go on with another conversation", plain((*Model).openPicker)},
+		{"fork", "go back to before an earlier prompt, in a copy of the conversation", plain((*Model).rewind)},
+		{"mode", "the permission mode: /mode default, acceptEdits, plan, dontAsk or bypassPermissions",
+			setting(func(r *control.ConfigureRequest, value *string) { r.Mode = value })},
+		{"think", "how much the model thinks: /think low, medium, high, xhigh, max or off",
+			setting(func(r *control.ConfigureRequest, value *string) {
+				r.Thinking = &control.Thinking{Effort: *value}
+				if *value == "off" {
+					r.Thinking = &control.Thinking{Tokens: -1}
+				}
+			})},
+		{"autopilot", "go on by itself until all is done: /autopilot on, off, or nothing for the other one",
+			func(m *Model, rest string) (tea.Cmd, bool) { return m.autopilot(rest), true }},
+		{"teleport", "have work done by the usual service of remote agents: /teleport WORK",
+			func(m *Model, rest string) (tea.Cmd, bool) { return m.teleport(rest), true }},
+		{"new", "begin another conversation; this one goes on", plain((*Model).begins)},
+		{"detach", "leave; the work goes on", plain(func(*Model) tea.Cmd { return tea.Quit })},
+		{"quit", "leave, and say what becomes of what runs", plain((*Model).leave)},
 	}...)
 }

@@ -79,8 +79,9 @@ type Model struct {
 	tasks  *panel.State
 	zoom   zoomed
 	screen screen
-	send   *sending // a message for a task is typed
-	choice int      // in the dialog of leaving
+	field  *message    // a text for a task is typed; nil: none
+	sendTo task.Record // the task, in the list of tasks
+	choice int         // in the dialog of leaving
 	picker picking
 	back   rewinding
 	inbox  inbox
@@ -103,12 +104,6 @@ type Model struct {
 	live     panel.Tail // the output of the command that the agent waits for
 	farewell string
 	discards bool // what waits is not to be sent
-}
-
-// sending is a message for a task that is being typed.
-type sending struct {
-	to     task.Record
-	editor input.Editor
 }
 
 func newModel(o Options, l *listener) *Model {
@@ -200,8 +195,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.beat()
 	case news:
 		cmd = m.hear(msg)
-	default:
-		cmd = m.done(msg)
+	case effect:
+		cmd = msg()
 	}
 	if m.notification != "" && m.now.Sub(m.notificationAt) > notificationFor {
 		m.notification = ""
@@ -416,10 +411,10 @@ func (m *Model) unplug() {
 }
 
 // joined adopts a connection.
-func (m *Model) joined(j joined) tea.Cmd {
+func (m *Model) joined(c Connection, err error) tea.Cmd {
 	m.joining = false
-	if j.err != nil {
-		m.lost = errorText(j.err)
+	if err != nil {
+		m.lost = errorText(err)
 		if m.screen == pageScreen && m.page.reading {
 			m.page.reading, m.page.err = false, m.lost
 		}
@@ -431,7 +426,7 @@ func (m *Model) joined(j joined) tea.Cmd {
 	if m.deaf != nil {
 		m.unplug()
 	}
-	m.conn, m.info, m.lost = j.c, j.c.Info, ""
+	m.conn, m.info, m.lost = c, c.Info, ""
 	m.epoch++
 	m.talk, m.window, m.told = &transcript.State{}, transcript.Window{}, 0
 	m.main, m.tasks, m.open = task.Record{}, panel.New(), nil

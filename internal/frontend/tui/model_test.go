@@ -214,6 +214,9 @@ func (u *user) run(cmd tea.Cmd) {
 	}
 }
 
+// effect applies the effect of a command.
+func (u *user) effect(e effect) { u.tell(e) }
+
 func (u *user) tell(msg tea.Msg) {
 	_, cmd := u.m.Update(msg)
 	u.m.ticking = true // ticks are told by pass
@@ -417,8 +420,8 @@ func TestFrames(t *testing.T) {
 		"leave":    func(u *user) { u.talk(); u.press("ctrl+d") },
 		"todos": func(u *user) {
 			u.talk()
-			u.tell(todosRead{list: []Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress"},
-				{ID: "3", Text: "Write tests", Status: "pending", Blocked: []string{"2"}}}})
+			u.m.takeTodos([]Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress"},
+				{ID: "3", Text: "Write tests", Status: "pending", Blocked: []string{"2"}}}, nil)
 		},
 	}
 	for name, scene := range scenes {
@@ -520,7 +523,9 @@ func TestHostile(t *testing.T) {
 		u.types("o")
 		check("search")
 		u.press("esc", "shift+down")
-		u.tell(printed{id: "t1", chunk: control.Chunk{Data: []byte(evil)}, to: panelScreen})
+		u.effect(func() tea.Cmd {
+			return u.m.output(printed{id: "t1", to: panelScreen}, control.Chunk{Data: []byte(evil)}, nil)
+		})
 		check("panel")
 		u.press("enter")
 		check("zoom")
@@ -545,16 +550,16 @@ func TestHostile(t *testing.T) {
 		u.press("tab", "tab")
 		check("edit")
 		u.press("enter")
-		u.tell(failed{evil, fmt.Errorf("%s", evil), nil})
+		u.m.tell(evil + ": " + errorText(fmt.Errorf("%s", evil)))
 		check("notification")
 		u.tell(news{epoch: u.m.epoch, lost: fmt.Errorf("%s", evil)})
 		check("lost")
 		for _, c := range pageCommands() {
 			u.m.screen, u.m.page = pageScreen, page{name: c.name}
 			u.m.todos = []Todo{{ID: evil, Text: evil, Status: evil, Owner: evil, Blocked: []string{evil}}}
-			u.tell(pageRead{c.name, pageFacts{hostileEnvironment(evil), []task.Record{r}, evil + "\n+" + evil}, nil})
+			u.m.pageRead(c.name)(pageFacts{hostileEnvironment(evil), []task.Record{r}, evil + "\n+" + evil}, nil)
 			check(c.name)
-			u.tell(pageRead{name: c.name, err: errors.New(evil)})
+			u.m.pageRead(c.name)(pageFacts{}, errors.New(evil))
 			check(c.name + " failed")
 		}
 		u.m.screen, u.m.inbox.known = inboxScreen, true
@@ -562,7 +567,7 @@ func TestHostile(t *testing.T) {
 			Why: evil, Answer: []string{"drover send " + evil}}}}, map[task.ID]control.Info{"s9": {Project: evil, Title: evil}}}
 		u.m.chooseItem(0)
 		check("inbox")
-		u.m.screen, u.m.picker = pickerScreen, picking{list: []Conversation{{control.Info{Title: evil, Session: task.ID(evil), Project: evil, Live: true}, evil}}, query: evil}
+		u.m.screen, u.m.picker = pickerScreen, picking{list: []Conversation{{control.Info{Title: evil, Session: task.ID(evil), Project: evil, Live: true}, evil}}, menu: menu{query: evil}}
 		check("picker")
 	}
 }

@@ -33,7 +33,7 @@ func (m *Model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
 	case panelScreen:
 		return m.panelKey(tea.KeyPressMsg(key))
 	case inboxScreen:
-		if m.ask == nil && m.inbox.field == nil {
+		if m.ask == nil && m.field == nil {
 			return m.inboxKey(tea.KeyPressMsg(key))
 		}
 	case pickerScreen:
@@ -63,7 +63,7 @@ func (m *Model) click(msg tea.MouseClickMsg) tea.Cmd {
 			m.window.Selected = id
 		}
 	case panelScreen:
-		if m.send != nil {
+		if m.field != nil {
 			return nil
 		}
 		if again, ok := m.tasks.Click(msg.Y, m.height, m.now); !ok {
@@ -73,7 +73,7 @@ func (m *Model) click(msg tea.MouseClickMsg) tea.Cmd {
 		}
 		return m.followChosen()
 	case inboxScreen:
-		if m.ask != nil || m.inbox.field != nil || msg.Y == 0 {
+		if m.ask != nil || m.field != nil || msg.Y == 0 {
 			return nil
 		}
 		foot, _ := m.itemLines()

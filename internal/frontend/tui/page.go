@@ -46,36 +46,21 @@ type pageFacts struct {
 	diff  string
 }
 
-type pageRead struct {
-	name  string
-	facts pageFacts
-	err   error
-}
-
 // pageCommands are the commands that show a page, with what they are for.
 func pageCommands() []slash {
 	return []slash{
-		{"help", "all keys and commands"},
-		{"permissions", "the permission mode, and the rules in force with their sources"},
-		{"hooks", "commands that are run when something happens, with their sources"},
-		{"mcp", "the MCP servers and their states"},
-		{"agents", "the types of agents that can be started"},
-		{"model", "choose the model from the next call on; /model NAME at once"},
-		{"cost", "what was spent, by model and by task"},
-		{"memory", "instructions and what is remembered of the folder"},
-		{"context", "what fills the window of the model"},
-		{"todos", "all to-dos, with what waits for what"},
-		{"diff", "what git says has changed in the folder"},
+		{name: "help", does: "all keys and commands"},
+		{name: "permissions", does: "the permission mode, and the rules in force with their sources"},
+		{name: "hooks", does: "commands that are run when something happens, with their sources"},
+		{name: "mcp", does: "the MCP servers and their states"},
+		{name: "agents", does: "the types of agents that can be started"},
+		{name: "model", does: "choose the model from the next call on; /model NAME at once"},
+		{name: "cost", does: "what was spent, by model and by task"},
+		{name: "memory", does: "instructions and what is remembered of the folder"},
+		{name: "context", does: "what fills the window of the model"},
+		{name: "todos", does: "all to-dos, with what waits for what"},
+		{name: "diff", does: "what git says has changed in the folder"},
 	}
-}
-
-func isPage(name string) bool {
-	for _, c := range pageCommands() {
-		if c.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // openPage shows a page. What the session has is read when it is reached: it begins for that.
@@ -98,46 +83,44 @@ func (m *Model) readPage() tea.Cmd {
 		m.buildPage()
 		return m.readTodos()
 	case "diff":
-		read, l, folder := m.o.Diff, m.l, m.info.Project
-		if read == nil {
+		diff, folder := m.o.Diff, m.info.Project
+		if diff == nil {
 			p.err = "changes of files cannot be read from here"
 			return nil
 		}
 		p.reading = true
-		return func() tea.Msg {
-			if !l.enter() {
-				return nil
-			}
-			defer l.group.Done()
-			text, err := read(l.ctx, folder)
-			return pageRead{name, pageFacts{diff: text}, err}
-		}
+		return read(m, func(ctx context.Context) (pageFacts, error) {
+			text, err := diff(ctx, folder)
+			return pageFacts{diff: text}, err
+		}, m.pageRead(name))
 	}
 	p.reading, p.err = true, ""
 	if !m.connected() {
 		return m.reach()
 	}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		var f pageFacts
-		var err error
+	return ask(m, func(ctx context.Context, api control.API) (f pageFacts, err error) {
 		if f.env, err = api.Environment(ctx); err == nil && name == "cost" {
 			var list control.Page
 			list, err = api.List(ctx, control.ListRequest{All: true, Limit: mostNews})
 			f.tasks = list.Tasks
 		}
-		return pageRead{name, f, err}
-	})
+		return f, err
+	}, m.pageRead(name))
 }
 
-func (m *Model) pageRead(msg pageRead) {
-	p := &m.page
-	if m.screen != pageScreen || p.name != msg.name {
-		return
-	}
-	p.reading = false
-	if p.err = errorText(msg.err); msg.err == nil {
-		p.facts, p.known = msg.facts, true
-		m.buildPage()
+// pageRead takes in the facts of a page.
+func (m *Model) pageRead(name string) func(pageFacts, error) tea.Cmd {
+	return func(facts pageFacts, err error) tea.Cmd {
+		p := &m.page
+		if m.screen != pageScreen || p.name != name {
+			return nil
+		}
+		p.reading = false
+		if p.err = errorText(err); err == nil {
+			p.facts, p.known = facts, true
+			m.buildPage()
+		}
+		return nil
 	}
 }
 
@@ -234,7 +217,7 @@ func (m *Model) pageFrame() frame {
 	}
 	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), t.Rule.Render(strings.Repeat("─", m.width))}
 	if p.err != "" {
-		lines = append(lines, wrapped(p.err, m.width-2, t.Bad.Render)...)
+		lines = append(lines, wrapped(p.err, m.width-2, "  ", t.Bad.Render)...)
 	}
 	room := m.height - 1 - len(lines)
 	chooses := false
@@ -255,9 +238,6 @@ func (m *Model) pageFrame() frame {
 		}
 		lines = append(lines, mark+r.style.Render(text))
 	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
 	keys := "esc back · r reads it again"
 	if chooses {
 		keys = "↑↓ enter chooses · " + keys
@@ -265,5 +245,5 @@ func (m *Model) pageFrame() frame {
 	if n := len(p.rows) - room; n > 0 {
 		keys = fmt.Sprintf("%d–%d of %d · pgup pgdown ← → scroll · ", p.top+1, p.top+room, len(p.rows)) + keys
 	}
-	return frame{lines: append(lines[:m.height-1], t.Dim.Render(ansi.Truncate(keys, m.width, "…")))}
+	return m.framed(lines, keys, nil)
 }

@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +13,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -209,7 +211,7 @@ func (b *pageBuilder) servers(e control.Environment) {
 		case "failed":
 			mark, style = "✗", t.Bad
 		}
-		b.add(style, fmt.Sprintf("%s %s  %s, %s%s", mark, cell(s.Name), cell(s.Status), several(s.Tools, "tool"),
+		b.add(style, fmt.Sprintf("%s %s  %s, %s%s", mark, cell(s.Name), cell(s.Status), figures.Several(s.Tools, "tool"),
 			bounded(s.Sandbox)))
 		if s.Error != "" {
 			b.wrap(t.Dim, "    "+cell(s.Error), "    ")
@@ -253,16 +255,6 @@ func (b *pageBuilder) models(e control.Environment) {
 	}
 }
 
-func dollars(usd float64) string {
-	switch {
-	case usd == 0:
-		return "–"
-	case usd < 0.01:
-		return fmt.Sprintf("$%.4f", usd)
-	}
-	return fmt.Sprintf("$%.2f", usd)
-}
-
 func (b *pageBuilder) costs(f pageFacts) {
 	t := b.m.theme
 	var usd float64
@@ -271,15 +263,19 @@ func (b *pageBuilder) costs(f pageFacts) {
 	for _, s := range f.env.Spent {
 		usd += s.USD
 		unpriced += s.Unpriced
-		rows = append(rows, []string{cell(s.Model), fmt.Sprint(s.Calls), panel.Count(s.Input), panel.Count(s.CacheRead),
-			panel.Count(s.CacheWrite), panel.Count(s.Output), dollars(s.USD)})
+		cost := usage.Dollars(s.USD)
+		if s.Unpriced == s.Calls {
+			cost = "–"
+		}
+		rows = append(rows, []string{cell(s.Model), fmt.Sprint(s.Calls), figures.Count(s.Input), figures.Count(s.CacheRead),
+			figures.Count(s.CacheWrite), figures.Count(s.Output), cost})
 	}
-	head := "Spent: " + dollars(usd)
+	head := "Spent: " + usage.Dollars(usd)
 	if f.env.Budget > 0 {
-		head += fmt.Sprintf(" of %s", dollars(f.env.Budget))
+		head += fmt.Sprintf(" of %s", usage.Dollars(f.env.Budget))
 	}
 	if unpriced > 0 {
-		head += fmt.Sprintf(", and %s without a known price", several(unpriced, "call"))
+		head += fmt.Sprintf(", and %s without a known price", figures.Several(unpriced, "call"))
 	}
 	b.head(head)
 	if len(rows) > 1 {
@@ -293,12 +289,12 @@ func (b *pageBuilder) costs(f pageFacts) {
 	}
 	var list []spent
 	for _, r := range f.tasks {
-		s := spent{r: r, tokens: panel.Tokens(r)}
-		switch {
-		case r.Usage != nil && r.Usage.CostUSD != nil:
-			s.usd = *r.Usage.CostUSD
-		case r.Progress != nil && r.Progress.CostUSD != nil:
-			s.usd = *r.Progress.CostUSD
+		s := spent{r: r}
+		if u := r.Used(); u != nil {
+			s.tokens = u.TotalTokens
+			if u.CostUSD != nil {
+				s.usd = *u.CostUSD
+			}
 		}
 		if s.tokens > 0 || s.usd > 0 {
 			list = append(list, s)
@@ -315,7 +311,7 @@ func (b *pageBuilder) costs(f pageFacts) {
 	for _, s := range list {
 		rows = append(rows, []string{
 			cell(string(s.r.ID)), cell(cmp.Or(s.r.AgentType, string(s.r.Kind))), cell(string(s.r.Status)),
-			panel.Count(s.tokens) + " tokens", dollars(s.usd), cell(transcript.Title(s.r)),
+			figures.Count(s.tokens) + " tokens", usage.Dollars(s.usd), cell(transcript.Title(s.r)),
 		})
 	}
 	b.table(t.Plain, rows)
@@ -329,7 +325,7 @@ func (b *pageBuilder) memory(e control.Environment) {
 	}
 	var rows [][]string
 	for _, f := range e.Memory {
-		age := "  " + ago(b.m.now.Sub(f.Changed)) + " ago"
+		age := "  " + figures.Age(b.m.now.Sub(f.Changed)) + " ago"
 		rows = append(rows, []string{age, fmt.Sprintf("%d bytes", f.Bytes), cell(f.Path)})
 	}
 	b.table(t.Plain, rows)
@@ -347,9 +343,9 @@ const bytesOfToken = 4
 
 func (b *pageBuilder) context(c control.Context) {
 	t := b.m.theme
-	head := panel.Count(c.Tokens) + " tokens in the latest request"
+	head := figures.Count(c.Tokens) + " tokens in the latest request"
 	if c.Window > 0 {
-		head = fmt.Sprintf("%s of %s tokens (%d%%) in the latest request", panel.Count(c.Tokens), panel.Count(c.Window),
+		head = fmt.Sprintf("%s of %s tokens (%d%%) in the latest request", figures.Count(c.Tokens), figures.Count(c.Window),
 			c.Tokens*100/c.Window)
 	}
 	b.head(head)
@@ -359,7 +355,7 @@ func (b *pageBuilder) context(c control.Context) {
 		b.add(t.Accent, strings.Repeat("█", full)+strings.Repeat("░", n-full))
 	}
 	if c.CompactAt > 0 {
-		b.none("summed up at " + panel.Count(c.CompactAt) + " tokens; /compact does it now")
+		b.none("summed up at " + figures.Count(c.CompactAt) + " tokens; /compact does it now")
 	}
 	b.head("In every request, about")
 	var rows [][]string
@@ -367,10 +363,10 @@ func (b *pageBuilder) context(c control.Context) {
 	for _, p := range c.Parts {
 		n := int64(p.Bytes / bytesOfToken)
 		sum += n
-		rows = append(rows, []string{"  " + cell(p.Name), panel.Count(n) + " tokens"})
+		rows = append(rows, []string{"  " + cell(p.Name), figures.Count(n) + " tokens"})
 	}
 	if rest := c.Tokens - sum; rest > 0 {
-		rows = append(rows, []string{"  the conversation", panel.Count(rest) + " tokens"})
+		rows = append(rows, []string{"  the conversation", figures.Count(rest) + " tokens"})
 	}
 	b.table(t.Plain, rows)
 }
@@ -429,13 +425,6 @@ func (b *pageBuilder) diff(text string) {
 	}
 }
 
-func several(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // autopilot switches autopilot mode on or off.
 func (m *Model) autopilot(word string) tea.Cmd {
 	mode := map[string]string{"on": autopilotMode, "off": "interactive"}[word]
@@ -457,14 +446,16 @@ func (m *Model) teleport(text string) tea.Cmd {
 	}
 	env, folder := m.o.Env, cmp.Or(m.info.Project, m.o.Folder)
 	req := control.StartRequest{Remote: &control.RemoteRequest{Prompt: text}, Env: env, Cwd: folder}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.do("the work was not sent", func(ctx context.Context, api control.API) (string, error) {
 		started, err := api.Start(ctx, []control.StartRequest{req})
-		if err == nil && len(started) == 1 && started[0].Error != nil {
-			err = started[0].Error
+		switch {
+		case err != nil:
+			return "", err
+		case len(started) != 1 || started[0].Task == nil && started[0].Error == nil:
+			return "", errors.New("the session did not report the started task")
+		case started[0].Error != nil:
+			return "", started[0].Error
 		}
-		if err != nil || len(started) != 1 || started[0].Task == nil {
-			return failed{"the work was not sent", err, nil}
-		}
-		return noted{fmt.Sprintf("%s has begun elsewhere; shift+down shows it", started[0].Task.ID)}
+		return fmt.Sprintf("%s has begun elsewhere; shift+down shows it", started[0].Task.ID), nil
 	})
 }

@@ -218,19 +218,21 @@ func (m *Model) questions(open []task.Question) {
 func (m *Model) needsWhole() tea.Cmd {
 	q := m.ask.question
 	m.ask.waiting = true
-	return m.doAt(m.ask.session, func(ctx context.Context, api control.API) tea.Msg {
-		list, err := api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
-		return wholeQuestion{q.ID, list, err}
-	}, func(err error) tea.Msg { return wholeQuestion{id: q.ID, err: err} })
+	return askAt(m, m.ask.session, func(ctx context.Context, api control.API) (control.Approvals, error) {
+		return api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
+	}, func(list control.Approvals, err error) tea.Cmd {
+		m.whole(q.ID, list, err)
+		return nil
+	})
 }
 
-func (m *Model) whole(msg wholeQuestion) {
-	if m.ask == nil || m.ask.question.ID != msg.id {
+func (m *Model) whole(id string, list control.Approvals, err error) {
+	if m.ask == nil || m.ask.question.ID != id {
 		return
 	}
 	m.ask.waiting = false
-	for _, q := range msg.list.Questions {
-		if q.ID == msg.id && q.Digest == m.ask.question.Digest && q.Hidden == 0 {
+	for _, q := range list.Questions {
+		if q.ID == id && q.Digest == m.ask.question.Digest && q.Hidden == 0 {
 			before := m.ask
 			m.ask = newAsking(q)
 			m.ask.session, m.ask.typed, m.ask.calm = before.session, before.typed, before.calm
@@ -238,7 +240,7 @@ func (m *Model) whole(msg wholeQuestion) {
 			return
 		}
 	}
-	m.ask.problem = "the rest of the call cannot be shown: " + errorText(msg.err)
+	m.ask.problem = "the rest of the call cannot be shown: " + errorText(err)
 }
 
 // questionKey takes in a key while a question is shown; taken is false for what goes to
@@ -392,24 +394,30 @@ func (m *Model) decide(r task.Reply, always string) tea.Cmd {
 	a.waiting, a.typing = true, false
 	q := a.question
 	req := control.DecideRequest{ID: q.ID, Digest: q.Digest, Reply: r, Always: always, Actor: task.ByUser}
-	return m.doAt(a.session, func(ctx context.Context, api control.API) tea.Msg {
-		return decided{req.ID, api.Decide(ctx, req)}
-	}, func(err error) tea.Msg { return decided{req.ID, err} })
+	return askAt(m, a.session, func(ctx context.Context, api control.API) (struct{}, error) {
+		return struct{}{}, api.Decide(ctx, req)
+	}, func(_ struct{}, err error) tea.Cmd {
+		m.answered(q.ID, err)
+		if m.screen == inboxScreen {
+			return m.readWaiting()
+		}
+		return nil
+	})
 }
 
 // answered takes in what became of an answer.
-func (m *Model) answered(msg decided) {
-	if msg.err != nil {
-		if m.ask != nil && m.ask.question.ID == msg.id {
-			m.ask.waiting, m.ask.problem = false, errorText(msg.err)
+func (m *Model) answered(id string, err error) {
+	if err != nil {
+		if m.ask != nil && m.ask.question.ID == id {
+			m.ask.waiting, m.ask.problem = false, errorText(err)
 			return
 		}
-		m.say(fmt.Sprintf("the answer was not taken: %s", errorText(msg.err)))
+		m.say(fmt.Sprintf("the answer was not taken: %s", errorText(err)))
 		return
 	}
-	m.open = slices.DeleteFunc(slices.Clone(m.open), func(q task.Question) bool { return q.ID == msg.id })
-	m.dropItem(func(i control.AttentionItem) bool { return i.ID == msg.id })
-	if m.ask != nil && m.ask.question.ID == msg.id {
+	m.open = slices.DeleteFunc(slices.Clone(m.open), func(q task.Question) bool { return q.ID == id })
+	m.dropItem(func(i control.AttentionItem) bool { return i.ID == id })
+	if m.ask != nil && m.ask.question.ID == id {
 		m.ask = nil
 		m.questions(m.open)
 	}

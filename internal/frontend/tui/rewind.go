@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,27 +11,16 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // rewinding is the choice of an earlier prompt, to go back to where the conversation stood
 // before it.
 type rewinding struct {
+	menu
 	list    []control.PromptEntry
-	at      int
 	err     string
 	loading bool
-}
-
-// promptsRead are the prompts of the conversation.
-type promptsRead struct {
-	list []control.PromptEntry
-	err  error
-}
-
-// forked is a copy of the conversation that was made.
-type forked struct {
-	control.Forked
-	err error
 }
 
 // rewind shows the prompts of the conversation.
@@ -44,16 +34,11 @@ func (m *Model) rewind() tea.Cmd {
 		return nil
 	}
 	m.screen, m.back = rewindScreen, rewinding{loading: true}
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		list, err := api.Prompts(ctx)
-		return promptsRead{list.Prompts, err}
-	})
-}
-
-// prompted takes the prompts in. The newest is chosen.
-func (m *Model) prompted(msg promptsRead) {
-	m.back.list, m.back.err, m.back.loading = msg.list, errorText(msg.err), false
-	m.back.at = max(0, len(msg.list)-1)
+	return ask(m, func(ctx context.Context, api control.API) (control.Prompts, error) { return api.Prompts(ctx) },
+		func(list control.Prompts, err error) tea.Cmd { // the newest is chosen
+			m.back = rewinding{list: list.Prompts, err: errorText(err), menu: menu{at: max(0, len(list.Prompts)-1)}}
+			return nil
+		})
 }
 
 // rewindKey takes in a key of the choice.
@@ -62,71 +47,44 @@ func (m *Model) rewindKey(msg tea.KeyPressMsg) tea.Cmd {
 	switch msg.String() {
 	case "esc", "ctrl+c":
 		m.screen = chatScreen
-	case "up", "ctrl+p", "k":
-		b.at = max(0, b.at-1)
-	case "down", "ctrl+n", "j":
-		b.at = min(max(0, len(b.list)-1), b.at+1)
-	case "home":
-		b.at = 0
-	case "end":
-		b.at = max(0, len(b.list)-1)
 	case "enter":
 		if b.at >= len(b.list) || b.loading {
 			return nil
 		}
 		at := b.list[b.at].N
 		b.loading = true // a second enter makes no second copy
-		return m.do(func(ctx context.Context, api control.API) tea.Msg {
-			f, err := api.Fork(ctx, control.ForkRequest{At: at, Images: true})
-			return forked{f, err}
-		})
+		return ask(m, func(ctx context.Context, api control.API) (control.Forked, error) {
+			return api.Fork(ctx, control.ForkRequest{At: at, Images: true})
+		}, m.wentBack)
+	default:
+		b.key(msg, len(b.list), false)
 	}
 	return nil
 }
 
 // wentBack goes over to the copy of the conversation, with the prompt in the editor.
-func (m *Model) wentBack(msg forked) tea.Cmd {
+func (m *Model) wentBack(f control.Forked, err error) tea.Cmd {
 	m.screen, m.back = chatScreen, rewinding{}
-	if msg.err != nil {
-		m.say("the conversation was not copied: " + errorText(msg.err))
+	if err != nil {
+		m.say("the conversation was not copied: " + errorText(err))
 		return nil
 	}
 	m.say(fmt.Sprintf("back before that prompt, in a copy; %s stays as it is", m.info.Session))
-	m.editor = m.editor.Put(draftOf(msg.Prompt, msg.Images))
-	return m.switchTo(msg.Session)
+	m.editor = m.editor.Put(draftOf(f.Prompt, f.Images))
+	return m.switchTo(f.Session)
 }
 
 // rewindFrame are the prompts of the conversation.
 func (m *Model) rewindFrame() frame {
 	t, b := m.theme, m.back
 	title := ansi.Truncate("Go back to before a prompt, in a copy of the conversation", m.width, "…")
-	lines := []string{t.Bold.Render(title), ""}
-	if note := b.err; len(b.list) == 0 {
-		switch {
-		case b.loading:
-			note = "reading …"
-		case note == "":
-			note = "there is no prompt yet"
-		}
-		lines = append(lines, t.Dim.Render(ansi.Truncate(note, m.width, "…")))
+	note := cmp.Or(b.err, "there is no prompt yet")
+	if b.loading {
+		note = "reading …"
 	}
-	room := m.height - 4
-	from := max(0, min(b.at-room/2, len(b.list)-room))
-	for i := from; i < min(len(b.list), from+room); i++ {
-		p := b.list[i]
-		end := ago(m.now.Sub(p.At)) + " ago"
-		left := max(8, m.width-ansi.StringWidth(end)-4)
-		text := ansi.Truncate(printable.Line(strings.Join(strings.Fields(p.Text), " "), 400), left, "…")
-		line := text + strings.Repeat(" ", max(0, left-ansi.StringWidth(text))) + "  " + t.Dim.Render(end)
-		mark := "  "
-		if i == b.at {
-			mark = t.Accent.Render("❯ ")
-		}
-		lines = append(lines, ansi.Truncate(mark+line, m.width, "…"))
-	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
-	foot := "enter goes back · esc stays"
-	return frame{lines: append(lines, t.Dim.Render(ansi.Truncate(foot, m.width, "…")))}
+	lines := m.menuLines(b.menu, len(b.list), m.height-4, note, func(i int) string {
+		text := printable.Line(strings.Join(strings.Fields(b.list[i].Text), " "), 400)
+		return m.apart(text, figures.Age(m.now.Sub(b.list[i].At))+" ago")
+	})
+	return m.framed(append([]string{t.Bold.Render(title), ""}, lines...), "enter goes back · esc stays", nil)
 }

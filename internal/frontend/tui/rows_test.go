@@ -28,7 +28,10 @@ func TestPanelFacts(t *testing.T) {
 	u.press("down")
 	u.sees("4.3k tokens", "7 tool uses", "lately: Read parse.go, Grep func parse")
 	u.press("up")
-	u.tell(printed{id: "b1", chunk: control.Chunk{Data: []byte("line 98\nline 99\nline 100\n"), Ended: true}, to: panelScreen, fresh: true})
+	u.effect(func() tea.Cmd {
+		return u.m.output(printed{id: "b1", to: panelScreen, fresh: true},
+			control.Chunk{Data: []byte("line 98\nline 99\nline 100\n"), Ended: true}, nil)
+	})
 	u.sees("line 98", "line 99", "line 100")
 	u.misses("tokens · 7")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // Access is how models are reached.
@@ -73,7 +74,7 @@ type setup struct {
 	o       *SetUp
 	step    setupStep
 	ways    []way
-	at      int
+	way     menu
 	locals  []Local
 	looking bool // for local servers
 
@@ -88,21 +89,10 @@ type setup struct {
 	err    string
 
 	models []string
-	query  string
-	model  int
+	model  menu
 
 	demo bool // the tour was chosen
 }
-
-type (
-	serversFound []Local
-	accessTried  struct {
-		try    int
-		models []string
-		err    error
-		saved  bool
-	}
-)
 
 // waits reports whether something is under way.
 func (s *setup) waits() bool { return s.looking || s.trying }
@@ -110,8 +100,8 @@ func (s *setup) waits() bool { return s.looking || s.trying }
 // menu shows the ways that are known now.
 func (s *setup) menu(o *SetUp) {
 	chosen := ""
-	if s.at < len(s.ways) {
-		chosen = s.ways[s.at].title
+	if s.way.at < len(s.ways) {
+		chosen = s.ways[s.way.at].title
 	}
 	gateway := func(api, provider string) func(*setup) {
 		return func(s *setup) {
@@ -145,7 +135,7 @@ func (s *setup) menu(o *SetUp) {
 	}
 	for _, l := range s.locals {
 		name := printable.Line(l.Name, 20)
-		about := fmt.Sprintf("%s at %s", several(len(l.Models), "model"), strings.TrimSuffix(strings.TrimPrefix(l.BaseURL, "http://"), "/v1"))
+		about := fmt.Sprintf("%s at %s", figures.Several(len(l.Models), "model"), strings.TrimSuffix(strings.TrimPrefix(l.BaseURL, "http://"), "/v1"))
 		s.ways = append(s.ways, way{name + " on this machine", about, func(s *setup) {
 			if s.access = (Access{Provider: "openai", BaseURL: l.BaseURL}); len(l.Models) > 0 {
 				s.choose(name+": choose a model", l.Models)
@@ -162,7 +152,7 @@ func (s *setup) menu(o *SetUp) {
 		}})
 	}
 	s.ways = append(s.ways, way{"Tour", "without a key: a scripted model runs real commands", nil})
-	s.at = max(0, slices.IndexFunc(s.ways, func(w way) bool { return w.title == chosen }))
+	s.way.at = max(0, slices.IndexFunc(s.ways, func(w way) bool { return w.title == chosen }))
 }
 
 // form, choose and say open a part of the page.
@@ -171,7 +161,7 @@ func (s *setup) form(title string, a Access, fields ...blank) {
 }
 
 func (s *setup) choose(title string, models []string) {
-	s.step, s.title, s.models, s.query, s.model, s.err = modelsStep, title, models, "", 0, ""
+	s.step, s.title, s.models, s.model, s.err = modelsStep, title, models, menu{}, ""
 }
 
 func (s *setup) say(title string, next func(*setup), text ...string) {
@@ -186,38 +176,25 @@ func (s *setup) typed(text string) {
 	case s.step == formStep:
 		s.fields[s.field].text += text
 	case s.step == modelsStep:
-		s.query, s.model = s.query+text, 0
+		s.model.add(text)
 	}
-}
-
-// found takes in the servers on this machine.
-func (s *setup) found(list serversFound) {
-	s.locals, s.looking = list, false
-	s.menu(s.o)
 }
 
 // fits returns the models that match the typed text.
 func (s *setup) fits() []string {
-	var out []string
-	for _, name := range s.models {
-		if strings.Contains(strings.ToLower(name), strings.ToLower(s.query)) {
-			out = append(out, name)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.models), func(name string) bool { return !s.model.fits(name) })
 }
 
 // lookForServers looks for servers of models on this machine.
 func (m *Model) lookForServers() tea.Cmd {
 	m.setup.looking = true
-	l, local := m.l, m.o.SetUp.Local
-	return func() tea.Msg {
-		if !l.enter() {
+	local := m.o.SetUp.Local
+	return read(m, func(ctx context.Context) ([]Local, error) { return local(ctx), nil },
+		func(list []Local, _ error) tea.Cmd {
+			m.setup.locals, m.setup.looking = list, false
+			m.setup.menu(m.setup.o)
 			return nil
-		}
-		defer l.group.Done()
-		return serversFound(local(l.ctx))
-	}
+		})
 }
 
 // setupKey takes in a key of the page.
@@ -235,7 +212,7 @@ func (m *Model) setupKey(msg tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case s.trying:
 	case s.step == waysStep:
-		return m.wayKey(key)
+		return m.wayKey(msg)
 	case s.step == textStep:
 		if key == "enter" && s.next != nil {
 			s.next(s)
@@ -248,24 +225,22 @@ func (m *Model) setupKey(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-func (m *Model) wayKey(key string) tea.Cmd {
+func (m *Model) wayKey(msg tea.KeyPressMsg) tea.Cmd {
 	s := &m.setup
-	switch key {
-	case "up", "k", "ctrl+p":
-		s.at = max(0, s.at-1)
-	case "down", "j", "ctrl+n":
-		s.at = min(len(s.ways)-1, s.at+1)
+	switch msg.String() {
 	case "r":
 		if !s.looking {
 			return m.lookForServers()
 		}
 	case "enter":
-		if w := s.ways[s.at]; w.choose != nil {
+		if w := s.ways[s.way.at]; w.choose != nil {
 			w.choose(s)
 			return nil
 		}
 		s.demo = true
 		return tea.Quit
+	default:
+		s.way.key(msg, len(s.ways), false)
 	}
 	return nil
 }
@@ -273,23 +248,11 @@ func (m *Model) wayKey(key string) tea.Cmd {
 func (m *Model) modelKey(msg tea.KeyPressMsg) tea.Cmd {
 	s := &m.setup
 	fits := s.fits()
-	switch msg.String() {
-	case "up", "ctrl+p":
-		s.model = max(0, s.model-1)
-	case "down", "ctrl+n":
-		s.model = min(max(0, len(fits)-1), s.model+1)
-	case "backspace", "ctrl+h":
-		if r := []rune(s.query); len(r) > 0 {
-			s.query, s.model = string(r[:len(r)-1]), 0
-		}
-	case "enter":
-		if s.model < len(fits) {
-			s.access.Model = s.access.Provider + "/" + fits[s.model]
-			return m.save()
-		}
-	default:
-		s.typed(msg.Text)
+	if msg.String() == "enter" && s.model.at < len(fits) {
+		s.access.Model = s.access.Provider + "/" + fits[s.model.at]
+		return m.save()
 	}
+	s.model.key(msg, len(fits), true)
 	return nil
 }
 
@@ -358,16 +321,32 @@ func (m *Model) tryAccess() tea.Cmd {
 	if s.access.Model != "" {
 		return m.unchecked()
 	}
-	s.trying, s.try = true, s.try+1
-	l, try, a, models := m.l, s.try, s.access, s.o.Models
-	return func() tea.Msg {
-		if !l.enter() {
+	a, models := s.access, s.o.Models
+	return m.try(func(ctx context.Context) ([]string, error) { return models(ctx, a) }, func(list []string) tea.Cmd {
+		if len(list) > 0 && (s.access.Provider == "openai" || s.access.BaseURL != "") {
+			s.choose("Choose a model", list)
 			return nil
 		}
-		defer l.group.Done()
-		list, err := models(l.ctx, a)
-		return accessTried{try: try, models: list, err: err}
-	}
+		return m.unchecked()
+	})
+}
+
+// try does work for the page, and hands its result to next, unless the user has gone back.
+func (m *Model) try(work func(context.Context) ([]string, error), next func([]string) tea.Cmd) tea.Cmd {
+	s := &m.setup
+	s.trying, s.try = true, s.try+1
+	n := s.try
+	return read(m, work, func(list []string, err error) tea.Cmd {
+		if n != s.try {
+			return nil
+		}
+		s.trying = false
+		if err != nil {
+			s.err = errorText(err)
+			return nil
+		}
+		return next(list)
+	})
 }
 
 // unchecked saves the form, once a model is named where Drover has no default.
@@ -385,38 +364,12 @@ func (m *Model) unchecked() tea.Cmd {
 }
 
 func (m *Model) save() tea.Cmd {
-	s := &m.setup
-	s.trying, s.try = true, s.try+1
-	l, try, a, save := m.l, s.try, s.access, s.o.Save
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		return accessTried{try: try, err: save(a), saved: true}
-	}
-}
-
-// accessTried applies the answer of a provider, or of saving.
-func (m *Model) accessTried(msg accessTried) tea.Cmd {
-	s := &m.setup
-	if msg.try != s.try {
-		return nil
-	}
-	s.trying = false
-	switch {
-	case msg.err != nil:
-		s.err = errorText(msg.err)
-	case msg.saved:
-		m.say("Saved in " + s.o.File + ".")
+	a, save, file := m.setup.access, m.setup.o.Save, m.setup.o.File
+	return m.try(func(context.Context) ([]string, error) { return nil, save(a) }, func([]string) tea.Cmd {
+		m.say("Saved in " + file + ".")
 		m.screen, m.setup = chatScreen, setup{}
 		return m.begin()
-	case len(msg.models) > 0 && (s.access.Provider == "openai" || s.access.BaseURL != ""):
-		s.choose("Choose a model", msg.models)
-	default:
-		return m.unchecked()
-	}
-	return nil
+	})
 }
 
 // setupFrame draws the page.
@@ -425,7 +378,7 @@ func (m *Model) setupFrame() frame {
 	lines := []string{t.Bold.Render(ansi.Truncate("Drover · "+cmp.Or(s.title, "set up a model"), m.width, "…")), ""}
 	if s.step == waysStep {
 		lines[0] = t.Bold.Render("Drover · set up a model")
-		lines = append(lines, wrapped("Drover needs a model. Choose how to reach one.", m.width-2, t.Plain.Render)...)
+		lines = append(lines, wrapped("Drover needs a model. Choose how to reach one.", m.width-2, "  ", t.Plain.Render)...)
 		lines = append(lines, "")
 	}
 	var cursor *tea.Cursor
@@ -436,30 +389,22 @@ func (m *Model) setupFrame() frame {
 		if s.looking {
 			keys = m.spin() + " looking for local servers · ↑↓ choose · enter continues · esc leaves"
 		}
-		room := m.height - len(lines) - 1
-		from := max(0, min(s.at-room/2, len(s.ways)-room))
-		for i, w := range s.ways[from:min(len(s.ways), from+room)] {
-			lines = append(lines, m.choiceLine(from+i == s.at, fmt.Sprintf("%-26s ", w.title), w.about))
-		}
+		lines = append(lines, m.menuLines(s.way, len(s.ways), m.height-len(lines)-1, "", func(i int) string {
+			return fmt.Sprintf("%-26s ", s.ways[i].title) + t.Dim.Render(s.ways[i].about)
+		})...)
 	case textStep:
 		for _, text := range s.text {
-			lines = append(lines, wrapped(text, m.width-2, t.Plain.Render)...)
+			lines = append(lines, wrapped(text, m.width-2, "  ", t.Plain.Render)...)
 		}
 		if s.next == nil {
 			keys = "esc back"
 		}
 	case modelsStep:
-		lines = append(lines, t.Prompt.Render("> ")+printable.Line(s.query, m.width-4), "")
-		cursor = tea.NewCursor(min(m.width-1, 2+ansi.StringWidth(printable.Line(s.query, m.width-4))), 2)
+		lines = append(lines, t.Prompt.Render("> ")+printable.Line(s.model.query, m.width-4), "")
+		cursor = tea.NewCursor(min(m.width-1, 2+ansi.StringWidth(printable.Line(s.model.query, m.width-4))), 2)
 		fits := s.fits()
-		room := m.height - len(lines) - 4
-		from := max(0, min(s.model-room/2, len(fits)-room))
-		for i, name := range fits[from:min(len(fits), from+room)] {
-			lines = append(lines, m.choiceLine(from+i == s.model, printable.Line(name, 200), ""))
-		}
-		if len(fits) == 0 {
-			lines = append(lines, t.Dim.Render("  No model matches."))
-		}
+		lines = append(lines, m.menuLines(s.model, len(fits), m.height-len(lines)-4, "  No model matches.",
+			func(i int) string { return printable.Line(fits[i], 200) })...)
 		keys = "↑↓ choose · type to search · enter takes it · esc back"
 	case formStep:
 		for i, f := range s.fields {
@@ -485,7 +430,7 @@ func (m *Model) setupFrame() frame {
 		}
 		where := fmt.Sprintf("It is saved in %s, which only you can read. To keep it elsewhere, set %s and start drover again.",
 			s.o.File, variable)
-		lines = append(lines, wrapped(where, m.width-2, t.Dim.Render)...)
+		lines = append(lines, wrapped(where, m.width-2, "  ", t.Dim.Render)...)
 		keys = "enter checks and saves · esc back"
 		if len(s.fields) > 1 {
 			keys = "tab the next field · " + keys
@@ -493,7 +438,7 @@ func (m *Model) setupFrame() frame {
 	}
 	if s.err != "" {
 		lines = append(lines, "")
-		lines = append(lines, wrapped("✗ "+printable.Line(s.err, 400), m.width-2, t.Bad.Render)...)
+		lines = append(lines, wrapped("✗ "+printable.Line(s.err, 400), m.width-2, "  ", t.Bad.Render)...)
 		if s.step == formStep {
 			keys = "enter tries again · ctrl+s saves it unchecked · esc back"
 		}
@@ -501,17 +446,5 @@ func (m *Model) setupFrame() frame {
 	if s.trying {
 		keys, cursor = m.spin()+" checking … · esc stops", nil
 	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
-	return frame{append(lines[:m.height-1], t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor}
-}
-
-// choiceLine is a line that can be chosen.
-func (m *Model) choiceLine(chosen bool, title, about string) string {
-	mark := "  "
-	if chosen {
-		mark = m.theme.Accent.Render("❯ ")
-	}
-	return ansi.Truncate(mark+title+m.theme.Dim.Render(about), m.width, "…")
+	return m.framed(lines, keys, cursor)
 }

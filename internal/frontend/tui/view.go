@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // The least terminal that is drawn for. On a smaller one the UI says so.
@@ -92,10 +93,7 @@ func (m *Model) chatFrame() frame {
 	bottom, cursor := m.bottom()
 	room := max(0, m.height-len(bottom))
 	lines := m.talkLines(room)
-	if cursor != nil {
-		cursor.Y += len(lines)
-	}
-	return frame{append(lines, bottom...), cursor}
+	return frame{append(lines, bottom...), below(cursor, len(lines))}
 }
 
 // talkHeight is how many lines of the conversation are shown.
@@ -150,9 +148,7 @@ func (m *Model) welcome(room int) []string {
 			"@file names a file · /help lists commands · ? lists keys",
 			"Closing this window leaves tasks running; `drover attach` brings you back.",
 		} {
-			for line := range strings.SplitSeq(ansi.Wrap(hint, m.width-4, ""), "\n") {
-				lines = append(lines, t.Dim.Render("  "+line))
-			}
+			lines = append(lines, wrapped(hint, m.width-4, "  ", t.Dim.Render)...)
 		}
 	}
 	return lines[:min(len(lines), room)]
@@ -174,30 +170,21 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 		lines = append(lines, t.Dim.Render(ansi.Truncate("  queued: "+printable.Line(d.Text, 300), m.width, "…")))
 	}
 	if m.lost != "" {
-		for line := range strings.SplitSeq(ansi.Wrap("✗ "+m.lost, m.width-1, ""), "\n") {
-			lines = append(lines, t.Bad.Render(line))
-		}
+		lines = append(lines, wrapped("✗ "+m.lost, m.width-1, "", t.Bad.Render)...)
 		lines = append(lines, t.Dim.Render("  Your next prompt starts it again; ctrl+d leaves."))
 	}
 	if m.notification != "" {
-		for line := range strings.SplitSeq(ansi.Wrap(printable.Block(m.notification), m.width-1, ""), "\n") {
-			lines = append(lines, t.Warning.Render(line))
-		}
+		lines = append(lines, wrapped(printable.Block(m.notification), m.width-1, "", t.Warning.Render)...)
 	}
 	if why := m.blind(); why != "" {
-		for line := range strings.SplitSeq(ansi.Wrap(why, m.width-1, ""), "\n") {
-			lines = append(lines, t.Warning.Render(line))
-		}
+		lines = append(lines, wrapped(why, m.width-1, "", t.Warning.Render)...)
 	}
 	switch {
 	case m.screen == leaveScreen:
 		return append(lines, m.leaveLines()...), nil
 	case m.ask != nil:
 		more, cursor := m.askLines(len(lines))
-		if cursor != nil {
-			cursor.Y += len(lines)
-		}
-		return append(lines, more...), cursor
+		return append(lines, more...), below(cursor, len(lines))
 	}
 	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
 	most := max(1, min(m.height/3, 12))
@@ -218,18 +205,12 @@ func (m *Model) bottom() ([]string, *tea.Cursor) {
 		}
 		return append(lines, m.status()), cursor
 	}
-	text, y, x := m.editor.View(m.editorWidth(), most, t.Plain)
-	cursor := tea.NewCursor(x+2, len(lines)+y)
-	for i, line := range text {
-		mark := "  "
-		if i == 0 {
-			mark = t.Prompt.Render("> ")
-		}
-		if m.editor.Empty() {
-			line = t.Dim.Render(m.placeholder())
-		}
-		lines = append(lines, mark+line)
+	text, cursor := m.typedLines(m.editor, most)
+	if m.editor.Empty() {
+		text[0] += t.Dim.Render(m.placeholder())
 	}
+	cursor = below(cursor, len(lines))
+	lines = append(lines, text...)
 	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
 	lines = append(lines, m.completionLines()...)
 	return append(lines, m.status()), cursor
@@ -262,9 +243,9 @@ func (m *Model) activity() []string {
 		if m.sent != "" {
 			since = m.sentAt
 		}
-		text := m.spin() + " " + m.doing() + " · " + transcript.Span(m.now.Sub(since)) + " · esc interrupts"
+		text := m.spin() + " " + m.doing() + " · " + figures.Span(m.now.Sub(since)) + " · esc interrupts"
 		if r := m.tasks.Summary().Foreground; r.ID != "" && m.now.Sub(r.CreateTime) >= cmp.Or(m.o.HintAfter, hintAfter) {
-			text += " · " + keyOf(m.bindings, actBackground) + ": to the background"
+			text += " · " + keyOf(m.bindings, "background") + ": to the background"
 		}
 		lines = append(lines, t.Accent.Render(ansi.Truncate(text, m.width, "…")))
 		lines = append(lines, m.liveOutput()...)
@@ -363,9 +344,10 @@ func (m *Model) status() string {
 		left = append(left, "effort "+printable.Line(e, 10))
 	}
 	if n := m.contextTokens(); n > 0 && set.Window > 0 {
-		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", panel.Count(n), panel.Count(set.Window), n*100/set.Window))
+		left = append(left, fmt.Sprintf("%s of %s context (%d%%)", figures.Count(n), figures.Count(set.Window),
+			n*100/set.Window))
 	} else if n > 0 {
-		left = append(left, panel.Count(n)+" tokens")
+		left = append(left, figures.Count(n)+" tokens")
 	}
 	if c := panel.Cost(m.main); c != "" {
 		left = append(left, c)
@@ -375,7 +357,7 @@ func (m *Model) status() string {
 	}
 	var right []string
 	if n := len(m.open); n > 0 && m.ask == nil {
-		right = append(right, t.Warning.Render(fmt.Sprintf("? %s · ctrl+g", several(n, "question"))))
+		right = append(right, t.Warning.Render(fmt.Sprintf("? %s · ctrl+g", figures.Several(n, "question"))))
 	}
 	if n := m.elsewhere(); n > 0 {
 		right = append(right, t.Warning.Render(fmt.Sprintf("✉ %d in other sessions · alt+i", n)))
@@ -533,7 +515,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		head += " · " + printable.Line(who, 60)
 	}
 	if !q.Until.IsZero() {
-		head += " · denied in " + transcript.Span(q.Until.Sub(m.now).Truncate(time.Second))
+		head += " · denied in " + figures.Span(q.Until.Sub(m.now).Truncate(time.Second))
 	}
 	if n := len(m.open); n > 1 {
 		head += fmt.Sprintf(" · %d questions", n)
@@ -543,7 +525,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		t.Warning.Bold(true).Render(ansi.Truncate("? "+head, m.width, "…")),
 	}
 	if q.Reason != "" && len(a.parts) == 0 && a.plan == nil {
-		lines = append(lines, wrapped("why: "+printable.Exact(q.Reason), m.width-2, t.Dim.Render)...)
+		lines = append(lines, wrapped("why: "+printable.Exact(q.Reason), m.width-2, "  ", t.Dim.Render)...)
 	}
 	var foot []string
 	var cursor *tea.Cursor
@@ -568,7 +550,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		}
 	}
 	if a.problem != "" {
-		foot = append(foot, wrapped(a.problem, m.width-1, t.Bad.Render)...)
+		foot = append(foot, wrapped(a.problem, m.width-1, "  ", t.Bad.Render)...)
 	}
 	keys := "enter answers · esc later"
 	if a.canChange() {
@@ -591,11 +573,8 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		}
 	case a.typing:
 		keys = "enter sends · esc back"
-		text, y, x := a.editor.View(m.editorWidth(), 4, t.Plain)
-		cursor = tea.NewCursor(x+2, len(foot)+y)
-		for i, line := range text {
-			foot = append(foot, map[bool]string{true: t.Prompt.Render("> "), false: "  "}[i == 0]+line)
-		}
+		text, at := m.typedLines(a.editor, 4)
+		foot, cursor = append(foot, text...), below(at, len(foot))
 	case a.several():
 		keys = "space marks · " + keys
 	}
@@ -618,9 +597,7 @@ func (m *Model) askLines(above int) ([]string, *tea.Cursor) {
 		}
 		lines = append(lines, line)
 	}
-	if cursor != nil {
-		cursor.Y += len(lines)
-	}
+	cursor = below(cursor, len(lines))
 	lines = append(lines, foot...)
 	return append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…"))), cursor
 }
@@ -649,10 +626,11 @@ func (m *Model) callLine(line string) string {
 	return line
 }
 
-func wrapped(text string, width int, render func(...string) string) []string {
+// wrapped breaks a text into lines, each after an indent.
+func wrapped(text string, width int, indent string, render func(...string) string) []string {
 	var out []string
 	for line := range strings.SplitSeq(ansi.Wrap(text, max(8, width), ""), "\n") {
-		out = append(out, render("  "+line))
+		out = append(out, render(indent+line))
 	}
 	return out
 }
@@ -697,14 +675,11 @@ func (m *Model) panelFrame() frame {
 	room := m.height
 	var foot []string
 	var cursor *tea.Cursor
-	if m.send != nil {
-		text, y, x := m.send.editor.View(m.editorWidth(), 3, m.theme.Plain)
-		foot = append(foot, m.theme.Bold.Render("Send to "+printable.Line(transcript.Title(m.send.to), m.width-10)))
-		cursor = tea.NewCursor(x+2, 1+y)
-		for i, line := range text {
-			foot = append(foot, map[bool]string{true: m.theme.Prompt.Render("> "), false: "  "}[i == 0]+line)
-		}
-		foot = append(foot, m.theme.Dim.Render("enter sends · esc back"))
+	if m.field != nil {
+		foot, cursor = m.typedLines(m.field.editor, 3)
+		head := "Send to " + printable.Line(transcript.Title(m.sendTo), m.width-10)
+		foot = append([]string{m.theme.Bold.Render(head)}, foot...)
+		foot, cursor = append(foot, m.theme.Dim.Render("enter sends · esc back")), below(cursor, 1)
 	}
 	if m.lost != "" {
 		foot = append(foot, m.theme.Bad.Render(ansi.Truncate("✗ "+m.lost, m.width, "…")))
@@ -714,10 +689,7 @@ func (m *Model) panelFrame() frame {
 		lines = append(lines, "")
 	}
 	lines = lines[:max(0, room-len(foot))]
-	if cursor != nil {
-		cursor.Y += len(lines)
-	}
-	return frame{append(lines, foot...), cursor}
+	return frame{append(lines, foot...), below(cursor, len(lines))}
 }
 
 // zoomHeight is how many lines of a task are shown.
@@ -728,7 +700,7 @@ func (m *Model) zoomFrame() frame {
 	t, z := m.theme, &m.zoom
 	r := z.record
 	head := fmt.Sprintf("%s · %s · %s", printable.Line(transcript.Title(r), 200), r.Status,
-		transcript.Span(r.Duration(m.now)))
+		figures.Span(r.Duration(m.now)))
 	if r.AgentType != "" {
 		head = printable.Line(r.AgentType, 30) + " · " + head
 	}
@@ -751,10 +723,10 @@ func (m *Model) zoomFrame() frame {
 		return frame{lines: append(lines, t.Rule.Render(strings.Repeat("─", m.width)),
 			t.Dim.Render(ansi.Truncate(note, m.width, "…")))}
 	}
-	text, y, x := z.editor.View(m.editorWidth(), 1, t.Plain)
+	text, cursor := m.typedLines(z.editor, 1)
 	lines = append(lines, t.Rule.Render(strings.Repeat("─", m.width)))
-	cursor := tea.NewCursor(x+2, len(lines)+y)
-	lines = append(lines, t.Prompt.Render("> ")+strings.Join(text, ""))
+	cursor = below(cursor, len(lines))
+	lines = append(lines, text...)
 	return frame{append(lines, t.Dim.Render(ansi.Truncate("enter sends to this task · "+note, m.width, "…"))), cursor}
 }
 
@@ -762,57 +734,25 @@ func (m *Model) zoomFrame() frame {
 func (m *Model) pickerFrame() frame {
 	t, p := m.theme, m.picker
 	head := "Resume: " + printable.Line(p.query, 100)
-	lines := []string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}
 	found := p.found()
-	if len(found) == 0 {
-		note := cmp.Or(p.err, "No conversations match.")
-		if p.loading {
-			note = "Reading …"
-		}
-		lines = append(lines, t.Dim.Render(ansi.Truncate(note, m.width, "…")))
+	note := cmp.Or(p.err, "No conversations match.")
+	if p.loading {
+		note = "Reading …"
 	}
-	room := m.height - 4
-	from := max(0, min(p.at-room/2, len(found)-room))
-	for i := from; i < min(len(found), from+room); i++ {
+	lines := m.menuLines(p.menu, len(found), m.height-4, note, func(i int) string {
 		s := found[i]
 		state := "ended"
 		if s.Live {
 			state = cmp.Or(printable.Line(s.Running, 24), "live")
 		}
-		end := fmt.Sprintf("%s  %s ago  %s  %s",
-			state, ago(m.now.Sub(s.StartTime)), printable.Line(filepath.Base(s.Project), 16),
-			printable.Line(string(s.Session), 20))
-		title := cmp.Or(printable.Line(s.Title, 200), "(no title)")
-		left := max(8, m.width-ansi.StringWidth(end)-4)
-		title = ansi.Truncate(title, left, "…")
-		line := title + strings.Repeat(" ", max(0, left-ansi.StringWidth(title))) + "  " + t.Dim.Render(end)
-		if i == p.at {
-			line = t.Accent.Render("❯ ") + line
-		} else {
-			line = "  " + line
-		}
-		lines = append(lines, ansi.Truncate(line, m.width, "…"))
-	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
+		end := fmt.Sprintf("%s  %s ago  %s  %s", state, figures.Age(m.now.Sub(s.StartTime)),
+			printable.Line(filepath.Base(s.Project), 16), printable.Line(string(s.Session), 20))
+		return m.apart(cmp.Or(printable.Line(s.Title, 200), "(no title)"), end)
+	})
 	keys := "↑↓ choose · type to search · enter opens it · esc back"
 	if m.epoch == 0 && m.o.Choose {
 		keys = "↑↓ choose · type to search · enter opens it · esc leaves"
 	}
-	lines = append(lines, t.Dim.Render(ansi.Truncate(keys, m.width, "…")))
-	return frame{lines, tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0)}
-}
-
-// ago is an age in one unit.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours())/24)
+	return m.framed(append([]string{t.Bold.Render(ansi.Truncate(head, m.width, "…")), ""}, lines...), keys,
+		tea.NewCursor(min(m.width-1, ansi.StringWidth(head)), 0))
 }

@@ -17,153 +17,53 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// do makes a command of work at the session. The context ends with the UI.
-func (m *Model) do(work func(context.Context, control.API) tea.Msg) tea.Cmd {
-	api, l := m.conn.API, m.l
-	if api == nil {
-		return nil
-	}
+// effect is the result of a command. It changes the model, on the goroutine of [Model.Update].
+type effect func() tea.Cmd
+
+// run makes a command of work, whose context ends with the UI. A nil effect changes nothing.
+func (m *Model) run(work func(context.Context) effect) tea.Cmd {
+	l := m.l
 	return func() tea.Msg {
 		if !l.enter() {
 			return nil
 		}
 		defer l.group.Done()
-		return work(l.ctx, api)
+		if e := work(l.ctx); e != nil {
+			return e
+		}
+		return nil
 	}
 }
 
-// What commands answer with.
-type (
-	joined struct {
-		c   Connection
-		err error
-	}
-	// failed names the action that failed. A prompt returns to the editor.
-	failed struct {
-		what   string
-		err    error
-		prompt *input.Draft // nil: none
-	}
-	noted      struct{ text string }
-	configured struct{ set control.Settings }
-	listed     struct{ list []task.Record }
-	printed    struct {
-		id    task.ID
-		chunk control.Chunk
-		fresh bool
-		err   error
-		to    screen
-	}
-	messages struct {
-		id   task.ID
-		list control.Messages
-		err  error
-	}
-	stopped struct {
-		receipt task.Receipt
-		err     error
-		quits   bool
-	}
-	wholeQuestion struct {
-		id   string
-		list control.Approvals
-		err  error
-	}
-	decided struct {
-		id  string
-		err error
-	}
-	filesRead struct {
-		list []string
-		err  error
-	}
-	commandsRead struct {
-		list []control.Command
-		err  error
-	}
-	todosRead struct {
-		list []Todo
-		err  error
-	}
-	sessionsRead struct {
-		list []Conversation
-		err  error
-	}
-)
+// read makes a command that reads something, and hands it to the model.
+func read[T any](m *Model, from func(context.Context) (T, error), take func(T, error) tea.Cmd) tea.Cmd {
+	return m.run(func(ctx context.Context) effect {
+		v, err := from(ctx)
+		return func() tea.Cmd { return take(v, err) }
+	})
+}
 
-// done applies the answer of a command.
-func (m *Model) done(msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case joined:
-		return m.joined(msg)
-	case failed:
-		if msg.prompt != nil {
-			m.sent = ""
-			if m.editor.Empty() {
-				m.editor = m.editor.Put(*msg.prompt)
-			} else {
-				m.queue = append([]input.Draft{*msg.prompt}, m.queue...)
-			}
-		}
-		m.tell(fmt.Sprintf("%s: %s", msg.what, errorText(msg.err)))
-	case promptsRead:
-		m.prompted(msg)
-	case forked:
-		return m.wentBack(msg)
-	case noted:
-		m.tell(msg.text)
-	case configured:
-		m.state.Settings = &msg.set
-	case listed:
-		m.tasks.Load(msg.list, m.now)
-		return m.followChosen()
-	case printed:
-		return m.output(msg)
-	case readOn:
-		return msg.read
-	case messages:
-		m.zoomMessages(msg)
-	case stopped:
-		return m.receipt(msg)
-	case wholeQuestion:
-		m.whole(msg)
-	case decided:
-		m.answered(msg)
-		if m.screen == inboxScreen {
-			return m.readWaiting()
-		}
-	case imagesRead:
-		return m.attached(msg)
-	case filesRead:
-		m.complete.files, m.complete.reading, m.complete.readAt = msg.list, false, m.now
-		m.completions()
-	case commandsRead:
-		if msg.err == nil {
-			m.offered = msg.list
-		}
-	case todosRead:
-		if msg.err == nil {
-			m.todos = msg.list
-			if m.screen == pageScreen && m.page.name == "todos" {
-				m.buildPage()
-			}
-		}
-	case waitingRead:
-		return m.waiting(msg)
-	case waitingChanged:
-		return m.readWaiting()
-	case itemDone:
-		return m.itemGone(msg)
-	case pageRead:
-		m.pageRead(msg)
-	case serversFound:
-		m.setup.found(msg)
-	case accessTried:
-		return m.accessTried(msg)
-	case sessionsRead:
-		m.picker.list, m.picker.err, m.picker.loading = msg.list, errorText(msg.err), false
+// ask is [read] from the session.
+func ask[T any](m *Model, from func(context.Context, control.API) (T, error), take func(T, error) tea.Cmd) tea.Cmd {
+	api := m.conn.API
+	if api == nil {
+		return nil
 	}
-	return nil
+	return read(m, func(ctx context.Context) (T, error) { return from(ctx, api) }, take)
+}
+
+// do makes a command of an action at the session. It tells the user the result, or that what is not done; an empty
+// result is not told.
+func (m *Model) do(what string, act func(context.Context, control.API) (result string, err error)) tea.Cmd {
+	return ask(m, act, func(result string, err error) tea.Cmd {
+		switch {
+		case err != nil:
+			m.tell(what + ": " + errorText(err))
+		case result != "":
+			m.tell(result)
+		}
+		return nil
+	})
 }
 
 // tell tells the user something where they look.
@@ -184,19 +84,14 @@ func errorText(err error) string {
 
 // connect reaches a session.
 func (m *Model) connect(how func(context.Context) (Connection, error)) tea.Cmd {
-	l := m.l
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
-		}
-		defer l.group.Done()
-		c, err := how(l.ctx)
-		if err == nil && l.ctx.Err() != nil { // the UI has ended and will not release it
+	return m.run(func(ctx context.Context) effect {
+		c, err := how(ctx)
+		if err == nil && ctx.Err() != nil { // the UI has ended and will not release it
 			c.Release()
 			return nil
 		}
-		return joined{c, err}
-	}
+		return func() tea.Cmd { return m.joined(c, err) }
+	})
 }
 
 // reach connects to the session, unless that is under way.
@@ -217,13 +112,22 @@ func (m *Model) prompt(d input.Draft) tea.Cmd {
 	m.sent, m.sentAt = d.Text, m.now
 	m.window.Follow()
 	record := m.o.Record
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return ask(m, func(ctx context.Context, api control.API) (struct{}, error) {
 		if text := d.Typed(); record != nil && text != "" {
 			_ = record(text) // a failure costs only the history
 		}
-		if err := api.Prompt(ctx, promptOf(d)); err != nil {
-			return failed{"the prompt was not taken", err, &d}
+		return struct{}{}, api.Prompt(ctx, promptOf(d))
+	}, func(_ struct{}, err error) tea.Cmd {
+		if err == nil {
+			return nil
 		}
+		m.sent = ""
+		if m.editor.Empty() {
+			m.editor = m.editor.Put(d)
+		} else {
+			m.queue = append([]input.Draft{d}, m.queue...)
+		}
+		m.tell("the prompt was not taken: " + errorText(err))
 		return nil
 	})
 }
@@ -241,11 +145,9 @@ func (m *Model) interrupt() tea.Cmd {
 func (m *Model) interruptTurn() tea.Cmd {
 	m.halted = true
 	id := string(m.info.Session)
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		if _, err := api.Interrupt(ctx, id); err != nil {
-			return failed{"the turn was not interrupted", err, nil}
-		}
-		return nil
+	return m.do("the turn was not interrupted", func(ctx context.Context, api control.API) (string, error) {
+		_, err := api.Interrupt(ctx, id)
+		return "", err
 	})
 }
 
@@ -267,53 +169,45 @@ func (m *Model) background() tea.Cmd {
 // moveTurn moves the turn that is running to the background.
 func (m *Model) moveTurn() tea.Cmd {
 	id := string(m.info.Session)
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.do("the turn was not moved to the background", func(ctx context.Context, api control.API) (string, error) {
 		r, err := api.Promote(ctx, id)
-		if err != nil {
-			return failed{"the turn was not moved to the background", err, nil}
-		}
-		return noted{fmt.Sprintf("the turn runs in the background now, as %s", r.ID)}
+		return fmt.Sprintf("the turn runs in the background now, as %s", r.ID), err
 	})
 }
 
 func (m *Model) promote(list ...task.Record) tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
+	return m.do("not moved to the background", func(ctx context.Context, api control.API) (string, error) {
 		var moved []string
 		for _, r := range list {
 			if _, err := api.Promote(ctx, string(r.ID)); err != nil {
-				return failed{fmt.Sprintf("%s was not moved to the background", r.ID), err, nil}
+				return "", fmt.Errorf("%s: %w", r.ID, err)
 			}
 			moved = append(moved, string(r.ID))
 		}
-		return noted{fmt.Sprintf("in the background now: %s", strings.Join(moved, ", "))}
+		return "in the background now: " + strings.Join(moved, ", "), nil
 	})
 }
 
 // stop stops tasks with everything below them.
 func (m *Model) stop(quits bool, refs ...string) tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		receipt, err := api.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByUser})
-		return stopped{receipt, err, quits}
-	})
-}
-
-// receipt shows the receipt of a stop.
-func (m *Model) receipt(msg stopped) tea.Cmd {
-	if msg.err != nil {
-		m.farewell = ""
-		m.tell("stop: " + errorText(msg.err))
-		if msg.quits {
-			m.screen = chatScreen
+	return ask(m, func(ctx context.Context, api control.API) (task.Receipt, error) {
+		return api.Stop(ctx, control.StopRequest{Refs: refs, Actor: task.ByUser})
+	}, func(r task.Receipt, err error) tea.Cmd {
+		switch {
+		case err != nil:
+			m.farewell = ""
+			m.tell("stop: " + errorText(err))
+			if quits {
+				m.screen = chatScreen
+			}
+		case quits:
+			m.farewell = receiptText(r)
+			return tea.Quit
+		default:
+			m.tell(receiptText(r))
 		}
 		return nil
-	}
-	text := receiptText(msg.receipt)
-	if msg.quits {
-		m.farewell = text
-		return tea.Quit
-	}
-	m.tell(text)
-	return nil
+	})
 }
 
 // receiptText is a receipt for people.
@@ -340,23 +234,21 @@ func receiptText(r task.Receipt) string {
 
 // list reads all tasks that live.
 func (m *Model) list() tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		page, err := api.List(ctx, control.ListRequest{Limit: mostNews})
+	return ask(m, func(ctx context.Context, api control.API) (control.Page, error) {
+		return api.List(ctx, control.ListRequest{Limit: mostNews})
+	}, func(page control.Page, err error) tea.Cmd {
 		if err != nil {
 			return nil // the stream of the conversation reports it
 		}
-		return listed{page.Tasks}
+		m.tasks.Load(page.Tasks, m.now)
+		return m.followChosen()
 	})
 }
 
 // act does what the user wants in the panel: pause, resume, retry.
 func (m *Model) act(what string, r task.Record, f func(context.Context, control.API) error) tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		if err := f(ctx, api); err != nil {
-			return failed{fmt.Sprintf("%s %s", what, r.ID), err, nil}
-		}
-		return noted{fmt.Sprintf("%s %s: done", what, r.ID)}
-	})
+	what = fmt.Sprintf("%s %s", what, r.ID)
+	return m.do(what, func(ctx context.Context, api control.API) (string, error) { return what + ": done", f(ctx, api) })
 }
 
 // message sends a text to a task.
@@ -378,7 +270,7 @@ func (m *Model) followChosen() tea.Cmd {
 		return nil
 	}
 	m.follows = r.ID
-	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: 100, Max: outputBytes}, true, panelScreen)
+	return m.read(printed{r.ID, true, panelScreen}, control.OutputRequest{Tail: 100, Max: outputBytes})
 }
 
 // followForeground reads what the command prints that the agent waits for, once it has run
@@ -390,7 +282,7 @@ func (m *Model) followForeground() tea.Cmd {
 		return nil
 	}
 	m.live = panel.Tail{Task: r.ID}
-	return m.read(r.ID, control.OutputRequest{Ref: string(r.ID), Tail: liveLines, Max: outputBytes}, true, chatScreen)
+	return m.read(printed{r.ID, true, chatScreen}, control.OutputRequest{Tail: liveLines, Max: outputBytes})
 }
 
 const (
@@ -398,18 +290,24 @@ const (
 	liveLines = 4 // of its output are shown
 )
 
+// printed is output of a task for a screen. With fresh, it is all that is known of the output.
+type printed struct {
+	id    task.ID
+	fresh bool
+	to    screen
+}
+
 // read reads output; what comes then is asked for when this is shown.
-func (m *Model) read(id task.ID, req control.OutputRequest, fresh bool, to screen) tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		chunk, err := api.Output(ctx, req)
-		return printed{id, chunk, fresh, err, to}
-	})
+func (m *Model) read(p printed, req control.OutputRequest) tea.Cmd {
+	req.Ref = string(p.id)
+	return ask(m, func(ctx context.Context, api control.API) (control.Chunk, error) { return api.Output(ctx, req) },
+		func(c control.Chunk, err error) tea.Cmd { return m.output(p, c, err) })
 }
 
 // output adds output of a task.
-func (m *Model) output(p printed) tea.Cmd {
+func (m *Model) output(p printed, c control.Chunk, failed error) tea.Cmd {
 	var e *control.Error
-	if p.err != nil && (!errors.As(p.err, &e) || !p.fresh) {
+	if failed != nil && (!errors.As(failed, &e) || !p.fresh) {
 		if m.follows == p.id {
 			m.follows = ""
 		}
@@ -418,28 +316,29 @@ func (m *Model) output(p printed) tea.Cmd {
 		}
 		return nil
 	}
-	text := printable.Tabs(printableOutput(string(p.chunk.Data)))
+	text := printable.Tabs(printableOutput(string(c.Data)))
 	switch {
 	case p.to == zoomScreen && m.screen == zoomScreen && m.zoom.record.ID == p.id:
 		m.zoom.talk.Print(text, m.now)
 	case p.to == panelScreen && m.screen == panelScreen && m.follows == p.id:
-		m.tasks.Output(p.id, text, p.fresh, p.chunk.Size)
+		m.tasks.Output(p.id, text, p.fresh, c.Size)
 	case p.to == chatScreen && m.screen == chatScreen && m.live.Task == p.id:
-		m.live.Add(p.id, text, p.fresh, p.chunk.Size)
+		m.live.Add(p.id, text, p.fresh, c.Size)
 	case p.to == chatScreen && m.live.Task == p.id:
 		m.live = panel.Tail{}
 		return nil
 	default:
 		return nil // the user has left the task
 	}
-	if p.chunk.Ended || p.err != nil {
+	if c.Ended || failed != nil {
 		return nil
 	}
-	req, fresh := control.OutputRequest{Ref: string(p.id), Offset: p.chunk.Next, Max: outputBytes, Wait: watchWait}, false
-	if p.to != zoomScreen && p.chunk.Size-p.chunk.Next > farBehind { // it floods: only the end counts
-		req, fresh = control.OutputRequest{Ref: string(p.id), Tail: 100, Max: outputBytes}, true
+	req := control.OutputRequest{Offset: c.Next, Max: outputBytes, Wait: watchWait}
+	p.fresh = p.to != zoomScreen && c.Size-c.Next > farBehind
+	if p.fresh { // it floods: only the end counts
+		req = control.OutputRequest{Tail: 100, Max: outputBytes}
 	}
-	next := readOn{m.read(p.id, req, fresh, p.to)}
+	next := effect(func() tea.Cmd { return m.read(p, req) })
 	return tea.Tick(readPace, func(time.Time) tea.Msg { return next })
 }
 
@@ -447,9 +346,6 @@ const (
 	farBehind = 256 << 10
 	readPace  = 50 * time.Millisecond
 )
-
-// readOn reads the output since the last read.
-type readOn struct{ read tea.Cmd }
 
 // printableOutput makes output fit, and keeps whether its last line has ended.
 func printableOutput(text string) string {
@@ -461,26 +357,32 @@ func printableOutput(text string) string {
 }
 
 func (m *Model) readTodos() tea.Cmd {
-	l, read, id := m.l, m.o.Todos, m.info.Session
-	if read == nil {
+	todos, id := m.o.Todos, m.info.Session
+	if todos == nil {
 		return nil
 	}
-	return func() tea.Msg {
-		if !l.enter() {
-			return nil
+	return read(m, func(ctx context.Context) ([]Todo, error) { return todos(ctx, id) }, m.takeTodos)
+}
+
+func (m *Model) takeTodos(list []Todo, err error) tea.Cmd {
+	if err == nil {
+		m.todos = list
+		if m.screen == pageScreen && m.page.name == "todos" {
+			m.buildPage()
 		}
-		defer l.group.Done()
-		list, err := read(l.ctx, id)
-		return todosRead{list, err}
 	}
+	return nil
 }
 
 // readCommands reads which commands the session has.
 func (m *Model) readCommands() tea.Cmd {
-	return m.do(func(ctx context.Context, api control.API) tea.Msg {
-		all, err := api.Commands(ctx)
-		return commandsRead{all.Commands, err}
-	})
+	return ask(m, func(ctx context.Context, api control.API) (control.Commands, error) { return api.Commands(ctx) },
+		func(all control.Commands, err error) tea.Cmd {
+			if err == nil {
+				m.offered = all.Commands
+			}
+			return nil
+		})
 }
 
 // session names the attached session for people.

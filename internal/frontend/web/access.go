@@ -1,11 +1,8 @@
 package web
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
@@ -17,60 +14,38 @@ const writeHeader = "X-Drover-Key"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// access decides who may read and who may write. Both keys are derived from the token, so that pages stay valid after a
-// restart; neither reveals the other or the token.
+// access decides who may read and who may write: a program by the token, a browser by the keys that it got when it
+// was paired. They stay valid after a restart.
 type access struct {
-	token       string
-	cookie      string // the name, with the port: browsers share the cookies of a machine between its ports
-	read, write string
-	hosts       []string
-}
-
-func newAccess(token, port string, hosts []string) access {
-	return access{token: token, cookie: "drover_read_" + port, read: keyOf(token, "read"), write: keyOf(token, "write"),
-		hosts: hosts}
-}
-
-func keyOf(token, use string) string {
-	h := hmac.New(sha256.New, []byte(token))
-	h.Write([]byte("drover page: " + use))
-	return hex.EncodeToString(h.Sum(nil))
+	token   string
+	cookie  string // the name, with the port: browsers share the cookies of a machine between its ports
+	devices Devices
+	hosts   []string
 }
 
 // guard refuses requests that name another host or come from the page of another site.
 func (a access) guard(next http.Handler) http.Handler {
+	guarded := httpserve.Guard(a.hosts, next, func(w http.ResponseWriter, why string) {
+		refuse(w, http.StatusForbidden, why)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		if why := a.foreign(r); why != "" {
-			refuse(w, http.StatusForbidden, why)
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
-		next.ServeHTTP(w, r)
+		guarded.ServeHTTP(w, r)
 	})
 }
 
-// foreign returns why a request is not from a page of this server; empty: it is.
-func (a access) foreign(r *http.Request) string {
-	if !httpserve.Local(r.Host, a.hosts...) {
-		return fmt.Sprintf("the host %.100q is not this server (open the address that drover serve prints, or add --host)", r.Host)
+// device is the browser of a request, if it is paired.
+func (a access) device(r *http.Request) (Device, bool) {
+	c, err := r.Cookie(a.cookie)
+	if err != nil {
+		return Device{}, false
 	}
-	if origin := httpserve.ForeignOrigin(r, func(string) bool { return false }); origin != "" {
-		return "the origin " + origin + " is not this server"
-	}
-	site := r.Header.Get("Sec-Fetch-Site")
-	moves := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet // a link was clicked
-	if site != "" && site != "same-origin" && site != "none" && !moves {
-		return "the request comes from a page of another site"
-	}
-	return ""
+	return a.devices.find(c.Value)
 }
 
 // reads reports whether the request may read: it has the cookie or, from a program, the token.
@@ -78,8 +53,8 @@ func (a access) reads(r *http.Request) bool {
 	if token, ok := httpserve.Bearer(r); ok {
 		return httpserve.Same(token, a.token)
 	}
-	c, err := r.Cookie(a.cookie)
-	return err == nil && httpserve.Same(c.Value, a.read)
+	_, ok := a.device(r)
+	return ok
 }
 
 // writes reports whether the request may change something. The cookie alone never suffices.
@@ -87,7 +62,8 @@ func (a access) writes(r *http.Request) bool {
 	if token, ok := httpserve.Bearer(r); ok {
 		return httpserve.Same(token, a.token)
 	}
-	return a.reads(r) && httpserve.Same(r.Header.Get(writeHeader), a.write)
+	d, ok := a.device(r)
+	return ok && d.Writes && httpserve.Same(a.devices.digest(r.Header.Get(writeHeader)), d.Change)
 }
 
 // reader requires the key for reading.
@@ -112,8 +88,13 @@ func (a access) writer(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// grant gives the browser of a request the key for reading.
-func (a access) grant(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: a.read, Path: "/", HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, MaxAge: 90 * 24 * 3600})
+// grant gives the browser of a request its key for reading; an empty one takes it away. Where the page is reached by
+// https the browser sends it by nothing else. The guard has checked the origin.
+func (a access) grant(w http.ResponseWriter, r *http.Request, key string) {
+	c := &http.Cookie{Name: a.cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https://"), MaxAge: 90 * 24 * 3600}
+	if key == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ const token = "a token of the tests"
 func page(t *testing.T, hosts ...string) (*Server, string) {
 	t.Helper()
 	h := httptest.NewUnstartedServer(nil)
-	s, err := New(Config{Token: token, Hosts: hosts, Now: time.Now,
+	s, err := New(Config{Token: token, Hosts: hosts, Now: time.Now, Devices: DevicesOf(filepath.Join(t.TempDir(), "token"), token),
 		Sessions: func(context.Context, bool) ([]Session, error) { return nil, nil },
 		Checks:   func(context.Context) []Check { return nil },
 		Todos:    func(context.Context, string) ([]TodoList, error) { return nil, nil },
@@ -37,6 +38,16 @@ func page(t *testing.T, hosts ...string) (*Server, string) {
 	t.Cleanup(h.Close)
 	t.Cleanup(cancel)
 	return s, h.URL
+}
+
+// pairedCookie is the cookie of a browser that is paired to read, and its key for changes if it may write.
+func pairedCookie(t testing.TB, s *Server, writes bool) (cookie, key string) {
+	t.Helper()
+	k, err := s.Devices.add(t.Context(), "test", writes, "", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.access.cookie + "=" + k.id + "." + k.read, k.change
 }
 
 // asks sends a request and returns its status, its text and its cookies.
@@ -123,9 +134,11 @@ func TestPairing(t *testing.T) {
 			t.Errorf("%s with a guessed cookie: %d", path, status)
 		}
 	}
+	keyIn := func(text string) string { return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), `{"key":"`), `"}`) }
 	link := code(true)
 	status, text, cookie := pair(link)
-	if status != http.StatusOK || !strings.Contains(text, s.access.write) {
+	key := keyIn(text)
+	if status != http.StatusOK || len(key) < 20 {
 		t.Fatalf("paired: %d %s", status, text)
 	}
 	if status, _, again := pair(link); status != http.StatusForbidden || again != "" {
@@ -134,20 +147,26 @@ func TestPairing(t *testing.T) {
 	if status, _, _ := pair(`{"code":""}`); status != http.StatusForbidden {
 		t.Errorf("no code: %d", status)
 	}
-	if status, text, _ := asks(t, http.MethodGet, url+"/", "", map[string]string{"Cookie": cookie}); status != http.StatusOK || strings.Contains(text, s.access.write) {
-		t.Errorf("the page: %d, and the key of writing is in it: %t", status, strings.Contains(text, s.access.write))
+	if status, text, _ := asks(t, http.MethodGet, url+"/", "", map[string]string{"Cookie": cookie}); status != http.StatusOK || strings.Contains(text, key) {
+		t.Errorf("the page: %d, and the key of writing is in it: %t", status, strings.Contains(text, key))
 	}
+	reader, _ := pairedCookie(t, s, false)
+	other, otherKey := pairedCookie(t, s, true)
 	for name, c := range map[string]struct {
 		header map[string]string
 		status int
 	}{
-		"cookie only":    {map[string]string{"Cookie": cookie}, http.StatusForbidden},
-		"header only":    {map[string]string{writeHeader: s.access.write}, http.StatusForbidden},
-		"read key":       {map[string]string{"Cookie": cookie, writeHeader: s.access.read}, http.StatusForbidden},
-		"both":           {map[string]string{"Cookie": cookie, writeHeader: s.access.write}, http.StatusNotFound},
-		"program":        {map[string]string{"Authorization": "Bearer " + token}, http.StatusNotFound},
-		"another token":  {map[string]string{"Authorization": "Bearer x", "Cookie": cookie, writeHeader: s.access.write}, http.StatusForbidden},
-		"another origin": {map[string]string{"Cookie": cookie, writeHeader: s.access.write, "Origin": "http://127.0.0.1:1"}, http.StatusForbidden},
+		"cookie only":     {map[string]string{"Cookie": cookie}, http.StatusForbidden},
+		"header only":     {map[string]string{writeHeader: key}, http.StatusForbidden},
+		"read key":        {map[string]string{"Cookie": cookie, writeHeader: strings.SplitN(cookie, ".", 2)[1]}, http.StatusForbidden},
+		"another's key":   {map[string]string{"Cookie": cookie, writeHeader: otherKey}, http.StatusForbidden},
+		"reader with key": {map[string]string{"Cookie": reader, writeHeader: key}, http.StatusForbidden},
+		"reader, no key":  {map[string]string{"Cookie": reader, writeHeader: ""}, http.StatusForbidden},
+		"both":            {map[string]string{"Cookie": cookie, writeHeader: key}, http.StatusNotFound},
+		"another device":  {map[string]string{"Cookie": other, writeHeader: otherKey}, http.StatusNotFound},
+		"program":         {map[string]string{"Authorization": "Bearer " + token}, http.StatusNotFound},
+		"another token":   {map[string]string{"Authorization": "Bearer x", "Cookie": cookie, writeHeader: key}, http.StatusForbidden},
+		"another origin":  {map[string]string{"Cookie": cookie, writeHeader: key, "Origin": "http://127.0.0.1:1"}, http.StatusForbidden},
 	} {
 		if status, text, _ := asks(t, http.MethodPost, url+"/act/stop", `{"session":"x","ref":"y"}`, c.header); status != c.status {
 			t.Errorf("%s: status %d, not %d: %s", name, status, c.status, text)
@@ -160,7 +179,7 @@ func TestPairing(t *testing.T) {
 	if status, _, _ := asks(t, http.MethodGet, url+"/", "", map[string]string{"Cookie": cookie}); status != http.StatusOK {
 		t.Errorf("the page for a reader: %d", status)
 	}
-	if status, text, _ := pair(`{"code":"` + token + `"}`); status != http.StatusOK || !strings.Contains(text, s.access.write) {
+	if status, text, _ := pair(`{"code":"` + token + `"}`); status != http.StatusOK || len(keyIn(text)) < 20 {
 		t.Errorf("the token: %d %s", status, text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/httpserve"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -147,13 +148,8 @@ func answer(w http.ResponseWriter, v any, err error) {
 	reply(w, v)
 }
 
-func reply(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has left
-}
+func reply(w http.ResponseWriter, v any) { httpserve.JSON(w, http.StatusOK, v) }
 
 func refuse(w http.ResponseWriter, status int, why string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // as in reply
+	httpserve.JSON(w, status, map[string]string{"error": why})
 }

@@ -60,7 +60,7 @@ func reads(t testing.TB, s *Server, url, after string) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.read})
+	r.Header.Set("Authorization", "Bearer "+s.Token)
 	if after != "" {
 		r.Header.Set("Last-Event-ID", after)
 	}

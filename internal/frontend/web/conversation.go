@@ -48,7 +48,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, err)
 		return
 	}
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -66,11 +66,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		if p.Kind == control.CallPiece {
 			v.Text = excerpt.Call([]byte(p.Text), p.Cut)
 		}
-		if out.send(control.Mark{N: p.N, Len: p.From + len(p.Text)}.String(), "piece", v) != nil {
+		if out.Send(control.Mark{N: p.N, Len: p.From + len(p.Text)}.String(), "piece", v) != nil {
 			return
 		}
 	}
 	if ctx.Err() == nil {
-		_ = out.send("", "end", struct{}{}) // the page says that the session has ended
+		_ = out.Send("", "end", struct{}{}) // the page says that the session has ended
 	}
 }

@@ -84,7 +84,7 @@ func TestBudget(t *testing.T) {
 	r := task.Record{ID: "a1", Session: "s1", Kind: task.LocalAgent, Status: task.Running,
 		Budget: task.Budget{USD: 2.5, Tokens: 300_000, WallMS: 90_000}}
 	for _, html := range []string{v.task(r, time.Unix(9, 0)), v.head(r, time.Unix(9, 0))} {
-		if !strings.Contains(html, "$2.50, 300 k tokens, 1m30s") {
+		if !strings.Contains(html, "$2.50, 300k tokens, 1m30s") {
 			t.Error(html)
 		}
 	}

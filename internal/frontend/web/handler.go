@@ -12,6 +12,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.paired(s.home))
 	mux.HandleFunc("POST /pair", s.pair)
 	mux.HandleFunc("POST /link", a.writer(s.link))
+	mux.HandleFunc("POST /logout", a.reader(s.logout))
+	mux.HandleFunc("POST /revoke", a.writer(s.revoke))
 	mux.HandleFunc("GET /stream", a.reader(s.stream))
 	mux.HandleFunc("POST /act/{act}", a.writer(s.act))
 	mux.HandleFunc("GET /task/{session}/{task}", s.paired(s.taskPage))
@@ -26,7 +28,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /session/{session}", s.paired(s.sessionPage))
 	mux.HandleFunc("GET /watch/{session}", a.reader(s.watch))
 	for _, name := range []string{"common.js", "page.js", "task.js", "diff.js", "conversation.js", "again.js",
-		"session.js", "use.js", "pair.js", "page.css", "icon.svg"} {
+		"session.js", "settings.js", "use.js", "pair.js", "page.css", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, name) })
 	}
 	return a.guard(mux)

@@ -162,7 +162,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -180,7 +180,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		if html := s.views.head(rec, s.Now()); html != shown {
-			if out.send("", "head", html) != nil {
+			if out.Send("", "head", html) != nil {
 				return
 			}
 			shown = html
@@ -195,20 +195,20 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 			req.Offset = p.Size - partBytes
 			p.Left = req.Offset - p.Next
 		}
-		if (first || len(c.Data) > 0) && out.send(strconv.FormatInt(req.Offset, 10), "output", p) != nil {
+		if (first || len(c.Data) > 0) && out.Send(strconv.FormatInt(req.Offset, 10), "output", p) != nil {
 			return
 		}
 		if p.Ended && rec.Status.Terminal() {
 			break
 		}
-		if req.Wait = outputWait; len(c.Data) == 0 && out.comment() != nil {
+		if req.Wait = outputWait; len(c.Data) == 0 && out.Comment() != nil {
 			return
 		}
 		if p.Next < p.Size && !paces(ctx, outputPace) { // no faster than a person reads
 			return
 		}
 	}
-	_ = out.send("", "end", struct{}{}) // the page stops asking
+	_ = out.Send("", "end", struct{}{}) // the page stops asking
 }
 
 // paces waits; false: ctx has ended.

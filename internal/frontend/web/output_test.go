@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -128,7 +128,7 @@ func (f found) Open(context.Context) (control.API, func(), error) {
 
 func (p huge) Get(context.Context, string) (task.Record, error) { return p.rec, nil }
 func (p huge) Output(_ context.Context, r control.OutputRequest) (control.Chunk, error) {
-	return archive.Output(p.rec, r)
+	return stored.Output(p.rec, r)
 }
 
 // TestHugeOutput reads an output of 5 GB at its end, in the middle and at places that are found: each answer comes
@@ -153,7 +153,8 @@ func TestHugeOutput(t *testing.T) {
 	one := found{huge{rec: task.Record{ID: "b00000001", Session: "m1", Kind: task.LocalBash, Status: task.Completed, OutputFile: file,
 		EndTime: &ended, StartTime: &ended, CreateTime: ended}}}
 	s.Sessions = func(context.Context, bool) ([]Session, error) { return []Session{one}, nil }
-	cookie := map[string]string{"Cookie": s.access.cookie + "=" + s.access.read}
+	paired, _ := pairedCookie(t, s, false)
+	cookie := map[string]string{"Cookie": paired}
 	for _, c := range []struct{ path, want string }{
 		{"/follow/m1/b00000001", "the last line"},
 		{fmt.Sprintf("/output/m1/b00000001?offset=%d", int64(middle)), "in the middle"},

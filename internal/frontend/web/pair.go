@@ -2,6 +2,7 @@ package web
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -74,12 +75,46 @@ func (s *Server) pair(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "this link was used or has expired (open a new one: each pairs one browser, within 10 minutes)")
 		return
 	}
-	s.access.grant(w)
-	var a pairReply
-	if p.write {
-		a.Key = s.access.write
+	before, _ := s.access.device(r)
+	k, err := s.Devices.add(r.Context(), browserName(r.UserAgent()), p.write, before.ID, s.Now())
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err.Error())
+		return
 	}
-	reply(w, a)
+	s.access.grant(w, r, k.id+"."+k.read)
+	reply(w, pairReply{Key: k.change})
+}
+
+// logout ends the pairing of the browser of a request.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if d, ok := s.access.device(r); ok {
+		if _, err := s.Devices.Revoke(r.Context(), d.ID); err != nil {
+			refuse(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+	}
+	s.access.grant(w, r, "")
+	reply(w, struct{}{})
+}
+
+type revokeRequest struct {
+	ID string `json:"id"`
+}
+
+// revoke ends the pairing of a device.
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
+	req, ok := read[revokeRequest](w, r)
+	if !ok {
+		return
+	}
+	switch _, err := s.Devices.Revoke(r.Context(), req.ID); {
+	case errors.Is(err, ErrNoDevice):
+		refuse(w, http.StatusNotFound, err.Error())
+	case err != nil:
+		refuse(w, http.StatusInternalServerError, err.Error())
+	default:
+		reply(w, struct{}{})
+	}
 }
 
 type linkRequest struct {

@@ -29,6 +29,12 @@ func (s *Server) settingsPage(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		data["Problem"] = err.Error()
 	}
+	devices, err := s.Devices.List()
+	data["Devices"] = devices
+	if err != nil {
+		data["NoDevices"] = err.Error()
+	}
+	data["This"], _ = s.access.device(r)
 	if s.Workers != nil {
 		workers, err := s.Workers(r.Context())
 		data["Workers"] = workers

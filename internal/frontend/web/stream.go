@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,7 +91,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at := s.board.numberOf(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -99,14 +100,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	defer quiet.Stop()
 	for {
 		message, now, next := s.board.since(at)
-		if len(message) > 0 && out.write(message) != nil {
-			return
+		if len(message) > 0 {
+			if _, err := out.Write(message); err != nil {
+				return
+			}
 		}
 		at = now
 		select {
 		case <-next:
 		case <-quiet.C:
-			if out.comment() != nil {
+			if out.Comment() != nil {
 				return
 			}
 		case <-r.Context().Done():
@@ -115,14 +118,31 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events is a stream of server-sent events to one page.
-type events struct {
-	w   http.ResponseWriter
-	out *http.ResponseController
+// checked writes to an open page while its browser is paired.
+type checked struct {
+	http.ResponseWriter
+	paired func() bool
+	at     time.Time // of the last check
 }
 
+// checkEvery is how long a page that is written to can outlive its pairing; see also keepAlive.
+const checkEvery = time.Second
+
+var errRevoked = errors.New("the browser is not paired any more")
+
+func (c *checked) Write(data []byte) (int, error) {
+	if now := time.Now(); now.Sub(c.at) >= checkEvery {
+		if c.at = now; !c.paired() {
+			return 0, errRevoked
+		}
+	}
+	return c.ResponseWriter.Write(data)
+}
+
+func (c *checked) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
 // begin begins a stream; nil: the limit is reached, and the request is answered.
-func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) (e *httpserve.Events, free func()) {
 	select {
 	case s.streams <- struct{}{}:
 	default:
@@ -132,36 +152,10 @@ func (s *Server) begin(w http.ResponseWriter) (e *events, free func()) {
 	}
 	closed := s.board.page()
 	free = func() { closed(); <-s.streams }
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	httpserve.KeepOpen(w)
-	timed := httpserve.Timed(w)
-	e = &events{timed, http.NewResponseController(timed)}
-	if e.comment() != nil {
+	e = httpserve.NewEvents(&checked{w, func() bool { return s.access.reads(r) }, time.Now()})
+	if e.Comment() != nil {
 		free()
 		return nil, nil
 	}
 	return e, free
-}
-
-func (e *events) write(data []byte) error {
-	if _, err := e.w.Write(data); err != nil {
-		return err
-	}
-	return e.out.Flush()
-}
-
-// comment keeps the connection alive.
-func (e *events) comment() error { return e.write([]byte(":\n\n")) }
-
-// send sends one event. With an empty ID the page continues from the event before it.
-func (e *events) send(id, name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if id != "" {
-		id = "id: " + id + "\n"
-	}
-	return e.write(fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, name, data))
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -52,9 +54,9 @@ func (s spentBy) Cost() string {
 	case s.Unpriced == s.Calls:
 		return "unknown"
 	case s.Unpriced > 0:
-		return "at least " + money(s.USD)
+		return "at least " + usage.Dollars(s.USD)
 	}
-	return money(s.USD)
+	return usage.Dollars(s.USD)
 }
 
 // InputTokens and OutputTokens are for people.
@@ -116,7 +118,7 @@ func (u *used) now(ctx context.Context, s *Server, p period) string {
 
 // charts sends the charts of a period when they have changed.
 func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
-	out, free := s.begin(w)
+	out, free := s.begin(w, r)
 	if out == nil {
 		return
 	}
@@ -127,11 +129,11 @@ func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 	for {
 		next := s.board.next()
 		if html := s.used.now(r.Context(), s, p); html != shown {
-			if out.send("", "use", html) != nil {
+			if out.Send("", "use", html) != nil {
 				return
 			}
 			shown = html
-		} else if out.comment() != nil {
+		} else if out.Comment() != nil {
 			return
 		}
 		if !paces(r.Context(), chartsEvery) {
@@ -185,14 +187,14 @@ func (s *Server) uses(ctx context.Context, p period) map[string]any {
 		problem = err.Error()
 	}
 	count := measure{1, grouped, grouped}
-	large := measure{1, func(v float64) string { return short(int64(v)) }, grouped}
+	large := measure{1, func(v float64) string { return figures.Count(int64(v)) }, grouped}
 	axis := func(usd float64) string { // two lines of the axis must differ
 		if usd > 0 && usd < 0.01 {
 			return fmt.Sprintf("$%.4f", usd)
 		}
-		return money(usd)
+		return usage.Dollars(usd)
 	}
-	dollars := measure{0.0001, axis, money}
+	dollars := measure{0.0001, axis, usage.Dollars}
 	return map[string]any{
 		"Problem": problem, "Left": left, "Models": models, "Total": total, "Charts": []chart{
 			charted("tokens", "Tokens", p, begin, tokens, large),

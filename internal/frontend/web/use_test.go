@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 	"github.com/drover-dev/drover/test/webtest"
 )
@@ -37,11 +38,11 @@ func TestAtOnce(t *testing.T) {
 // TestAxis has lines at numbers that people read, up to the largest value.
 func TestAxis(t *testing.T) {
 	p := periods()[0]
-	for most, want := range map[float64]string{0: "0 1", 1: "0 1", 3: "0 1 2 3", 17: "0 5 10 15 20", 90_000: "0 50 k 100 k",
-		2_300_000: "0 1.0 M 2.0 M 3.0 M"} {
+	for most, want := range map[float64]string{0: "0 1", 1: "0 1", 3: "0 1 2 3", 17: "0 5 10 15 20", 90_000: "0 50.0k 100k",
+		2_300_000: "0 1.0M 2.0M 3.0M"} {
 		values := make([]float64, p.parts)
 		values[7] = most
-		c := charted("x", "x", p, time.Unix(0, 0), values, measure{1, func(v float64) string { return short(int64(v)) }, grouped})
+		c := charted("x", "x", p, time.Unix(0, 0), values, measure{1, func(v float64) string { return figures.Count(int64(v)) }, grouped})
 		var got []string
 		for _, m := range c.Ticks {
 			got = append(got, m.Text)
@@ -83,7 +84,8 @@ func TestUse(t *testing.T) {
 		yield(Call{Time: since.Add(-time.Hour), Model: "old", Input: 1})
 		return nil
 	}
-	cookie := map[string]string{"Cookie": s.access.cookie + "=" + s.access.read}
+	paired, _ := pairedCookie(t, s, false)
+	cookie := map[string]string{"Cookie": paired}
 	if status, text, _ := asks(t, http.MethodGet, url+"/use", "", nil); status != http.StatusUnauthorized {
 		t.Errorf("who is not paired gets %d: %.200s", status, text)
 	}
@@ -114,12 +116,13 @@ func TestCharts(t *testing.T) {
 		}
 		return nil
 	}
+	paired, _ := pairedCookie(t, s, false)
 	opens := func() func() string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/stream?charts=hour", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.read})
+		r.Header.Set("Cookie", paired)
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatal(resp, err)

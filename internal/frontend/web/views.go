@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -76,33 +77,23 @@ func rowOf(r task.Record, now time.Time) row {
 			o.Quiet = r.LastHeard
 		}
 	}
-	tokens, cost := spent(r)
-	if tokens > 0 {
-		o.Tokens = short(tokens)
-	}
-	if cost != nil {
-		o.Cost = money(*cost)
+	if u := r.Used(); u != nil {
+		if u.TotalTokens > 0 {
+			o.Tokens = figures.Count(u.TotalTokens)
+		}
+		if u.CostUSD != nil {
+			o.Cost = usage.Dollars(*u.CostUSD)
+		}
 	}
 	o.Budget = budget(r.Budget)
 	return o
-}
-
-// spent returns the tokens and the cost of a task so far; a nil cost is unknown.
-func spent(r task.Record) (tokens int64, cost *float64) {
-	if r.Usage != nil {
-		return r.Usage.TotalTokens, r.Usage.CostUSD
-	}
-	if r.Progress != nil {
-		return r.Progress.TokenCount, r.Progress.CostUSD
-	}
-	return 0, nil
 }
 
 // stateOf returns the state of a task in words, and the class of its colour.
 func stateOf(r task.Record, now time.Time) (text, class string) {
 	switch _, why, parked := r.ParkedUntil(now); {
 	case r.Status.Terminal():
-		return string(r.Status) + ending(r), string(r.Status)
+		return line(r.Outcome(), 160), string(r.Status)
 	case r.HostStopped:
 		return "host suspended", "waits"
 	case r.Stopping:
@@ -125,28 +116,6 @@ func stateOf(r task.Record, now time.Time) (text, class string) {
 		return line("running at "+r.Worker, 120), "running"
 	}
 	return "running", "running"
-}
-
-// ending is the reason for the end of a run that did not complete.
-func ending(r task.Record) string {
-	c := r.Cause
-	switch {
-	case r.Status == task.Completed, c == nil && r.Error == "":
-		return ""
-	case c == nil:
-		return line(": "+r.Error, 120)
-	}
-	text := fmt.Sprintf(": %s by %s", c.Reason, c.Actor)
-	if r.ExitCode != nil && *r.ExitCode > 0 {
-		text += ", exit code " + strconv.Itoa(*r.ExitCode)
-	}
-	if c.Signal != "" {
-		text += ", " + c.Signal
-	}
-	if detail := cmp.Or(r.Error, c.Detail); detail != "" {
-		text += ": " + detail
-	}
-	return line(text, 160)
 }
 
 // need is an item that needs the user.
@@ -175,16 +144,16 @@ func (v views) need(i control.AttentionItem) string {
 func budget(b task.Budget) string {
 	var parts []string
 	if b.USD > 0 {
-		parts = append(parts, money(b.USD))
+		parts = append(parts, usage.Dollars(b.USD))
 	}
 	if b.Tokens > 0 {
-		parts = append(parts, short(b.Tokens)+" tokens")
+		parts = append(parts, figures.Count(b.Tokens)+" tokens")
 	}
 	if b.WallMS > 0 {
 		parts = append(parts, (time.Duration(b.WallMS) * time.Millisecond).String())
 	}
 	if b.OutputBytes > 0 {
-		parts = append(parts, short(b.OutputBytes)+"B of output")
+		parts = append(parts, figures.Bytes(b.OutputBytes)+" of output")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -192,28 +161,11 @@ func budget(b task.Budget) string {
 // titles are the titles of items by kind.
 func titles() map[string]string {
 	return map[string]string{"session_blocked": "A session is blocked", "question": "Question", "plan": "Plan to approve",
-		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed"}
+		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed",
+		"made": "Files that other programs obey"}
 }
 
 func line(text string, limit int) string { return excerpt.Line(excerpt.Exact(text), limit) }
-
-// short is a number for people.
-func short(n int64) string {
-	switch {
-	case n >= 1_000_000:
-		return fmt.Sprintf("%.1f M", float64(n)/1e6)
-	case n >= 10_000:
-		return fmt.Sprintf("%.0f k", float64(n)/1e3)
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-func money(usd float64) string {
-	if usd > 0 && usd < 0.01 {
-		return "<$0.01"
-	}
-	return fmt.Sprintf("$%.2f", usd)
-}
 
 // shownPiece is a piece in a new page. Its HTML comes from a template.
 type shownPiece struct {

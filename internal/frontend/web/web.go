@@ -43,6 +43,7 @@ type Config struct {
 	Workers func(ctx context.Context) ([]Worker, error)
 	Now     func() time.Time
 	Token   string   // gives access to everything
+	Devices Devices  // that are paired with the token
 	Hosts   []string // names of the server in requests, besides this machine
 	Version string
 }
@@ -71,8 +72,8 @@ func New(c Config, l net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve the page: %w", err)
 	}
-	return &Server{Config: c, listener: l, access: newAccess(c.Token, port, c.Hosts), board: newBoard(c, v), views: v,
-		codes: codes{open: map[string]pairing{}}, streams: make(chan struct{}, mostStreams)}, nil
+	a := access{c.Token, "drover_read_" + port, c.Devices, c.Hosts}
+	return &Server{Config: c, listener: l, access: a, board: newBoard(c, v), views: v, codes: codes{open: map[string]pairing{}}, streams: make(chan struct{}, mostStreams)}, nil
 }
 
 // Link returns the path of a link that pairs one browser, once, within 10 minutes.

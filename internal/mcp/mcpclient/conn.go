@@ -107,7 +107,6 @@ type Conn struct {
 	serve    map[string][]*server
 	incoming map[string]context.CancelFunc // requests of the server that are at work
 	replies  [][]byte                      // short answers, the first of which is being sent
-	made     []*made                       // tasks made from such requests, oldest first
 	watched  map[string]context.CancelFunc // resources with a subscription; see [Conn.Subscribe]
 	tools    []Tool
 	stats    Stats

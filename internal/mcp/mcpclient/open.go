@@ -111,7 +111,7 @@ func (c *Conn) agree(ctx context.Context, version string, sessions bool) error {
 	}
 	ctx, done := context.WithCancel(ctx)
 	defer done()
-	meta := map[string]any{metaRevision: stateless, metaClient: info, metaCapabilities: c.capabilitiesOf(stateless)}
+	meta := map[string]any{metaRevision: stateless, metaClient: info, metaCapabilities: c.ownCapabilities()}
 	found := c.discover(ctx, meta)
 	wait := time.NewTimer(min(probeWait, c.cfg.initialize))
 	defer wait.Stop()
@@ -140,7 +140,7 @@ func (c *Conn) agree(ctx context.Context, version string, sessions bool) error {
 
 // initialize begins a session.
 func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
-	params := map[string]any{"protocolVersion": revision, "capabilities": c.capabilitiesOf(revision), "clientInfo": info}
+	params := map[string]any{"protocolVersion": revision, "capabilities": c.ownCapabilities(), "clientInfo": info}
 	raw, err := c.exchange(ctx, "initialize", params, CallOptions{Timeout: c.cfg.initialize}, nil)
 	if err != nil {
 		return err
@@ -165,9 +165,9 @@ func (c *Conn) initialize(ctx context.Context, info map[string]string) error {
 	return nil
 }
 
-// capabilitiesOf returns the capabilities of this client in a revision. They are sent before
+// ownCapabilities returns the capabilities of this client. They are sent before
 // the tools are listed, because some servers have tools only for clients with a capability.
-func (c *Conn) capabilitiesOf(revision string) map[string]any {
+func (c *Conn) ownCapabilities() map[string]any {
 	none := struct{}{}
 	can := map[string]any{"elicitation": map[string]any{"form": none, "url": none}}
 	if len(c.roots) > 0 {
@@ -175,13 +175,6 @@ func (c *Conn) capabilitiesOf(revision string) map[string]any {
 	}
 	if c.samples {
 		can["sampling"] = none
-	}
-	if revision != stateless {
-		can["tasks"] = map[string]any{
-			"list":     none,
-			"cancel":   none,
-			"requests": map[string]any{"elicitation": map[string]any{"create": none}},
-		}
 	}
 	return can
 }

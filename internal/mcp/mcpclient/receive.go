@@ -175,7 +175,7 @@ func (c *Conn) asked(m message) {
 	c.mu.Unlock()
 	params, key := bytes.Clone(m.Params), bytes.Clone(m.ID)
 	begun := c.spawn(func() {
-		res, err := c.perform(ctx, m.Method, params, functions)
+		res, err := c.serveOne(ctx, m.Method, params, functions)
 		revoked := ctx.Err() != nil
 		c.leave(id, cancel)
 		if revoked {

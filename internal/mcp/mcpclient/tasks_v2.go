@@ -41,7 +41,7 @@ func (c *Conn) metaFor(method string, o CallOptions) map[string]any {
 		return c.meta
 	}
 	meta := maps.Clone(c.meta)
-	can := c.capabilitiesOf(stateless)
+	can := c.ownCapabilities()
 	can["extensions"] = map[string]any{taskExtension: struct{}{}}
 	meta[metaCapabilities] = can
 	return meta

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 // dear costs a dollar for a thousand tokens written, and nothing else.

@@ -1,14 +1,15 @@
 // Package httpserve serves HTTP at one address of this machine, for programs and browsers of its user.
 //
-// It owns the server of a listener and the checks that every such server needs: which host a request names, which
-// page sent it, and whether it has the token. It promises that nothing runs after [Serve] has returned. It has no
-// routes, and does not decide which checks apply.
+// It owns the server of a listener, the checks that every such server needs (which host a request names, which page
+// sent it, and whether it has the token), and answers of JSON and server-sent events. It promises that nothing runs
+// after [Serve] has returned. It has no routes, and does not decide which checks apply.
 package httpserve
 
 import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -115,6 +116,88 @@ func ForeignOrigin(r *http.Request, allowed func(host string) bool) string {
 		}
 	}
 	return ""
+}
+
+// Guard refuses requests that name another host than this machine or hosts, or come from the page of another site. A
+// link that leads to a page may be on another site. The answers are neither kept nor read by other sites.
+func Guard(hosts []string, next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		site := r.Header.Get("Sec-Fetch-Site")
+		moves := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet // a link was clicked
+		switch origin := ForeignOrigin(r, func(string) bool { return false }); {
+		case !Local(r.Host, hosts...):
+			refuse(w, fmt.Sprintf("the host %.100q is not this server (open the address that drover serve prints, or add --host)",
+				r.Host))
+		case origin != "":
+			refuse(w, "the origin "+origin+" is not this server")
+		case site != "" && site != "same-origin" && site != "none" && !moves:
+			refuse(w, "the request comes from a page of another site")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// JSON answers with a value.
+func JSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil { // a fault of this program
+		http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // fails only if the client has left
+}
+
+// Events is a stream of server-sent events to one client, whose writes are bounded in time.
+type Events struct {
+	w   http.ResponseWriter
+	out *http.ResponseController
+}
+
+// NewEvents begins a stream. The client gets the header with the first event or comment.
+func NewEvents(w http.ResponseWriter) *Events {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	KeepOpen(w)
+	w = Timed(w)
+	return &Events{w, http.NewResponseController(w)}
+}
+
+// Write writes encoded events.
+func (e *Events) Write(data []byte) (int, error) {
+	n, err := e.w.Write(data)
+	if err == nil {
+		err = e.out.Flush()
+	}
+	return n, err
+}
+
+// Comment keeps the connection alive.
+func (e *Events) Comment() error {
+	_, err := e.Write([]byte(":\n\n"))
+	return err
+}
+
+// Send sends one event. Without an ID the client continues from the event before it; the name may be empty.
+func (e *Events) Send(id, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	_, err = e.Write(fmt.Appendf(nil, "%s%sdata: %s\n\n", id, name, data))
+	return err
 }
 
 // Same compares two secrets in constant time.

@@ -214,11 +214,8 @@ func (h hook) same(o hook) bool {
 func (r *Runner) one(ctx context.Context, h hook, fields map[string]any) result {
 	if r.depth >= maxDepth {
 		return result{
-			err: fmt.Errorf(
-				"was not run: it is %d hooks deep, and %d is the limit (a hook must not start what starts it again)",
-				r.depth,
-				maxDepth,
-			),
+			err: fmt.Errorf("was not run: it is %d hooks deep, and %d is the limit (a hook must not start what starts it again)",
+				r.depth, maxDepth),
 		}
 	}
 	payload, err := r.payload(h, fields, r.now())

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 // echo is a tool that answers with its input.

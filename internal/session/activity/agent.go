@@ -122,12 +122,8 @@ func (a *Agent) doing(model string) string {
 		if n := len(a.calls) - 1; n > 0 {
 			more = fmt.Sprintf(", and in %d more", n)
 		}
-		return fmt.Sprintf(
-			"is in a call of %s that began %s ago%s",
-			excerpt.Line(c.tool, 60),
-			time.Since(c.since).Round(time.Second),
-			more,
-		)
+		return fmt.Sprintf("is in a call of %s that began %s ago%s", excerpt.Line(c.tool, 60),
+			time.Since(c.since).Round(time.Second), more)
 	case a.due > 0:
 		return "is about to call a tool, which hooks and rules have to pass"
 	case !a.begun:

@@ -177,10 +177,8 @@ func (w *Watch) summarize(id task.ID, text string) {
 
 // post sends a message about a task to its owner. It is dropped if the owner's mailbox is full.
 func (w *Watch) post(owner, about task.ID, text string) {
-	_, _ = w.tasks.Post(
-		context.Background(),
-		task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next},
-	)
+	_, _ = w.tasks.Post(context.Background(),
+		task.Message{To: owner, From: string(about), Kind: task.Stalled, Text: text, Priority: task.Next})
 }
 
 // stallable reports whether the output of a task is watched: a command in the background, whose
@@ -253,10 +251,8 @@ func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 	}
 	fix := "It goes on waiting. Stop it and start it so that it does not ask, or with its answer on stdin."
 	if r.TTY {
-		fix = fmt.Sprintf(
-			"It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.",
-			r.ID,
-		)
+		fix = fmt.Sprintf("It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.",
+			r.ID)
 	}
 	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
 		excerpt.Line(r.Description, 60), does, w.opt.Tasks.StallAfter, ends, fix)

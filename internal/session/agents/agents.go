@@ -72,9 +72,6 @@ type Program struct {
 	On func(from task.ID, e agent.Event)
 	// OnHook is called with hooks that begin and end, by several goroutines; nil: not needed.
 	OnHook func(from task.ID, r hook.Ran)
-	// Tell is called with messages for the user, by several goroutines. The ID is as for On.
-	// nil: messages are dropped.
-	Tell func(from task.ID, text string)
 }
 
 // Config is what the agents of a session are made of, by the files of the user and the project.

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -29,7 +29,6 @@ type Caller struct {
 	sandbox  sandboxes.Mode // of its commands, at least; empty: the mode of the session
 	parent   task.ID        // of the agent that started it; empty: the main agent, or none
 	inside   task.ID        // the isolated agent in whose checkout it works; empty: the folder of the session
-	given    *given         // from the program that started the agent at the top; nil: nothing
 	live     *live          // of the main agent
 	teammate *teammate      // nil: it is not a teammate
 

@@ -58,7 +58,7 @@ func (s *Set) asked(r *control.AgentRequest, me *Caller) error {
 	if mode != "" && mode != policy.Plan { // an approved plan gives back the mode that plan mode narrows
 		me.Rules.Mode = mode
 	}
-	def, err := s.catalog(*me).Find(r.Type)
+	def, err := s.cfg.Catalog().Find(r.Type)
 	if err != nil || def.ACP == nil {
 		return nil //nolint:nilerr // the start reports the unknown agent
 	}

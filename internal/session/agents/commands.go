@@ -22,12 +22,12 @@ import (
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
 // Names of the pools.
 const (
-	ShellPool   = "shells"
 	MonitorPool = "monitors"
 	RemotePool  = "remote"
 	WorkerPool  = "workers" // of tasks on other machines: they need no process here
@@ -52,17 +52,10 @@ func (s *Set) Command(r control.StartRequest, spec task.Spec, client shell.Clien
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
 	}
-	client.Fork, client.Env, spec.Sandbox = start.Fork, start.Environ(client.Env), start.Held
-	line := shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY}
-	made := s.kinds.Command(client, line)
-	spec.Input, spec.Pool, spec.TTY, spec.Retries = made.Input, ShellPool, r.Shell.TTY, r.Shell.Retries
-	spec.Command = r.Shell.Line
-	if spec.Command == "" {
-		spec.Command = shell.Quote(r.Shell.Args...)
-	}
-	if spec.Description == "" {
-		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
-	}
+	client.Fork, client.Made, client.Env, spec.Sandbox = start.Fork, start.Made, start.Environ(client.Env), start.Held
+	made := s.kinds.Command(client, tasks.CommandOf(r))
+	spec.Input = made.Input
+	tasks.Describe(r, &spec)
 	err := s.banned(r, spec.Command)
 	_ = failpoint.Hit("start/judged")
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, err
@@ -77,16 +70,12 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 		return refuse(err.Error(), "`drover workers` lists them")
 	}
 	if r.ByModel {
-		return refuse(
-			"a command that a model has chosen, at a worker: nothing here says which bounds hold there",
-			"leave out on",
-		)
+		return refuse("a command that a model has chosen, at a worker: nothing here says which bounds hold there",
+			"leave out on")
 	}
 	if r.Shell.TTY && client.Tee != nil {
-		return refuse(
-			"a command with a terminal at a worker, in the foreground",
-			"add -d, and type into it with `drover send`",
-		)
+		return refuse("a command with a terminal at a worker, in the foreground",
+			"add -d, and type into it with `drover send`")
 	}
 	var env []string
 	for _, name := range r.EnvNames {
@@ -106,15 +95,9 @@ func (s *Set) commandAt(r control.StartRequest, spec task.Spec, client shell.Cli
 	if !r.NoFolder {
 		want.Folder, want.Untracked, want.Sync = r.Cwd, r.Untracked, r.Sync
 	}
-	made := s.kinds.CommandAt(want, shell.Command{Args: r.Shell.Args, Line: r.Shell.Line, Cwd: r.Cwd, TTY: r.Shell.TTY})
-	spec.On, spec.Input, spec.Pool, spec.TTY, spec.Retries = r.On, made.Input, WorkerPool, r.Shell.TTY, r.Shell.Retries
-	spec.Command = r.Shell.Line
-	if spec.Command == "" {
-		spec.Command = shell.Quote(r.Shell.Args...)
-	}
-	if spec.Description == "" {
-		spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
-	}
+	made := s.kinds.CommandAt(want, tasks.CommandOf(r))
+	tasks.Describe(r, &spec)
+	spec.On, spec.Input, spec.Pool = r.On, made.Input, WorkerPool
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, s.banned(r, spec.Command)
 }
 
@@ -192,7 +175,8 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 		if err != nil {
 			return supervise.Starting{}, control.Refuse(control.Unavailable, err.Error(), "")
 		}
-		client.Fork, client.Env, spec.Sandbox = bounded.Fork, bounded.Environ(client.Env), bounded.Held
+		client.Fork, client.Made = bounded.Fork, bounded.Made
+		client.Env, spec.Sandbox = bounded.Environ(client.Env), bounded.Held
 	}
 	start := s.monitor(spec, client, what)
 	if err := start.Driver.Check(start.Spec.Input); err != nil {
@@ -266,9 +250,4 @@ func FirstLine(text string, most int) string {
 		return text
 	}
 	return string([]rune(text)[:most-1]) + "…"
-}
-
-// Keys returns the keys for a text: each line is ended by Enter.
-func Keys(text string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\r") + "\r"
 }

@@ -57,10 +57,7 @@ type Environment struct {
 // newEnvironment creates the environment of an agent. transcript is the path of its
 // conversation. The caller closes it.
 func (s *Set) newEnvironment(
-	ctx context.Context,
-	me Caller,
-	def subagent.Definition,
-	transcript string,
+	ctx context.Context, me Caller, def subagent.Definition, transcript string,
 ) (_ *Environment, err error) {
 	me.sandbox = sandboxes.Stricter(me.sandbox, sandboxes.Mode(def.Sandbox))
 	k := &Environment{s: s, Me: me, def: def, used: &skill.Ledger{}, gated: make(chan struct{}),
@@ -131,7 +128,7 @@ func (k *Environment) remindOf(tools []agent.Tool) {
 // openHooks starts what runs the hooks of the agent.
 func (k *Environment) openHooks(base hook.Base) {
 	s := k.s
-	k.Runner = hook.NewRunner(s.hooks(k.Me, k.def), base)
+	k.Runner = hook.NewRunner(s.hooksOf(k.def), base)
 	s.mu.Lock()
 	s.runners[k.Runner] = struct{}{}
 	s.mu.Unlock()

@@ -45,7 +45,7 @@ func (s *Set) reminders(me Caller, critical string, has func(tool string) bool) 
 
 func (s *Set) agentItems(me Caller) []environment.Item {
 	var items []environment.Item
-	for _, d := range s.catalog(me).All() {
+	for _, d := range s.cfg.Catalog().All() {
 		if d.NoModel || me.Spawns != nil && !slices.Contains(me.Spawns, subagent.Normalize(d.Name)) {
 			continue
 		}

@@ -23,12 +23,7 @@ const unwantedWait = 5 * time.Second
 // mcpTask runs a call of a tool as a task. The text is for the model: that the task was
 // started, or, without background tasks, its result.
 func (k *Environment) mcpTask(
-	ctx context.Context,
-	l *mcpclient.Lease,
-	tool string,
-	c agent.Call,
-	args json.RawMessage,
-	there *mcpclient.TaskState,
+	ctx context.Context, l *mcpclient.Lease, tool string, c agent.Call, args json.RawMessage, there *mcpclient.TaskState,
 ) (text string, err error) {
 	s := k.s
 	rt := k.runtime()

@@ -26,16 +26,14 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 		return nil
 	}
 	return []agent.Tool{
-		monitortool.New(
-			monitortool.Config{
-				Monitors: k.Monitors(),
-				Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
-					Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
-				Cwd:      bashCwd(tools),
-				Told:     func() string { return k.runtime().told(true) },
-				Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
-			},
-		),
+		monitortool.New(monitortool.Config{
+			Monitors: k.Monitors(),
+			Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
+				Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
+			Cwd:      bashCwd(tools),
+			Told:     func() string { return k.runtime().told(true) },
+			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
+		}),
 	}
 }
 
@@ -64,7 +62,7 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 	}
 	spec.Sandbox = bounded.Held
 	start := s.monitor(spec, monitor.Client{
-		Env: bounded.Environ(process.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork,
+		Env: bounded.Environ(process.ChildEnv(m.rt.Env)), Subscribe: m.k.subscribe, Fork: bounded.Fork, Made: bounded.Made,
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)

@@ -10,29 +10,25 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// programHooks runs functions of a program together with the hooks of files, under the same
+// ProgramHooks are functions of a program as hooks, which run together with those of files under the same
 // rules.
-func programHooks(h subagent.Hooks) *hook.Set {
-	set := &hook.Set{}
-	if h == nil {
-		return set
-	}
-	set, _ = set.With( // both events are known
-		hook.Callback{Event: string(hook.SubagentStart), Call: program(func(ctx context.Context, p hookPayload) any {
+func ProgramHooks(h subagent.Hooks) []hook.Callback {
+	return []hook.Callback{
+		{Event: string(hook.SubagentStart), Call: program(func(ctx context.Context, p hookPayload) any {
 			own := map[string]string{
 				"hookEventName":     string(hook.SubagentStart),
 				"additionalContext": h.SubagentStart(ctx, p.agent()),
 			}
 			return map[string]any{"hookSpecificOutput": own}
 		})},
-		hook.Callback{Event: string(hook.SubagentStop), Call: program(func(ctx context.Context, p hookPayload) any {
+		{Event: string(hook.SubagentStop), Call: program(func(ctx context.Context, p hookPayload) any {
 			reason := h.SubagentStop(ctx, p.agent(), subagent.HookEnd{Answer: p.Answer, Again: p.Again, Err: p.Error})
 			if reason == "" {
 				return map[string]any{}
 			}
 			return map[string]any{"decision": "block", "reason": reason}
-		})})
-	return set
+		})},
+	}
 }
 
 // hookPayload is the part of a hook input that a program reads.

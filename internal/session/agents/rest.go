@@ -88,9 +88,7 @@ func (rt *Runtime) told(events bool) string {
 // rest is called after an answer, and decides whether the agent continues. An agent whose idle
 // time, session or parent ends while it waits for a message has completed, since its work is
 // done.
-func (c *Child) rest(
-	h task.Host, box *mailbox.Box,
-) func(context.Context, *agent.Loop, agent.TurnResult) (bool, error) {
+func (c *Child) rest(h task.Host, box *mailbox.Box) func(context.Context, *agent.Loop, agent.TurnResult) (bool, error) {
 	s, replies := c.s, 0
 	return func(ctx context.Context, loop *agent.Loop, turn agent.TurnResult) (bool, error) {
 		replies += turn.Turns
@@ -238,10 +236,8 @@ func (s *Set) tellIdle(ctx context.Context, r task.Record, turn agent.TurnResult
 		what = "Teammate"
 	}
 	text := fmt.Sprintf(what+" %s has %s and waits for a message.\n\n%s", r.ID, has, answer)
-	_, err := s.Tasks.Post(
-		ctx,
-		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.mail.Hops(r.ID)},
-	)
+	_, err := s.Tasks.Post(ctx,
+		task.Message{To: r.Owner, From: cmp.Or(r.Name, string(r.ID)), Kind: kind, Text: text, Hops: s.mail.Hops(r.ID)})
 	if errors.Is(err, task.ErrMailFull) {
 		return nil
 	}

@@ -21,11 +21,7 @@ const GoOn = "Go on."
 
 // Relaunch gives an ended agent a new run that continues from its transcript.
 func (s *Set) Relaunch(
-	ctx context.Context,
-	id task.ID,
-	in subagent.Input,
-	spec task.Spec,
-	me Caller,
+	ctx context.Context, id task.ID, in subagent.Input, spec task.Spec, me Caller,
 ) (_ task.Record, notes []string, err error) {
 	old, _ := s.Tasks.Get(id)
 	if above := s.Isolated(old.Parent); above != me.inside {

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/model/choose"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -77,7 +78,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	if spec.Description == "" {
 		spec.Description = FirstLine(c.Line, 80)
 	}
-	spec.Pool, spec.TTY, spec.Sandbox = ShellPool, c.TTY, bounded.Held
+	spec.Pool, spec.TTY, spec.Sandbox = tasks.ShellPool, c.TTY, bounded.Held
 	var ended atomic.Value // where it has ended; a command in the background may set that at any time
 	w := rt.command(c, bounded, func(cwd string) { ended.Store(cwd) })
 	spec.Input = w.Input
@@ -98,7 +99,6 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	out, err := rt.foreground(ctx, rec, c.Timeout)
 	out.Refused, out.Told = bounded.Refused(), rt.told(false)
 	if !out.Backgrounded {
-		out.Made = bounded.Made()
 		out.Cwd, _ = ended.Load().(string)
 	}
 	return out, err
@@ -240,8 +240,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 		notes = append(notes, rec.Progress.Message)
 	}
 	out.Note = strings.Join(
-		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }),
-		"\n",
+		slices.DeleteFunc(append([]string{out.Note}, notes...), func(n string) bool { return n == "" }), "\n",
 	)
 	if background {
 		rt.know(rec.ID)
@@ -265,17 +264,14 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 
 // peopleOnly refuses a type of agent that no model may start.
 func (rt *Runtime) peopleOnly(agentType string) error {
-	if def, err := rt.s.catalog(rt.Caller).Find(agentType); err == nil && def.NoModel {
+	if def, err := rt.s.cfg.Catalog().Find(agentType); err == nil && def.NoModel {
 		return &toolkit.Refusal{Text: fmt.Sprintf("agents of type %s are started by people only", def.Name)}
 	}
 	return nil
 }
 
 func (rt *Runtime) startOrResume(
-	ctx context.Context,
-	in subagent.Input,
-	spec task.Spec,
-	ref string,
+	ctx context.Context, in subagent.Input, spec task.Spec, ref string,
 ) (task.Record, []string, error) {
 	if ref == "" {
 		if err := rt.peopleOnly(in.Type); err != nil {
@@ -397,11 +393,8 @@ func (rt *Runtime) Stop(ctx context.Context, ref string) (task.Record, task.Rece
 		actor = task.ByParent
 	}
 	rt.s.dismiss(ctx, r, rt.name())
-	receipt, err := rt.s.Tasks.Stop(
-		ctx,
-		[]task.ID{r.ID},
-		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}},
-	)
+	receipt, err := rt.s.Tasks.Stop(ctx, []task.ID{r.ID},
+		supervise.StopRequest{Cause: task.Cause{Actor: actor, Reason: task.ReasonStopped}})
 	r, _ = rt.s.Tasks.Get(r.ID)
 	return r, receipt, err
 }

@@ -49,20 +49,16 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 	ended := to.Status.Terminal()
 	var seq task.Seq
 	if !ended || to.Team != nil {
-		seq, err = rt.s.Tasks.Post(
-			ctx,
-			task.Message{To: id, From: cmp.Or(rt.name(), string(rt.ID)), Kind: task.PlainMessage, Text: m.Text, Hops: hops},
-		)
+		seq, err = rt.s.Tasks.Post(ctx,
+			task.Message{To: id, From: cmp.Or(rt.name(), string(rt.ID)), Kind: task.PlainMessage, Text: m.Text, Hops: hops})
 		if err != nil || !ended {
 			return tasktools.Sent{To: to}, mailRefusal(err)
 		}
 		m.Text = GoOn // the mailbox of a teammate outlasts its run
 	}
 	rt.s.mail.Continue(to.ID, hops)
-	out, err := rt.Agent(
-		ctx,
-		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID},
-	)
+	out, err := rt.Agent(ctx,
+		tasktools.AgentRequest{Prompt: m.Text, Resume: string(to.ID), Background: true, ToolUseID: m.ToolUseID})
 	if refused := err; seq != 0 && refused != nil {
 		if err = rt.s.mail.TakeBack(ctx, to.ID, seq, refused); err == nil { // another caller has resumed it
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
@@ -148,10 +144,7 @@ func (rt *Runtime) reachable() string {
 
 // Responses returns the answers of an agent after one of its responses.
 func (rt *Runtime) Responses(
-	ctx context.Context,
-	ref string,
-	since int,
-	wait time.Duration,
+	ctx context.Context, ref string, since int, wait time.Duration,
 ) (tasktools.Responses, error) {
 	first, err := rt.Find(ctx, ref)
 	if err != nil {

@@ -25,10 +25,7 @@ import (
 // Launch checks, resolves and starts a subagent for me. The notes list where it got something
 // else than requested.
 func (s *Set) Launch(
-	ctx context.Context,
-	in subagent.Input,
-	spec task.Spec,
-	me Caller,
+	ctx context.Context, in subagent.Input, spec task.Spec, me Caller,
 ) (_ task.Record, notes []string, err error) {
 	if spec.Team != nil {
 		s.teams.Lock()
@@ -142,7 +139,7 @@ type Child struct {
 
 // Resolve determines the tools, rules, model and limits of a subagent: never more than the caller has.
 func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
-	def, err := s.catalog(me).Find(in.Type)
+	def, err := s.cfg.Catalog().Find(in.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -189,11 +186,7 @@ func (s *Set) Resolve(in subagent.Input, me Caller) (*Child, error) {
 		me.Tools,
 		def.Tools,
 		def.DisallowedTools,
-		environment.ToolNames(s.cfg.Tools)...), environment.Subset(
-		me.Spawns,
-		spawns,
-		nil,
-	)
+		environment.ToolNames(s.cfg.Tools)...), environment.Subset(me.Spawns, spawns, nil)
 	c.barred, c.own = environment.Bar(me.barred, def.DisallowedTools), s.ownServers(def, me)
 	return c, nil
 }
@@ -246,6 +239,7 @@ func (c *Child) assemble(ctx context.Context, h task.Host, _ subagent.Input) (_ 
 			return nil, err
 		}
 		me.inside, me.Rules = rec.ID, own.Rules(me.Rules, me.Cwd)
+		c.s.sandboxes.Copied(me.Rules.Copies)
 		me.Cwd, me.Env = own.Dir(), gitrun.Environ(me.Env)
 		defer func() {
 			if err != nil {

@@ -285,14 +285,11 @@ func (rt *Runtime) answerPlan(ctx context.Context, to task.Record, a tasktools.P
 		return &toolkit.Refusal{Text: none}
 	}
 	kind, text := task.PlanRejected, fmt.Sprintf(
-		"Plan %s is not approved: you stay in plan mode. Fix the plan and submit it again.",
-		a.RequestID,
+		"Plan %s is not approved: you stay in plan mode. Fix the plan and submit it again.", a.RequestID,
 	)
 	if a.Approve {
 		kind, text = task.PlanApproved, fmt.Sprintf(
-			"Plan %s is approved: carry it out. You work in permission mode %s from here on.",
-			a.RequestID,
-			m.wide,
+			"Plan %s is approved: carry it out. You work in permission mode %s from here on.", a.RequestID, m.wide,
 		)
 	}
 	if a.Feedback != "" {

@@ -3,6 +3,7 @@ package agents
 import (
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
@@ -31,7 +32,10 @@ func (k *Environment) tools() []agent.Tool {
 	may := func(path string) bool { return k.Gate().MayRead(path) }
 	outside := func(tool, real string) bool { return k.Gate().MayUse(tool, real) }
 	shells := shelltool.Config{Shells: rt, Root: me.Cwd, TempDir: s.Place.Scratch(),
-		OutputLimit: s.Options.Tasks.OutputLength, Sandbox: s.sandboxes.On(me.sandbox)}
+		OutputLimit: s.Options.Tasks.OutputLength, Sandbox: s.sandboxes.On(me.sandbox),
+		Functions: slices.ContainsFunc(me.Env, func(kv string) bool {
+			return strings.HasPrefix(kv, "BASH_FUNC_") || strings.HasPrefix(kv, "BASH_ENV=")
+		})}
 	if me.workspace != nil {
 		shells.TempDir, shells.Far = "", true // a command there cannot write into a file of this machine
 	}

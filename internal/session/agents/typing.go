@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/policy"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -27,7 +28,7 @@ func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (ta
 	if r = rt.s.Begun(ctx, r); r.Status != task.Running {
 		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
 	}
-	err := rt.s.Tasks.Steer(ctx, r.ID, Keys(text))
+	err := rt.s.Tasks.Steer(ctx, r.ID, tasks.Keys(text))
 	var mute *task.SteerError
 	switch {
 	case errors.As(err, &mute):
@@ -85,8 +86,7 @@ func deaf(r task.Record) string {
 		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
 	case r.Traits().Work == task.ByCommand:
 		return fmt.Sprintf(
-			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty",
-			r.ID,
+			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty", r.ID,
 		)
 	}
 	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/placement"
 	"github.com/drover-dev/drover/internal/session/budget"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -94,10 +95,10 @@ func (f *flows) Start(ctx context.Context, h task.Host, a workflow.Attempt) (tas
 		}
 		spec.Sandbox = bounded.Held
 		w = f.s.kinds.Command(
-			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork},
+			shell.Client{Env: bounded.Environ(without(f.me.Env, a.Vars)), Own: a.Vars, Fork: bounded.Fork, Made: bounded.Made},
 			shell.Command{Line: a.Step.Shell, Cwd: a.Cwd},
 		)
-		spec.Command, spec.Pool = a.Step.Shell, ShellPool
+		spec.Command, spec.Pool = a.Step.Shell, tasks.ShellPool
 	}
 	spec.Input = w.Input
 	return h.Spawn(ctx, w.Driver, spec)
@@ -123,11 +124,8 @@ func limitOf(s flow.Step) time.Duration { return budget.Tighter(s.Timeout, s.Wor
 
 // Stop implements [workflow.Steps].
 func (f *flows) Stop(ctx context.Context, id task.ID, why string) error {
-	_, err := f.s.Tasks.Stop(
-		ctx,
-		[]task.ID{id},
-		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}},
-	)
+	_, err := f.s.Tasks.Stop(ctx, []task.ID{id},
+		supervise.StopRequest{Cause: task.Cause{Actor: task.ByParent, Reason: task.ReasonStopped, Detail: why}})
 	return err
 }
 
@@ -157,11 +155,7 @@ func (f *flows) Patience() time.Duration { return f.patience }
 
 // newWorkflow is a workflow before its start.
 func (s *Set) newWorkflow(
-	f *flows,
-	plan *flow.Plan,
-	params map[string]string,
-	cwd string,
-	spec task.Spec,
+	f *flows, plan *flow.Plan, params map[string]string, cwd string, spec task.Spec,
 ) (supervise.Starting, error) {
 	all, err := plan.Values(params)
 	if err != nil {

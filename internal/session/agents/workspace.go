@@ -142,7 +142,7 @@ func under(dir, path string) bool {
 func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried func(cwd string)) builtin.Work {
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
-		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork}
+		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork, Made: bounded.Made}
 		return rt.s.kinds.Command(client, line)
 	}
 	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY,

@@ -69,13 +69,8 @@ func (l *Limits) spent(share usage.Share) (due []environment.Item) {
 	if b, used := share.Budget.USD, share.Spent.USD; nearly(used, b) {
 		due = append(due, environment.Item{
 			Key: "usd " + share.Agent,
-			Line: fmt.Sprintf(
-				"- %s of %s are used (%s): %s left",
-				usage.Dollars(used),
-				usage.Dollars(b),
-				whose,
-				usage.Dollars(max(0, b-used)),
-			),
+			Line: fmt.Sprintf("- %s of %s are used (%s): %s left", usage.Dollars(used), usage.Dollars(b), whose,
+				usage.Dollars(max(0, b-used))),
 		})
 	}
 	if b, used := share.Budget.Tokens, share.Spent.Tokens; nearly(used, b) {
@@ -110,13 +105,8 @@ func nearlyUp(id task.ID, whose string, used, limit time.Duration) []environment
 	if !nearly(int64(used), int64(limit)) {
 		return nil
 	}
-	text := fmt.Sprintf(
-		"- %s of the %s that %s may work are used: %s left",
-		rounded(used),
-		rounded(limit),
-		whose,
-		rounded(max(0, limit-used)),
-	)
+	text := fmt.Sprintf("- %s of the %s that %s may work are used: %s left", rounded(used), rounded(limit), whose,
+		rounded(max(0, limit-used)))
 	return []environment.Item{{Key: "wall " + string(id), Line: text}}
 }
 

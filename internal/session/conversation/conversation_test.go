@@ -16,11 +16,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/agent/agenttest"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/agenttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -183,7 +183,7 @@ func (c *Conversation) answer(r *turning, prompt []agent.Block) (agent.TurnResul
 	if err := c.offer(r); err != nil {
 		return agent.TurnResult{Reason: "error"}, err
 	}
-	res, err := r.loop.AnswerPrompt(ctx, agent.Prompt{Seq: int64(t.Prompt.Seq), Before: append(before, images...),
+	res, err := r.loop.Answer(ctx, agent.Prompt{Seq: int64(t.Prompt.Seq), Before: append(before, images...),
 		Blocks: prompt,
 		User:   t.Origin == "", Typed: typed})
 	var limit *agent.LimitError

@@ -182,10 +182,7 @@ func (c *Checkouts) merged(ctx context.Context, id task.ID, cwd string) bool {
 // tree returns the checkout of the agent: for a further run the previous one, unless it was
 // removed because it had no work, or all of it was merged.
 func (c *Checkouts) tree(
-	ctx context.Context,
-	rec task.Record,
-	cwd string,
-	again bool,
+	ctx context.Context, rec task.Record, cwd string, again bool,
 ) (t *worktree.Tree, fresh bool, err error) {
 	if again {
 		select {

@@ -61,10 +61,8 @@ func (r *rates) pass(from, to task.ID, now time.Time) error {
 	switch {
 	case r.total >= sessionMessages:
 		return &toolkit.Refusal{
-			Text: fmt.Sprintf(
-				"the agents of this session have sent %d messages, which is all that they may: go on without",
-				sessionMessages,
-			),
+			Text: fmt.Sprintf("the agents of this session have sent %d messages, which is all that they may: go on without",
+				sessionMessages),
 		}
 	case len(recent) >= pairMessages:
 		return &toolkit.Refusal{

@@ -68,8 +68,7 @@ func (m *Mailboxes) lastMessage(ctx context.Context, r task.Record, answer strin
 	}
 	if n := len(unread); n > 0 {
 		text += fmt.Sprintf(
-			"\n\n[Messages to it that it has not read: %d. It reads them if it goes on, by a message of yours.]",
-			n,
+			"\n\n[Messages to it that it has not read: %d. It reads them if it goes on, by a message of yours.]", n,
 		)
 	}
 	return task.Message{From: cmp.Or(r.Name, string(r.ID)), Kind: task.TeammateEnd, Text: text}, nil

@@ -2,63 +2,19 @@ package requests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/task"
 )
 
-// Approvals returns the open questions.
-func (t *Tasks) Approvals(ctx context.Context, req control.ApprovalsRequest) (control.Approvals, error) {
-	if req.Person {
-		defer t.s.Tasks.Attend()()
-	}
-	if req.Wait > 0 {
-		wait, cancel := context.WithTimeoutCause(ctx, req.Wait, supervise.ErrTimeout)
-		defer cancel()
-		if err := t.s.Tasks.AwaitQuestions(wait, req.After); err != nil && !errors.Is(err, supervise.ErrTimeout) {
-			return control.Approvals{}, err
-		}
-	}
-	open, version := t.s.Tasks.Questions()
-	if req.ID != "" {
-		open = []task.Question{}
-		if q, there := t.s.Tasks.Question(req.ID); there {
-			open = append(open, q)
-		}
-	}
-	return control.Approvals{Questions: open, Version: version}, nil
-}
-
-// Decide answers a question.
+// Decide answers a question, and keeps the rule that its answer names.
 func (t *Tasks) Decide(ctx context.Context, req control.DecideRequest) error {
-	if req.ID == "" || req.Digest == "" {
-		return control.Refuse(control.Invalid, "an answer names the question and its digest", "")
-	}
-	if req.Actor == "" {
-		req.Actor = task.ByUser
-	}
-	if req.Always != "" {
+	if req.Always != "" && req.ID != "" && req.Digest != "" {
 		if err := t.allowAlways(ctx, req); err != nil {
 			return err
 		}
 	}
-	err := t.s.Tasks.Decide(ctx, req.ID, req.Digest, req.Reply, task.Cause{Actor: req.Actor, Detail: req.Detail})
-	var stale *supervise.StaleError
-	var wrong *task.ReplyError
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, supervise.ErrNoQuestion):
-		return control.Refuse(control.NotFound, err.Error(), "see `drover approvals`")
-	case errors.As(err, &stale):
-		return control.Refuse(control.Conflict, err.Error(), "see `drover approvals`")
-	case errors.As(err, &wrong):
-		return control.Refuse(control.Invalid, err.Error(), "")
-	}
-	return Refusal(err)
+	return t.Session.Decide(ctx, req)
 }
 
 // allowAlways keeps the rule that an open question suggests, and no other, since that one was
@@ -74,11 +30,8 @@ func (t *Tasks) allowAlways(ctx context.Context, req control.DecideRequest) erro
 	case !open || q.Digest != req.Digest:
 		return nil // the answer is refused with the reason
 	case q.Suggest == "" || q.Suggest != req.Always:
-		return refuse(
-			control.Conflict,
-			fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
-			"see `drover approvals`",
-		)
+		return refuse(control.Conflict, fmt.Sprintf("it does not suggest the rule %.200q", req.Always),
+			"see `drover approvals`")
 	}
 	if err := t.agents.AllowAlways(ctx, req.Always); err != nil {
 		return refuse(control.Conflict, err.Error(), "the question is still open: allow it without the rule")

@@ -4,51 +4,26 @@ import (
 	"errors"
 
 	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
 
-// Refusal converts an error of the engine into one for the user.
-func Refusal(err error) *control.Error {
-	var limit *supervise.LimitError
-	var several *supervise.AmbiguousError
+// Refusal converts an error of the engine, or of the agents, into one for the user.
+func Refusal(err error) *control.Error { return tasks.Refusal(known(err)) }
+
+// known converts an error of the agents into one for the user, and leaves others as they are.
+func known(err error) error {
 	var kind *subagent.UnknownTypeError
 	var spent *usage.BudgetError
-	var mute *task.SteerError
 	switch {
-	case errors.Is(err, supervise.ErrUnknown):
-		e := control.NotFoundError("")
-		e.Message = err.Error()
-		return e
-	case errors.As(err, &several):
-		e := control.Refuse(control.Ambiguous, err.Error(), "give more of the ID")
-		for _, r := range several.Matches {
-			e.Matches = append(e.Matches, string(r.ID))
-		}
-		return e
-	case errors.As(err, &limit),
-		errors.As(err, &spent),
-		errors.Is(err, supervise.ErrClosing),
-		errors.Is(err, supervise.ErrFrozen):
+	case errors.As(err, &spent):
 		return control.Refuse(control.Unavailable, err.Error(), "")
 	case errors.As(err, &kind):
 		return control.Refuse(control.Invalid, err.Error(), "")
-	case errors.As(err, &mute):
-		return control.Refuse(control.Conflict, err.Error(), "")
 	}
-	return control.AsError(err)
-}
-
-// NotStarted is the error of a refused start. A start that is refused because the session is
-// closing may be sent to its next host.
-func NotStarted(err error) *control.Error {
-	e := Refusal(err)
-	if errors.Is(err, supervise.ErrClosing) {
-		e.NotAccepted = true
-	}
-	return e
+	return err
 }
 
 // shown converts the error of a call into one for the user.

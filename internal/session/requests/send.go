@@ -10,7 +10,11 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
+	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/picture"
 	"github.com/drover-dev/drover/internal/session/agents"
+	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -19,28 +23,18 @@ const userName = "user"
 
 // Send sends a message to an agent, or a prompt to the main agent.
 func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record, error) {
-	if strings.TrimSpace(req.Text) == "" && !req.Raw {
-		return task.Record{}, control.Refuse(control.Invalid, "the message is empty", "")
-	}
-	if own := t.s.Info.Session; req.Ref == string(own) {
+	r, err := t.s.Find(req.Ref)
+	own := t.s.Info.Session
+	main := req.Ref == string(own) || err == nil && r.ID == own
+	switch {
+	case main && req.Raw:
+		return r, tasks.NoKeys(own)
+	case strings.TrimSpace(req.Text) == "" || req.Raw || !main && (err != nil || r.TTY || !r.Kind.IsAgent()):
+		return t.Session.Send(ctx, req)
+	case main:
 		rec, _ := t.s.Tasks.Get(own)
 		rec.ID, rec.Session = own, own
-		return rec, t.sendMain(ctx, req)
-	}
-	r, err := t.s.Find(req.Ref)
-	switch {
-	case err != nil:
-		return r, Refusal(err)
-	case r.ID == t.s.Info.Session:
-		return r, t.sendMain(ctx, req)
-	case r.TTY:
-		return r, t.typeInto(ctx, r, req)
-	case r.Traits().Work == task.ByCommand:
-		return r, noReader(r)
-	case req.Raw:
-		return r, noKeys(r.ID)
-	case !r.Kind.IsAgent():
-		return r, t.steerWork(ctx, r, req.Text)
+		return rec, t.Prompt(ctx, control.PromptRequest{Text: req.Text})
 	case r.Status.Terminal() && r.Team == nil:
 		return shown(t.agents.Again(ctx, r, req.Text, req.Env))
 	}
@@ -62,55 +56,55 @@ func (t *Tasks) Send(ctx context.Context, req control.SendRequest) (task.Record,
 	return r, nil
 }
 
-func (t *Tasks) sendMain(ctx context.Context, req control.SendRequest) error {
-	if req.Raw {
-		return noKeys(t.s.Info.Session)
+// Prompt sends a prompt to the main agent.
+func (t *Tasks) Prompt(ctx context.Context, req control.PromptRequest) error {
+	m := t.idle.Conversation()
+	if m == nil {
+		return control.Refuse(control.Unavailable, "this session has no main agent", "start one with `drover -p`")
 	}
-	return t.Prompt(ctx, control.PromptRequest{Text: req.Text})
-}
-
-func noKeys(id task.ID) error {
-	return control.Refuse(control.Conflict, fmt.Sprintf("%s has no terminal: keys mean nothing to it", id), "")
-}
-
-// noReader returns why a task accepts no message, and what to do instead.
-func noReader(r task.Record) error {
-	e := control.Refuse(control.Conflict, fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun()), "")
-	if r.Traits().Work == task.ByCommand {
-		e.Message = fmt.Sprintf("task %s is a command, which reads its input from /dev/null", r.ID)
-		e.Fix = fmt.Sprintf(
-			"give the input when it is started, or start it with a terminal: `drover run -d --tty`; `drover stop %s` ends this one",
-			r.ID,
-		)
-	}
-	return e
-}
-
-// Pause pauses whole subtrees.
-func (t *Tasks) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
-	ids, err := t.find(refs)
+	text, err := t.withImages(m, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, id := range ids { // all are looked up before the first is paused
-		if r, _ := t.s.Tasks.Get(id); r.Status.Terminal() {
-			return nil, control.Refuse(control.Conflict, fmt.Sprintf("task %s has ended (%s)", id, r.Status), "")
-		}
-	}
-	recs := []task.Record{}
-	for _, id := range ids {
-		some, err := t.s.Tasks.Pause(ctx, id)
-		if recs = append(recs, some...); err != nil {
-			return recs, Refusal(err)
-		}
-	}
-	return recs, nil
+	return m.Submit(ctx, text)
 }
 
-// Suspend pauses everything before this process is suspended; see
-// [supervise.Supervisor.Suspend].
-func (t *Tasks) Suspend(ctx context.Context) (goOn func(context.Context) error, err error) {
-	return t.s.Tasks.Suspend(ctx)
+// withImages keeps the images of a prompt, and returns the prompt with their names.
+func (t *Tasks) withImages(m *conversation.Conversation, req control.PromptRequest) (string, error) {
+	if len(req.Images) == 0 {
+		return req.Text, nil
+	}
+	refused := func(format string, args ...any) error {
+		return control.Refuse(control.Invalid, "images of a prompt: "+fmt.Sprintf(format, args...), "")
+	}
+	if model := m.ModelSettings().Name; !choose.Sees(model) {
+		return "", control.Refuse(control.Invalid, fmt.Sprintf("model %s does not see images", model),
+			"choose another model with `drover configure --model`, or describe them")
+	}
+	if len(req.Images) > picture.Max {
+		return "", refused("there are %d, and there may be %d", len(req.Images), picture.Max)
+	}
+	total := 0
+	for i, image := range req.Images {
+		kind, err := picture.Check(image.Data)
+		if err == nil && image.MediaType != "" && image.MediaType != kind {
+			err = fmt.Errorf("it is %s, and %.60q was said", kind, image.MediaType)
+		}
+		if err != nil {
+			return "", refused("image %d: %v", i+1, err)
+		}
+		if total += len(image.Data); total > picture.MaxTotal {
+			return "", refused("together they have more than %d MiB: send less at once", picture.MaxTotal>>20)
+		}
+	}
+	refs := make([]picture.Ref, len(req.Images))
+	for i, image := range req.Images {
+		refs[i] = picture.Ref{Label: picture.Label(i+1, image.Name), Sum: picture.Sum(image.Data)}
+		if err := t.s.Place.KeepImage(refs[i].Sum, image.Data); err != nil {
+			return "", err
+		}
+	}
+	return picture.Add(req.Text, refs), nil
 }
 
 // Resume resumes a paused subtree, wakes the parked agents of a provider, or gives an ended agent a new run.
@@ -120,59 +114,19 @@ func (t *Tasks) Resume(ctx context.Context, req control.ResumeRequest) (task.Rec
 		return r, Refusal(err)
 	}
 	switch {
-	case r.Paused && req.Prompt != "":
-		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is paused and goes on with what it did", r.ID),
-			fmt.Sprintf("resume it without a prompt, and tell it the rest by `drover send %s`", r.ID))
 	case r.Paused:
-		if _, err := t.s.Tasks.Thaw(ctx, r.ID); err != nil {
-			return r, Refusal(err)
-		}
-		r, _ = t.s.Tasks.Get(r.ID)
-		return r, nil
 	case r.Parked != nil && req.Prompt == "" && t.agents.Parking.Wake(r.Parked.Provider):
 		return r, nil
 	case !r.Status.Terminal():
-		return r, control.Refuse(control.Conflict, fmt.Sprintf("task %s is %s and not paused", r.ID, r.Status),
-			fmt.Sprintf("to tell it something use `drover send %s`", r.ID))
 	case r.ID == t.s.Info.Session:
 		return r, control.Refuse(control.Conflict, "this conversation has ended",
 			fmt.Sprintf("go on with `drover -p --resume %s \"…\"`", r.ID))
 	case r.Traits().Work == task.BySteps:
 		return shown(t.agents.ResumeWorkflow(ctx, r, req))
-	case !r.Kind.IsAgent():
-		return r, control.Refuse(control.Conflict,
-			fmt.Sprintf("task %s (%s) has ended (%s) and cannot go on", r.ID, r.Noun(), r.Status), "start it anew")
+	case r.Kind.IsAgent():
+		return shown(t.agents.Again(ctx, r, cmp.Or(req.Prompt, agents.GoOn), req.Env))
 	}
-	return shown(t.agents.Again(ctx, r, cmp.Or(req.Prompt, agents.GoOn), req.Env))
-}
-
-// steerWork passes a message to a task that is not an agent, if its driver accepts messages.
-func (t *Tasks) steerWork(ctx context.Context, r task.Record, text string) error {
-	err := t.s.Tasks.Steer(ctx, r.ID, text)
-	switch {
-	case errors.Is(err, supervise.ErrNotSteerable):
-		return noReader(r)
-	case err != nil:
-		return Refusal(err)
-	}
-	return nil
-}
-
-// typeInto types the text of a client into a command with a terminal. The text is stored
-// nowhere, since it may be a password.
-func (t *Tasks) typeInto(ctx context.Context, r task.Record, req control.SendRequest) error {
-	r = t.s.Begun(ctx, r)
-	if r.Status != task.Running {
-		return control.Refuse(control.Conflict, fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status), "")
-	}
-	text := req.Text
-	if !req.Raw {
-		text = agents.Keys(text)
-	}
-	if err := t.s.Tasks.Steer(ctx, r.ID, text); err != nil {
-		return Refusal(err)
-	}
-	return nil
+	return t.Session.Resume(ctx, req)
 }
 
 // Interrupt cancels the turn of an agent, which then waits for a message.

@@ -10,117 +10,46 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/task"
 )
 
+// kinds is the work that clients of a session of agents can start.
+type kinds struct {
+	*agents.Set
+	t *Tasks
+}
+
+var _ tasks.Kinds = kinds{}
+
+// Other is work that is no command, before its start. An agent and a dream have begun already.
+func (k kinds) Other(
+	ctx context.Context, r control.StartRequest, spec task.Spec,
+) (start supervise.Starting, rec task.Record, err error) {
+	switch {
+	case r.Monitor != nil:
+		start, err = k.ClientMonitor(r, spec)
+	case r.Workflow != nil:
+		start, err = k.ClientWorkflow(r, spec)
+	case r.Remote != nil:
+		start, err = k.ClientRemote(r, spec)
+	case r.Agent != nil:
+		rec, err = k.StartForClient(ctx, r, spec)
+	default:
+		rec, err = k.t.requestDream(ctx, r, spec)
+	}
+	return start, rec, known(err)
+}
+
 // Start starts tasks for a client.
 func (t *Tasks) Start(ctx context.Context, reqs []control.StartRequest) ([]control.Started, error) {
-	out := make([]control.Started, len(reqs))
-	begins := make([]func(), 0, len(reqs))
-	var batch []supervise.Starting
-	var places []int
+	out, err := t.StartAll(ctx, kinds{t.agents, t}, reqs)
 	for i, r := range reqs {
-		if r.Check() == nil && r.Shell != nil && r.Lease == "" { // commands become durable together
-			w, err := t.agents.Command(
-				r,
-				task.Spec{
-					Name:         r.Name,
-					Description:  r.Description,
-					Backgrounded: true,
-					Keep:         r.Keep,
-					Timeout:      r.Timeout,
-					Cwd:          r.Cwd,
-					Schedule:     r.Schedule,
-				},
-				shell.Client{Env: t.agents.ChildEnv(r.Env)},
-			)
-			if err != nil {
-				out[i].Error = Refusal(err)
-				continue
-			}
-			batch, places = append(batch, w), append(places, i)
-			continue
-		}
-		rec, begin, err := t.start(ctx, r, shell.Client{Env: t.agents.ChildEnv(r.Env)}, true)
-		if begin != nil {
-			begins = append(begins, begin)
-		}
-		if err != nil {
-			out[i].Error = NotStarted(err)
-			continue
-		}
-		out[i].Task = &rec
-	}
-	for k, r := range t.s.Tasks.RecordAll(ctx, batch) {
-		if r.Err != nil {
-			out[places[k]].Error = NotStarted(r.Err)
-			continue
-		}
-		out[places[k]].Task, begins = &r.Task, append(begins, r.Begin)
-	}
-	for _, begin := range begins {
-		begin()
-	}
-	for i, r := range reqs {
-		if r.Monitor != nil && out[i].Error == nil {
+		if err == nil && r.Monitor != nil && out[i].Error == nil {
 			agents.AwaitWatch(ctx, t.s.Tasks, t.s.Log, out[i].Task.ID)
 		}
 	}
-	return out, nil
-}
-
-// start records a task, which waits for begin. An agent or a dream has begun already: then
-// begin is nil, as with an error.
-func (t *Tasks) start(
-	ctx context.Context,
-	r control.StartRequest,
-	client shell.Client,
-	background bool,
-) (rec task.Record, begin func(), err error) {
-	if err := r.Check(); err != nil {
-		return task.Record{}, nil, err
-	}
-	spec := task.Spec{
-		Name:         r.Name,
-		Description:  r.Description,
-		Backgrounded: background,
-		Keep:         r.Keep,
-		Timeout:      r.Timeout,
-		Cwd:          r.Cwd,
-		Schedule:     r.Schedule,
-	}
-	lease, err := t.leases.open(r.Lease)
-	if err != nil {
-		return task.Record{}, nil, err
-	}
-	var start supervise.Starting
-	switch {
-	case r.Shell != nil:
-		start, err = t.agents.Command(r, spec, client)
-	case r.Monitor != nil:
-		start, err = t.agents.ClientMonitor(r, spec)
-	case r.Workflow != nil:
-		start, err = t.agents.ClientWorkflow(r, spec)
-	case r.Remote != nil:
-		start, err = t.agents.ClientRemote(r, spec)
-	case r.Agent != nil:
-		rec, err = t.agents.StartForClient(ctx, r, spec)
-	default:
-		rec, err = t.requestDream(ctx, r, spec)
-	}
-	if err == nil && start.Driver != nil {
-		rec, begin, err = t.s.Tasks.Record(ctx, start.Driver, start.Spec)
-	}
-	if err == nil && begin != nil { // a task that has not begun cannot be awaited
-		start := begin
-		begin = func() {
-			start()
-			lease.add(ctx, rec.ID)
-		}
-	} else if err == nil {
-		lease.add(ctx, rec.ID)
-	}
-	return rec, begin, err
+	return out, err
 }
 
 // RunCommand runs a command in the foreground and returns when it has ended.
@@ -128,10 +57,7 @@ func (t *Tasks) start(
 // first.
 func (t *Tasks) RunCommand(ctx context.Context, r control.StartRequest, client shell.Client) (task.Record, error) {
 	client.Env = t.agents.ChildEnv(r.Env)
-	rec, begin, err := t.start(ctx, r, client, false)
-	if begin != nil {
-		begin()
-	}
+	rec, err := t.StartForeground(ctx, kinds{t.agents, t}, r, client)
 	if err != nil {
 		return rec, Refusal(err)
 	}
@@ -161,9 +87,6 @@ func (t *Tasks) requestDream(ctx context.Context, r control.StartRequest, spec t
 	case r.Lease != "":
 		return task.Record{}, control.Refuse(control.Invalid, "a dream belongs to no client, and takes no lease", "")
 	}
-	return t.dreams.Start(
-		ctx,
-		dream.Manual,
-		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout},
-	)
+	return t.dreams.Start(ctx, dream.Manual,
+		task.Spec{Name: spec.Name, Description: spec.Description, Timeout: spec.Timeout})
 }

@@ -13,9 +13,9 @@ const (
 	maxIncluded  = 16
 )
 
-// obeyed returns the files and folders in a checkout that git obeys since the configuration of its repository names
+// configured returns the files and folders in a checkout that git obeys since the configuration of its repository names
 // them: other configurations, and the folder of hooks. That itself is protected, and says nothing of a command.
-func obeyed(git, checkout string) (paths []string) {
+func configured(git, checkout string) (paths []string) {
 	queue := []string{filepath.Join(git, "config"), filepath.Join(git, "config.worktree")}
 	seen := map[string]bool{}
 	for len(queue) > 0 && len(seen) < maxIncluded {

@@ -25,7 +25,7 @@ func TestObeyed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := obeyed(git, work)
+	got := configured(git, work)
 	slices.Sort(got)
 	var want []string
 	for _, name := range []string{"branch.conf", "deeper/own.conf", "other", "scripts/hooks", "team.conf"} {

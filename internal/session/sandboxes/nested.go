@@ -15,14 +15,14 @@ const (
 	maxNested   = 64   // repositories
 )
 
-// nested are the repositories in a folder and below.
+// nested are the protected files in a folder, and the repositories there and below.
 type nested struct {
-	protected    []string // files and folders of those below
+	protected    []string // files and folders
 	repositories []string // folders of git
 }
 
-// nested returns the repositories in a folder and below, as they are when the first command starts there: those
-// that commands make later are theirs.
+// nested returns what is protected in a folder and below, as it is when the first command starts there. What commands
+// make later is theirs, so that `git checkout` of a branch that has such files works, and the way back.
 func (s *Sandboxes) nested(folder string) nested {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,6 +39,7 @@ func (s *Sandboxes) nested(folder string) nested {
 
 // search looks for repositories, those that are less deep first.
 func search(folder string) (out nested) {
+	out.protected = policy.Protected(folder)
 	level := []string{folder}
 	searched := 0
 	for range maxDeep + 1 {
@@ -91,7 +92,7 @@ func ofRepository(dir string, below, own bool) (paths []string) {
 		return paths // a file: the repository is elsewhere
 	}
 	if below {
-		paths = append(paths, existing(policy.ProtectedGit(git))...)
+		paths = append(paths, existing(protectedGit(git, ""))...)
 	}
 	for _, module := range modules(filepath.Join(git, "modules"), maxDeep) {
 		paths = append(paths, existing(policy.ProtectedGit(module))...)

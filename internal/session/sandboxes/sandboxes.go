@@ -15,7 +15,6 @@ package sandboxes
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/drover-dev/drover/internal/engine/netproxy"
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -75,6 +75,10 @@ type Config struct {
 	Open    []string // files and folders that are not hidden, with all below them
 	Scratch string   // folder of the session that they can write; empty: none
 
+	// Denied returns what deny rules keep from commands in the folder of the session and in copies of it, and what they
+	// deny without being followed; see [policy.Gate.Denied]. nil: nothing.
+	Denied func(copies []policy.Copy) (paths, notes []string)
+
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
 	Outside []string
 	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
@@ -104,7 +108,11 @@ type Sandboxes struct {
 	net    *network              // nil: not open
 	tried  bool
 	closed bool
-	below  map[string]nested // protected files in repositories below folders
+	below  map[string]nested   // protected files in folders and in repositories below
+	was    map[string]entries  // of folders, when the latest command ended there
+	absent map[string][]string // of repositories, see [absentOf]
+	copies []policy.Copy       // of the folder of the session, in which commands run
+	denied []string            // what commands of the room cannot read by deny rules
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -149,8 +157,40 @@ func (s *Sandboxes) Profile(p Profile) *Sandboxes {
 	if s.own == nil {
 		s.own = map[string]*Sandboxes{}
 	}
-	s.own[p.Name], got.closed = got, s.closed
+	s.own[p.Name], got.closed, got.copies = got, s.closed, slices.Clone(s.copies)
 	return got
+}
+
+// Copied has deny rules hold in copies of the folder of the session too, for all commands that start from now on.
+func (s *Sandboxes) Copied(copies []policy.Copy) {
+	if s == nil || len(copies) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.copies = append(s.copies, copies...)
+	if s.tried {
+		s.deny()
+	}
+	for _, p := range s.own {
+		p.Copied(copies)
+	}
+}
+
+// deny looks for the files of deny rules. The caller holds mu.
+func (s *Sandboxes) deny() {
+	if s.cfg.Denied == nil {
+		return
+	}
+	paths, notes := s.cfg.Denied(s.copies)
+	for _, p := range paths {
+		if !slices.Contains(s.denied, p) { // what was denied stays denied: the file may be on its way back
+			s.denied = append(s.denied, p)
+		}
+	}
+	for _, note := range notes {
+		s.report(note)
+	}
 }
 
 // Wish is a command that is to be started.
@@ -171,30 +211,10 @@ type Start struct {
 
 	vars []string // which replace others of their names
 	net  *client  // nil: it has no proxy
-	made func() []string
-}
 
-// Made returns the protected files of the workspace that were not there when the command began, and that it is not
-// kept from making; see [policy.Forbidden].
-func (s Start) Made() []string {
-	if s.made == nil {
-		return nil
-	}
-	return s.made()
-}
-
-// made returns what finds the protected files that are made from now on without leave.
-func made(folders, allowed []string) func() []string {
-	list := func() (all []string) {
-		for _, dir := range folders {
-			all = append(all, policy.Protected(dir)...)
-		}
-		return slices.DeleteFunc(all, sandbox.IsPlaceholder)
-	}
-	before := append(list(), allowed...)
-	return func() []string {
-		return slices.DeleteFunc(list(), func(p string) bool { return slices.Contains(before, p) })
-	}
+	// Made returns what was made or changed in the folders since the command began, and other programs obey, with
+	// these programs. It is called when the command has ended. nil: no sandbox.
+	Made func() []string
 }
 
 // Refused returns why the command was not let through to hosts so far.
@@ -233,14 +253,10 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		return Start{}, err
 	}
 	b := s.bounds(w.Folders)
+	b.Denied = s.deniedNow()
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
-	b.Absent = slices.DeleteFunc(b.Absent, func(a sandbox.Absent) bool {
-		_, open := apart([]string{a.Path}, w.Opens)
-		b.Open = append(b.Open, open...)
-		return len(open) > 0
-	})
 	b.Ports = append(b.Ports, uint16(way.port))
-	fork, held, err := sandbox.In(room, s.offer(), b)
+	fork, held, err := sandbox.In(room, s.offer(), b.Bounds)
 	if err == nil {
 		err = s.enough(mode, held)
 	}
@@ -261,7 +277,13 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
-	return Start{Fork: s.watched(room, fork), Held: &held, vars: vars, net: c, made: made(w.Folders, w.Opens)}, nil
+	l := &look{s: s, folders: w.Folders, gits: b.gits, allowed: w.Opens}
+	fork = s.watched(room, fork)
+	begin := func(path string, args []string, attr *syscall.ProcAttr) (int, int, error) {
+		l.begin()
+		return fork(path, args, attr)
+	}
+	return Start{Fork: begin, Held: &held, vars: vars, net: c, Made: l.made}, nil
 }
 
 // watched forgets a room whose starter is gone, so that the next command gets another one. The
@@ -328,8 +350,15 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 		s.shut()
 		return nil, nil, err
 	}
+	s.deny()
 	s.tried = true
 	return s.room, s.net, nil
+}
+
+func (s *Sandboxes) deniedNow() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied
 }
 
 // shut closes the room and the network. The caller holds mu.
@@ -356,7 +385,7 @@ func (s *Sandboxes) Bounds(mode Mode) policy.Bounds {
 		return policy.Bounds{}
 	}
 	s.relied.Store(true)
-	return policy.Bounds{Whole: true}
+	return policy.Bounds{Whole: true, Hides: s.cfg.Denied != nil}
 }
 
 // Trusts reports whether the user lets commands of which everything is bounded run without a rule.
@@ -415,7 +444,9 @@ func (s *Sandboxes) On(mode Mode) bool {
 // Seatbelt returns the bounds of a command in folders as a profile for sandbox-exec of macOS; see
 // [sandbox.Seatbelt].
 func (s *Sandboxes) Seatbelt(folders []string) string {
-	return sandbox.Seatbelt(s.bounds(folders), s.hidden(), s.cfg.Shown)
+	b := s.bounds(folders)
+	b.Denied = s.deniedNow()
+	return sandbox.Seatbelt(b.Bounds, s.hidden(), s.cfg.Shown)
 }
 
 // Close closes the room. Commands that still run have no network any more.
@@ -433,30 +464,35 @@ func (s *Sandboxes) Close() {
 	s.shut()
 }
 
+// bounded is the bounds of a command, and the repositories in its folders.
+type bounded struct {
+	sandbox.Bounds
+	gits []string
+}
+
 // bounds are the bounds of a command in folders.
-func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
-	b := sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}
+func (s *Sandboxes) bounds(folders []string) bounded {
+	b := bounded{Bounds: sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}}
 	for _, dir := range folders {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			continue
 		}
 		nested := s.nested(real)
-		b.Fixed = slices.Concat(b.Fixed, policy.Protected(real), nested.protected)
-		for _, path := range policy.Forbidden(real) {
-			b.Absent = append(b.Absent, sandbox.Absent{Path: path})
-		}
+		b.Fixed = append(b.Fixed, nested.protected...)
 		for _, git := range nested.repositories {
-			b.Fixed = append(b.Fixed, obeyed(git, filepath.Dir(git))...)
-			b.Absent = append(b.Absent, ofGit(git)...)
+			b.Fixed = append(b.Fixed, configured(git, filepath.Dir(git))...)
 		}
+		b.gits = append(b.gits, nested.repositories...)
 		git, common := gitFolders(real)
 		for _, g := range []string{git, common} {
-			if g != "" && isRepository(g) && !slices.Contains(nested.repositories, g) && filepath.Base(filepath.Dir(g)) != "worktrees" {
-				b.Absent = append(b.Absent, ofGit(g)...)
+			if g == "" {
+				continue
 			}
-			b.Fixed = append(b.Fixed, policy.ProtectedGit(g)...)
-			b.Fixed = append(b.Fixed, obeyed(g, real)...)
+			if isRepository(g) && !slices.Contains(b.gits, g) {
+				b.gits = append(b.gits, g)
+			}
+			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), configured(g, real))
 		}
 		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {
@@ -467,15 +503,6 @@ func (s *Sandboxes) bounds(folders []string) sandbox.Bounds {
 		}
 	}
 	return b
-}
-
-// ofGit is what must not come into being in the folder of a repository.
-func ofGit(git string) (all []sandbox.Absent) {
-	forbidden := policy.ForbiddenGit(git)
-	for _, path := range slices.Sorted(maps.Keys(forbidden)) {
-		all = append(all, sandbox.Absent{Path: path, Content: forbidden[path]})
-	}
-	return all
 }
 
 func (s *Sandboxes) findShared() []found {

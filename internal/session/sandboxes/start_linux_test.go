@@ -7,10 +7,11 @@ import (
 
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/engine/sandbox"
+	"github.com/drover-dev/drover/internal/policy"
 )
 
-// BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session without and with
-// placeholders, and as the session does it for each command. "decide" is the part that finds out what the bounds
+// BenchmarkStart starts and reaps a program in a repository: plainly, with the bounds of a session, and as the
+// session does it for each command. "decide" is the part that finds out what the bounds
 // are, which the session does before each start.
 func BenchmarkStart(b *testing.B) {
 	exe, err := os.Executable()
@@ -38,13 +39,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	bounds := s.bounds([]string{work})
-	few := bounds
-	few.Absent = nil
-	without, _, err := sandbox.In(room, s.offer(), few)
-	if err != nil {
-		b.Fatal(err)
-	}
-	with, _, err := sandbox.In(room, s.offer(), bounds)
+	inRoom, _, err := sandbox.In(room, s.offer(), bounds.Bounds)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,8 +70,7 @@ func BenchmarkStart(b *testing.B) {
 		do   func(*testing.B)
 	}{
 		{"plain", func(b *testing.B) { spawn(b, Start{}) }},
-		{"without placeholders", func(b *testing.B) { spawn(b, Start{Fork: without}) }},
-		{"with placeholders", func(b *testing.B) { spawn(b, Start{Fork: with}) }},
+		{"room", func(b *testing.B) { spawn(b, Start{Fork: inRoom}) }},
 		{"decide", func(b *testing.B) { decide(b).Made() }},
 		{"session", func(b *testing.B) {
 			start := decide(b)
@@ -89,5 +83,47 @@ func BenchmarkStart(b *testing.B) {
 				c.do(b)
 			}
 		})
+	}
+}
+
+// A folder in which an agent begins to work later has deny rules from then on.
+func TestDenied(t *testing.T) {
+	work := folder(t, map[string]string{"main/.env": "secret", "copy/.env": "secret", "main/a": "", "copy/a": ""})
+	c := config(t)
+	c.Denied = func(copies []policy.Copy) ([]string, []string) {
+		g, errs := policy.New(policy.Rules{Cwd: work + "/main", Copies: copies, Deny: []string{"Read(./.env)"}})
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+		return g.Denied()
+	}
+	s := New(c)
+	defer s.Close()
+	if !s.Whole("") {
+		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+	}
+	read := func(dir string) bool {
+		t.Helper()
+		start, err := s.Command(Wish{Folders: []string{dir}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := process.Command{Args: []string{"/bin/cat", ".env"}, Dir: dir}
+		start.Apply(&run)
+		g, err := process.StartGroup(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		exit, err := g.Wait(t.Context())
+		g.Reap()
+		return err == nil && exit.Code == 0
+	}
+	if read(work+"/main") || !read(work+"/copy") {
+		t.Error("before: the file of the folder is read, or that of another one is not")
+	}
+	s.Copied([]policy.Copy{{Of: work + "/main", At: work + "/copy"}})
+	if read(work+"/main") || read(work+"/copy") {
+		t.Error("a denied file is read in the folder or its copy")
 	}
 }

@@ -87,9 +87,7 @@ func (a *Agent) elicited(ctx context.Context, server string, params json.RawMess
 
 // askForm puts a question of a server to the user.
 func (a *Agent) askForm(
-	ctx context.Context,
-	server string,
-	e mcpclient.Elicitation,
+	ctx context.Context, server string, e mcpclient.Elicitation,
 ) (mcpclient.TaskAction, json.RawMessage, error) {
 	input, err := json.Marshal(mcptask.Form(server, e))
 	if err != nil {

@@ -110,11 +110,8 @@ func (s *Servers) Find(name string) (mcpclient.Server, bool) {
 func (s *Servers) Use(ctx context.Context, name string) (*mcpclient.Lease, error) {
 	server, ok := s.Find(name)
 	if s.cfg.Pool != nil && !ok {
-		return nil, fmt.Errorf(
-			"MCP server %s is not configured, or waits for trust (see `drover mcp list`): %w",
-			name,
-			fs.ErrNotExist,
-		)
+		return nil, fmt.Errorf("MCP server %s is not configured, or waits for trust (see `drover mcp list`): %w", name,
+			fs.ErrNotExist)
 	}
 	return s.Dial(ctx, name, server)
 }

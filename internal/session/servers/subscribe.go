@@ -78,11 +78,8 @@ func (s *subscriptions) begin(ctx context.Context, conn *mcpclient.Conn, uri str
 		}
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
 		defer done()
-		_, _ = conn.Call(
-			last,
-			"resources/unsubscribe",
-			map[string]string{"uri": uri},
-		) // after a failed call its events are ignored
+		_, _ = conn.Call(last, "resources/unsubscribe",
+			map[string]string{"uri": uri}) // after a failed call its events are ignored
 	}, nil
 }
 

@@ -39,11 +39,8 @@ func (s *Servers) OpenTask(ctx context.Context, name, digest, kind string) (mcpt
 	}
 	if lease.Key() != digest {
 		lease.Release()
-		return nil, nil, fmt.Errorf(
-			"%w: %s is configured in another way than when the task was made",
-			mcptask.ErrNoServer,
-			name,
-		)
+		return nil, nil, fmt.Errorf("%w: %s is configured in another way than when the task was made", mcptask.ErrNoServer,
+			name)
 	}
 	conn := func(ctx context.Context) (*mcpclient.Conn, error) {
 		c, err := lease.Conn(ctx)

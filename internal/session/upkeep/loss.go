@@ -38,11 +38,8 @@ func (u *Upkeep) stopAll(reason task.Reason, detail string, affected func(task.R
 		}
 	}
 	cause := task.Cause{Actor: task.ByRuntime, Reason: reason, Detail: detail}
-	receipt, _ := u.tasks.Stop(
-		context.Background(),
-		ids,
-		supervise.StopRequest{Cause: cause},
-	) // it names every task, and all of them exist
+	receipt, _ := u.tasks.Stop(context.Background(), ids,
+		supervise.StopRequest{Cause: cause}) // it names every task, and all of them exist
 	return receipt
 }
 

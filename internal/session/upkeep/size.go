@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 )
 
 // sizeShare limits the share of a host's time for measuring its files: repeated requests about
@@ -26,7 +26,7 @@ func (g *Space) Size() int64 {
 	defer s.mu.Unlock()
 	begun := time.Now()
 	if begun.Sub(s.at) > sizeShare*s.took {
-		s.bytes, _ = archive.DiskBytes(g.place)
+		s.bytes, _ = stored.DiskBytes(g.place)
 		s.at = time.Now()
 		s.took = s.at.Sub(begun)
 	}

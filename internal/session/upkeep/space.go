@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/internal/api/archive"
+	"github.com/drover-dev/drover/internal/api/stored"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -222,12 +222,12 @@ func allOutputs(root home.Root) (sum int64) {
 	for _, p := range projects {
 		places, _ := p.Sessions()
 		for _, place := range places {
-			info, err := archive.ReadInfo(place)
+			info, err := stored.ReadInfo(place)
 			if err == nil && info.EndTime != nil && info.Tasks.Live == 0 && info.OutputBytes > 0 {
 				sum += info.OutputBytes
 				continue
 			}
-			sum += archive.OutputBytes(place)
+			sum += stored.OutputBytes(place)
 		}
 	}
 	return sum
@@ -241,11 +241,8 @@ func (g *Space) lookAtDisk() string {
 		switch {
 		case err != nil: // the next use of the folder reports the error
 		case room.Bytes < g.opt.MinFreeBytes:
-			short = fmt.Sprintf(
-				"the disk of %s has less than tasks.minFreeBytes, %d bytes, free",
-				g.root.Dir(),
-				g.opt.MinFreeBytes,
-			)
+			short = fmt.Sprintf("the disk of %s has less than tasks.minFreeBytes, %d bytes, free", g.root.Dir(),
+				g.opt.MinFreeBytes)
 		case room.NoFiles():
 			short = fmt.Sprintf("the disk of %s can hold no more files", g.root.Dir())
 		}

@@ -1,17 +1,15 @@
 // Package upkeep keeps an open session in order besides its conversation and its tasks.
 //
-// [Upkeep] stops tasks when the session loses its keeper or its folder, removes old sessions, and
-// cleans up after dead hosts of other sessions. Nothing of it runs after Close. It decides which tasks are
-// stopped; the supervisor stops them. [Space] limits what the session uses of the disk.
+// [Upkeep] stops tasks when the session loses its keeper or its folder, and runs the chores of a host. Nothing of it
+// runs after Close. It decides which tasks are stopped; the supervisor stops them. [Space] limits what the session uses
+// of the disk.
 package upkeep
 
 import (
 	"context"
 	"sync"
 
-	"github.com/drover-dev/drover/internal/api/ended"
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -44,9 +42,9 @@ func New(place home.Session, tasks Tasks, keeper <-chan struct{}, report func(te
 	return u
 }
 
-// Start starts all of it, until ctx ends or Close. keep applies to ended sessions. brief says that the session
-// is one command, whose start must be fast: only its keeper is watched.
-func (u *Upkeep) Start(ctx context.Context, keep options.Retention, brief bool) {
+// Start starts all of it, until ctx ends or Close. brief says that the session is one command, whose start must be
+// fast: only its keeper is watched. Otherwise chores run too, which end with their context.
+func (u *Upkeep) Start(ctx context.Context, brief bool, chores ...func(context.Context)) {
 	ctx, u.stop = context.WithCancel(ctx)
 	if u.keeper != nil {
 		u.jobs.Go(func() { u.watchKeeper(ctx) })
@@ -54,15 +52,9 @@ func (u *Upkeep) Start(ctx context.Context, keep options.Retention, brief bool) 
 	if brief {
 		return
 	}
-	root := u.place.Project().Root()
 	u.jobs.Go(func() { u.watchFolder(ctx) })
-	u.jobs.Go(func() {
-		if err := ended.EndLost(ctx, root); err != nil && ctx.Err() == nil {
-			u.report(err.Error())
-		}
-	})
-	if !keep.KeepsAll() {
-		u.jobs.Go(func() { ended.Retain(ctx, root, keep, u.report) })
+	for _, do := range chores {
+		u.jobs.Go(func() { do(ctx) })
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/internal/engine/supervise"
-	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
 )
@@ -81,7 +80,7 @@ func TestLost(t *testing.T) {
 			s := &tasks{live: live, stopped: make(chan supervise.StopRequest, 1)}
 			keeper, said := make(chan struct{}), make(chan string, 1)
 			u := New(place, s, keeper, func(text string) { said <- text })
-			u.Start(t.Context(), options.Retention{}, c.brief)
+			u.Start(t.Context(), c.brief)
 			defer u.Close()
 			c.lose(t, place, keeper)
 			late := time.After(30 * time.Second)
@@ -116,7 +115,7 @@ func TestClose(t *testing.T) {
 	defer unlock()
 	s := &tasks{stopped: make(chan supervise.StopRequest, 1)}
 	u := New(place, s, make(chan struct{}), func(text string) { t.Error(text) })
-	u.Start(t.Context(), options.Retention{}, false)
+	u.Start(t.Context(), false)
 	u.Close()
 	if why := context.Cause(u.Lost()); !errors.Is(why, context.Canceled) || len(s.stopped) > 0 {
 		t.Errorf("lost: %v, %d stops", why, len(s.stopped))

@@ -120,8 +120,11 @@ func ending(out Outcome, cmd Command) string {
 	if rec.Error != "" && (len(lines) == 0 || rec.Cause != nil && rec.Cause.Reason == task.ReasonOutputLimit) {
 		lines = append(lines, "Error: "+excerpt.Line(rec.Error, 500))
 	}
-	for _, note := range rec.Notes {
+	for _, note := range rec.Remarks() {
 		lines = append(lines, "Note: "+excerpt.Line(note, 500))
+	}
+	if len(rec.Made) > 0 {
+		lines = append(lines, "Tell the user of these files.")
 	}
 	return strings.Join(append(lines, walls(out)...), "\n")
 }
@@ -152,10 +155,6 @@ func walls(out Outcome) (lines []string) {
 	}
 	if len(lines) > 0 {
 		lines = append(lines, "If the command needs that, call Bash with outside and why: the user is asked.")
-	}
-	if len(out.Made) > 0 {
-		lines = append(lines, "The command made protected files, which other programs run or obey, and which no command can change from now "+
-			"on: "+excerpt.Line(strings.Join(out.Made, ", "), 500)+". Tell the user of them.")
 	}
 	return lines
 }

@@ -58,7 +58,6 @@ type Outcome struct {
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts
-	Made         []string // protected files that it made in the sandbox without leave
 	Cwd          string   // with Carry: where it has ended; empty: that is not known
 }
 
@@ -69,6 +68,9 @@ type Config struct {
 	// TempDir is an existing folder of the session for files that live as long
 	// as one call. Empty: the working directory does not carry over.
 	TempDir string
+	// Functions: the environment of commands has functions or a script for bash, which may change
+	// the directory under any name.
+	Functions bool
 	// Far: Root is on another machine, and commands carry their working directory themselves.
 	Far         bool
 	OutputLimit int    // code points shown to the model; 0: [excerpt.DefaultLimit]
@@ -250,7 +252,7 @@ func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 		}
 		return out, err
 	}
-	if t.cfg.TempDir == "" {
+	if t.cfg.TempDir == "" || !t.cfg.Functions && !moves(cmd.Line) {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}
 	c, err := Carry(t.cfg.TempDir)

@@ -22,8 +22,7 @@ import (
 const (
 	attentionAge    = 7 * 24 * time.Hour // a session that ended before has no item
 	attentionEnded  = 100                // ended sessions that are read at most, the newest
-	failureKind     = "failure"
-	attentionBlocks = 2 // tasks that wait, from which on a list says so
+	attentionBlocks = 2                  // tasks that wait, from which on a list says so
 )
 
 func (a *App) attention() *cobra.Command {
@@ -31,7 +30,8 @@ func (a *App) attention() *cobra.Command {
 		Use: "attention [--watch] [--json]",
 		Long: "List what needs you in all sessions of all projects, what holds up most first: sessions in which nothing\n" +
 			"starts, questions of agents and of MCP servers, plans, commands that wait for input, agents that a limit\n" +
-			"holds, and failures of background tasks that you have not seen. Each item names the commands that answer it;\n" +
+			"holds, and what you have not seen of ended tasks: failures in the background, and files made or changed that other\n" +
+			"programs obey. Each item names the commands that answer it;\n" +
 			"an answer in one terminal removes the item from all lists. Failures older than 7 days are left out.",
 	}
 	f := cmd.Flags()
@@ -178,13 +178,13 @@ func attentionText(list control.Attention, now time.Time) []byte {
 func (a *App) attentionSeen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seen (REF… | --all)",
-		Short: "Mark failures as seen",
-		Long: "Mark failures as seen, which removes them from the list. Marking one again changes nothing. Other items go\n" +
-			"when they are answered.",
+		Short: "Mark the ends of tasks as seen",
+		Long: "Mark the ends of tasks as seen, which removes them from the list. Marking one again changes nothing. Other items\n" +
+			"go when they are answered.",
 		Args:              console.Args(0, -1),
 		ValidArgsFunction: a.CompleteTasks(true),
 	}
-	all := cmd.Flags().Bool("all", false, "all failures of the list")
+	all := cmd.Flags().Bool("all", false, "all of the list")
 	here := cmd.Flags().Bool("project", false, "with --all, only sessions of this project")
 	cmd.RunE = func(cmd *cobra.Command, words []string) error {
 		ctx := cmd.Context()
@@ -198,7 +198,7 @@ func (a *App) attentionSeen() *cobra.Command {
 				return err
 			}
 			for _, i := range list.Items {
-				if i.Kind == failureKind {
+				if i.Past() {
 					tasks = append(tasks, console.Found{Session: of[i.Session], Record: task.Record{ID: i.Task}})
 				}
 			}
@@ -401,7 +401,7 @@ func (w *attentionWatch) print(out *bytes.Buffer, change string, i control.Atten
 // announced, or stdout is not a terminal.
 func (w *attentionWatch) announcement(fresh []control.AttentionItem) string {
 	if w.blocking {
-		fresh = slices.DeleteFunc(fresh, func(i control.AttentionItem) bool { return i.Kind == failureKind })
+		fresh = slices.DeleteFunc(fresh, func(i control.AttentionItem) bool { return i.Past() })
 	}
 	now := w.a.Now()
 	if len(fresh) == 0 || w.loud.Next(now).After(now) || w.notify == "none" || w.json || !w.a.IsTerminal(w.a.Stdout) {

@@ -95,7 +95,7 @@ const MostReason = 500
 
 // NoteEnd notes the further facts about the end of a task.
 func (a *Console) NoteEnd(r task.Record) {
-	for _, text := range r.Notes {
+	for _, text := range r.Remarks() {
 		a.Note("task %s: %s", r.ID, excerpt.Line(text, MostReason))
 	}
 }

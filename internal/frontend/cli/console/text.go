@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	ledger "github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/options"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -23,15 +23,7 @@ func PriceTable(m options.Models) (ledger.Table, []string) {
 }
 
 // Count is a number of tokens.
-func Count(n int64) string {
-	switch {
-	case n < 1000:
-		return strconv.FormatInt(n, 10)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1fk", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%.1fM", float64(n)/1e6)
-}
+func Count(n int64) string { return figures.Count(n) }
 
 // Cell is text for a column, or a dash.
 func Cell(text string, limit int) string {
@@ -100,71 +92,30 @@ func Ending(r task.Record) string {
 }
 
 // Span is a duration in two units at most.
-func Span(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
+func Span(d time.Duration) string { return figures.Span(d) }
 
 // Ago is how long ago a moment was, in one unit: "3m ago".
 func Ago(now, then time.Time) string {
-	d := max(now.Sub(then), 0)
-	switch {
-	case then.IsZero():
+	if then.IsZero() {
 		return "-"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", int(d.Hours()))
 	}
-	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
+	return figures.Age(now.Sub(then)) + " ago"
 }
 
 // Tokens is the number of tokens that a task has used so far.
 func Tokens(r task.Record) string {
-	var n int64
-	if r.Progress != nil {
-		n = r.Progress.TokenCount
-	}
-	if r.Usage != nil {
-		n = r.Usage.TotalTokens
-	}
-	if n <= 0 {
+	u := r.Used()
+	if u == nil || u.TotalTokens <= 0 {
 		return "-"
 	}
-	return Count(n)
+	return Count(u.TotalTokens)
 }
 
 // Size is a number of bytes.
-func Size(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-}
+func Size(n int64) string { return figures.Bytes(n) }
 
 // Plural is a number with a noun.
-func Plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func Plural(n int, what string) string { return figures.Several(n, what) }
 
 // AfterASecond notes on a terminal what a command is waiting for. The caller calls the returned function.
 func (a *Console) AfterASecond(format string, v ...any) func() {

@@ -11,8 +11,8 @@ import (
 
 // Outside is what these commands need beyond the console.
 type Outside interface {
-	// ServeHub is a hub until ctx ends.
-	ServeHub(ctx context.Context, o Hub) error
+	// ServeHub makes this process a hub. It returns only if it fails.
+	ServeHub(o Hub) error
 	// Invite makes a line by which a worker, or sessions of another machine, join the user's hub.
 	Invite(ctx context.Context, o Invitation) (string, error)
 	// HubStatus returns the state of the hub that sessions of this folder use.

@@ -60,12 +60,12 @@ func (a *app) hub() *cobra.Command {
 	var o Hub
 	cmd := &cobra.Command{
 		Use: "hub [--listen ADDR] [--address HOST:PORT]",
-		Long: "Run the hub of this user until Ctrl-C: a server of NATS with JetStream in this process, through which sessions\n" +
-			"hand tasks to workers on other machines. It prints the line by which a worker joins; keep that as you keep a\n" +
-			"password. Beyond the loopback address it speaks TLS, with a certificate that it makes at its first start and that\n" +
-			"the line names. See `drover worker` and `drover run --on`.",
+		Long: "Run the hub of this user until Ctrl-C: a server of NATS with JetStream, through which sessions hand tasks to\n" +
+			"workers on other machines. It is a program of its own, drover-hub, which is beside drover or on the PATH. It prints\n" +
+			"the line by which a worker joins; keep that as you keep a password. Beyond the loopback address it speaks TLS, with\n" +
+			"a certificate that it makes at its first start and that the line names. See `drover worker` and `drover run --on`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.DroverFailed(cmd.Context(), a.ServeHub(cmd.Context(), o))
+			return console.DroverFailed(cmd.Context(), a.ServeHub(o))
 		},
 	}
 	f := cmd.Flags()

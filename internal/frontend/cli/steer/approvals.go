@@ -293,9 +293,8 @@ func advice(q task.Question) string {
 func (a *app) printQuestion(q openQuestion) error {
 	now := a.Now()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s  asked %s by %s in session %s", console.Cell(q.ID, 40), console.ExactCell(q.Tool, 60),
-		console.Ago(now, q.At),
-		console.Asker(q.Question), console.Cell(string(q.Session), 40))
+	fmt.Fprintf(&b, "%s  %s  %s, by %s in session %s", console.Cell(q.ID, 40), console.ExactCell(q.Title(a.Cwd), 100),
+		console.Ago(now, q.At), console.Asker(q.Question), console.Cell(string(q.Session), 40))
 	b.WriteString(console.QuestionBody(q.Question, now))
 	fmt.Fprintf(&b, "  %s\n", advice(q.Question))
 	if q.Suggest != "" {

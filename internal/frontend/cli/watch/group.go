@@ -15,6 +15,10 @@ type Outside interface {
 	Workers(ctx context.Context) ([]fleetwire.Worker, error)
 	// ServePage serves the page in a browser and prints the link that opens it.
 	ServePage(ctx context.Context, o Page) error
+	// PageDevices returns the browsers that are paired with the page. The token file is as in [Page].
+	PageDevices(tokenFile string) ([]Device, error)
+	// RevokeDevice ends the pairing of one of them, by its ID or name, and returns the name.
+	RevokeDevice(ctx context.Context, tokenFile, ref string) (name string, err error)
 	// ServeA2A offers agents to others by the Agent2Agent protocol and prints the address.
 	ServeA2A(ctx context.Context, o A2A) error
 }

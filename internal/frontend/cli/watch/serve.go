@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,14 @@ type Page struct {
 	Hosts     []string // further names by which browsers reach the page, as through a tunnel
 	URL       string   // as browsers elsewhere reach it; empty: the address
 	ReadOnly  bool     // the printed link pairs a browser that may only read
+}
+
+// Device is a browser that is paired with the page.
+type Device struct {
+	ID     string    `json:"id"`
+	Name   string    `json:"name"`
+	Writes bool      `json:"writes"`
+	Paired time.Time `json:"paired"`
 }
 
 // A2A says where and to whom the agents of the folder are offered by the Agent2Agent protocol.
@@ -101,5 +110,64 @@ func (a *app) serve() *cobra.Command {
 	f.BoolVar(&o.ReadOnly, "read-only", false, "the printed link pairs a browser that may only read")
 	f.BoolVar(&a2a, "a2a", false, "offer the agents of this folder to other agents by the Agent2Agent protocol")
 	f.StringSliceVar(&named, "agent", nil, "with --a2a: only this agent; the first one is that of the server's own card")
+	cmd.AddCommand(a.serveDevices(), a.serveRevoke())
+	return cmd
+}
+
+// tokenFlag names the token file of a page.
+func tokenFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "token-file", "", "token file of the page (default: the user's own)")
+}
+
+func (a *app) serveDevices() *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "devices",
+		Short: "List the browsers that are paired with the page",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := a.PageDevices(file)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return console.PrintJSON(a.Stdout, all)
+			case len(all) == 0:
+				a.Hint("no browser is paired (pair one: `drover serve`)")
+				return nil
+			}
+			rows := [][]string{{"ID", "NAME", "MAY", "PAIRED"}}
+			for _, d := range all {
+				may := "read"
+				if d.Writes {
+					may = "read and write"
+				}
+				rows = append(rows, []string{d.ID, excerpt.Line(d.Name, 80), may, d.Paired.Local().Format("2006-01-02 15:04")})
+			}
+			return a.Table(rows, console.Headed)
+		},
+	}
+	tokenFlag(cmd, &file)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) serveRevoke() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "revoke DEVICE",
+		Short: "End the pairing of a browser, by its ID or name",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.RevokeDevice(cmd.Context(), file, args[0])
+			if err != nil {
+				return err
+			}
+			a.Hint(excerpt.Line(name, 80) + " is not paired any more")
+			return nil
+		},
+	}
+	tokenFlag(cmd, &file)
 	return cmd
 }

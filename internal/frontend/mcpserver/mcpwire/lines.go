@@ -1,8 +1,8 @@
-// Package mcpwire carries messages of the Model Context Protocol (MCP) between clients and a server, over lines and
-// over streamable HTTP.
+// Package mcpwire adds to the library of the Model Context Protocol (MCP) what a server lacks there: transports over
+// lines and over streamable HTTP, and tasks.
 //
-// It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and passes
-// on the field of a call that the protocol library drops. It does not know tools.
+// It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and owns the
+// methods, the capabilities and the shape of tasks on the wire. It does not know tools, and does not keep tasks.
 package mcpwire
 
 import (

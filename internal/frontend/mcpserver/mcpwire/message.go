@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// MetaTask is the key in `_meta` of a call under which [Carry] puts the field `task`.
-const MetaTask = "drover/task"
+// metaTask is the key in `_meta` of a call under which [Carry] puts the field `task`.
+const metaTask = "drover/task"
 
 const methodCall = "tools/call"
 
@@ -59,7 +59,7 @@ func Refusal(id json.RawMessage, code int64, message string) []byte {
 	return data
 }
 
-// Carry moves the field `task` of a tool call, which the protocol library drops, to [MetaTask] in `_meta`. It reports
+// Carry moves the field `task` of a tool call, which the protocol library drops, to [metaTask] in `_meta`. It reports
 // whether the message has changed.
 func Carry(m jsonrpc.Message) bool {
 	req, ok := m.(*jsonrpc.Request)
@@ -77,7 +77,7 @@ func Carry(m jsonrpc.Message) bool {
 	if meta == nil {
 		meta = map[string]json.RawMessage{}
 	}
-	meta[MetaTask] = params["task"]
+	meta[metaTask] = params["task"]
 	delete(params, "task")
 	var err error
 	if params["_meta"], err = json.Marshal(meta); err != nil {

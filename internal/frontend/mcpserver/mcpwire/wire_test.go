@@ -58,7 +58,7 @@ func TestCarry(t *testing.T) {
 	}
 	var got mcp.CallToolParamsRaw
 	req, _ := msgs[0].(*jsonrpc.Request)
-	if err := json.Unmarshal(req.Params, &got); err != nil || got.Name != "n" || got.Meta["a"] != 1.0 || got.Meta[MetaTask] == nil {
+	if err := json.Unmarshal(req.Params, &got); err != nil || got.Name != "n" || got.Meta["a"] != 1.0 || got.Meta[metaTask] == nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }

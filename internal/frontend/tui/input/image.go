@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/internal/platform/picture"
 )
 
@@ -78,18 +79,7 @@ func (e Editor) name(n int) string {
 func (e Editor) imageLabel(n int) string {
 	m := e.chips[n].image
 	at := slices.Index(e.imageChips(), n)
-	return fmt.Sprintf("[Image %d: %s %s]", at+1, printable.Line(m.Name, 40), size(len(m.Data)))
-}
-
-// size is a number of bytes for people.
-func size(n int) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%d kB", (n+500)/1000)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	return fmt.Sprintf("[Image %d: %s %s]", at+1, printable.Line(m.Name, 40), figures.Bytes(int64(len(m.Data))))
 }
 
 // Draft is the text with its images, to be sent.

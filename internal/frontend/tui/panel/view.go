@@ -11,6 +11,8 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/internal/model/usage"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -104,8 +106,8 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 	}
 	var right []string
 	if width >= 90 {
-		if n := Tokens(rec); n > 0 {
-			right = append(right, Count(n)+" tokens")
+		if u := rec.Used(); u != nil && u.TotalTokens > 0 {
+			right = append(right, figures.Count(u.TotalTokens)+" tokens")
 		}
 		if c := Cost(rec); c != "" {
 			right = append(right, c)
@@ -115,12 +117,12 @@ func (s *State) row(t theme.Theme, r Row, width int, now time.Time) string {
 		right = append(right, "at "+printable.Line(rec.Worker, 24))
 	}
 	if quiet := quietFor(rec, now); quiet >= silent {
-		right = append(right, "silent "+transcript.Span(quiet))
+		right = append(right, "silent "+figures.Span(quiet))
 	}
 	if until, _, ok := rec.ParkedUntil(now); ok {
 		right = append(right, "until "+task.Clock(until, now))
 	}
-	right = append(right, transcript.Span(rec.Duration(now)))
+	right = append(right, figures.Span(rec.Duration(now)))
 	if width >= 70 {
 		right = append(right, printable.Line(string(rec.ID), 20))
 	}
@@ -175,28 +177,6 @@ func quietFor(r task.Record, now time.Time) time.Duration {
 	return now.Sub(*r.LastHeard)
 }
 
-// Tokens are those that a task has used.
-func Tokens(r task.Record) int64 {
-	switch {
-	case r.Usage != nil:
-		return r.Usage.TotalTokens
-	case r.Progress != nil:
-		return r.Progress.TokenCount
-	}
-	return 0
-}
-
-// toolUses is how often an agent has called tools.
-func toolUses(r task.Record) int {
-	switch {
-	case r.Usage != nil:
-		return r.Usage.ToolUses
-	case r.Progress != nil:
-		return r.Progress.ToolUseCount
-	}
-	return 0
-}
-
 // recent is what an agent has done lately, the newest first.
 func recent(r task.Record) string {
 	if r.Progress == nil {
@@ -210,35 +190,13 @@ func recent(r task.Record) string {
 	return strings.Join(list, ", ")
 }
 
-// Count is a number in a few characters.
-func Count(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprint(n)
-	case n < 100_000:
-		return fmt.Sprintf("%.1fk", float64(n)/1000)
-	case n < 1_000_000:
-		return fmt.Sprintf("%dk", n/1000)
-	}
-	return fmt.Sprintf("%.1fM", float64(n)/1_000_000)
-}
-
 // Cost returns the cost of a task for people; empty: it is unknown, or zero.
 func Cost(r task.Record) string {
-	var usd *float64
-	switch {
-	case r.Usage != nil:
-		usd = r.Usage.CostUSD
-	case r.Progress != nil:
-		usd = r.Progress.CostUSD
-	}
-	if usd == nil || *usd == 0 {
+	u := r.Used()
+	if u == nil || u.CostUSD == nil || *u.CostUSD == 0 {
 		return ""
 	}
-	if *usd < 0.01 {
-		return fmt.Sprintf("$%.4f", *usd)
-	}
-	return fmt.Sprintf("$%.2f", *usd)
+	return usage.Dollars(*u.CostUSD)
 }
 
 // detail draws the chosen task with the end of its output.
@@ -247,7 +205,7 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 		return nil
 	}
 	word, _ := stateOf(r, now)
-	facts := []string{printable.Line(string(r.ID), 20), strings.TrimSpace(word), "for " + transcript.Span(r.Duration(now))}
+	facts := []string{printable.Line(string(r.ID), 20), strings.TrimSpace(word), "for " + figures.Span(r.Duration(now))}
 	if why := transcript.Ending(r); why != "" {
 		facts = append(facts, why)
 	}
@@ -257,17 +215,19 @@ func (s *State) detail(t theme.Theme, r task.Record, width, height int, now time
 	if r.Model != "" {
 		facts = append(facts, printable.Line(r.Model, 40))
 	}
-	if n := Tokens(r); n > 0 {
-		facts = append(facts, Count(n)+" tokens")
-	}
-	if n := toolUses(r); n > 0 {
-		facts = append(facts, fmt.Sprintf("%d tool uses", n))
+	if u := r.Used(); u != nil {
+		if u.TotalTokens > 0 {
+			facts = append(facts, figures.Count(u.TotalTokens)+" tokens")
+		}
+		if u.ToolUses > 0 {
+			facts = append(facts, fmt.Sprintf("%d tool uses", u.ToolUses))
+		}
 	}
 	if c := Cost(r); c != "" {
 		facts = append(facts, c)
 	}
 	if q := quietFor(r, now); q >= silent {
-		facts = append(facts, "nothing heard for "+transcript.Span(q))
+		facts = append(facts, "nothing heard for "+figures.Span(q))
 	}
 	if r.Progress != nil && r.Progress.Message != "" {
 		facts = append(facts, printable.Line(r.Progress.Message, 80))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/figures"
 )
 
 // How much of a call is shown before it is opened.
@@ -88,7 +89,7 @@ func (d *Drawer) result(b *Block, width int, short bool) []string {
 		lines = append(lines, t.Dim.Render(fit(line, width-2)))
 	}
 	if n := len(all) - len(shown); n > 0 && !short {
-		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", several(n, "more line"))))
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", figures.Several(n, "more line"))))
 	} else if b.ResultCut > 0 && !short {
 		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
 	}
@@ -141,14 +142,7 @@ func limited(lines []string, most int) []string {
 	if len(lines) <= most {
 		return lines
 	}
-	return append(lines[:most:most], fmt.Sprintf("    … %s", several(len(lines)-most, "more line")))
-}
-
-func several(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return append(lines[:most:most], fmt.Sprintf("    … %s", figures.Several(len(lines)-most, "more line")))
 }
 
 // failure draws the error of a call, and below it the end of its output.
@@ -174,7 +168,7 @@ func (d *Drawer) failure(b *Block, text string, width int, short bool) []string 
 	if b.ResultCut > 0 && !short {
 		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %d more bytes", b.ResultCut)))
 	} else if from > 0 && !short {
-		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s before (ctrl+o)", several(from, "line"))))
+		lines = append(lines, t.Dim.Render(fmt.Sprintf("… %s before (ctrl+o)", figures.Several(from, "line"))))
 	}
 	return framed(lines, t.Dim.Render("└ "))
 }
@@ -266,7 +260,7 @@ func (d *Drawer) diff(before, after string, width int, open bool) []string {
 		lines = append(lines, text)
 	}
 	if hidden > 0 {
-		lines = append(lines, d.theme.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", several(hidden, "more line"))))
+		lines = append(lines, d.theme.Dim.Render(fmt.Sprintf("… %s (ctrl+o)", figures.Several(hidden, "more line"))))
 	}
 	return indent(lines)
 }

@@ -3,7 +3,6 @@ package transcript
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -11,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/markdown"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -153,7 +153,7 @@ func failureText(b *Block) string {
 
 // turnText describes the duration of a turn and the tasks that it left running.
 func turnText(b *Block) string {
-	text := Span(b.EndAt.Sub(b.At))
+	text := figures.Span(b.EndAt.Sub(b.At))
 	switch {
 	case b.Running == 1:
 		text += " · 1 task still runs"
@@ -199,7 +199,7 @@ func taskText(b *Block) string {
 	case task.Pause:
 		return who + " is paused"
 	}
-	text := fmt.Sprintf("%s %s after %s", who, printable.Line(string(r.Status), 20), Span(r.Duration(b.At)))
+	text := fmt.Sprintf("%s %s after %s", who, printable.Line(string(r.Status), 20), figures.Span(r.Duration(b.At)))
 	if why := Ending(r); why != "" {
 		text += ": " + why
 	}
@@ -231,38 +231,10 @@ func Title(r task.Record) string {
 
 // Ending says why a task did not end well; empty: it did.
 func Ending(r task.Record) string {
-	switch {
-	case r.Status == task.Completed || r.Cause == nil:
-		return ""
-	case r.ExitCode != nil && r.Cause.Reason == task.ReasonExit:
-		return fmt.Sprintf("exit code %d", *r.ExitCode)
+	if why := r.Why(); why != "" || r.Status != task.Failed || r.ExitCode == nil {
+		return printable.Line(why, 200)
 	}
-	text := strings.ReplaceAll(string(r.Cause.Reason), "_", " ")
-	if r.Cause.Actor != task.ByItself && r.Cause.Actor != "" {
-		text += " by " + string(r.Cause.Actor)
-	}
-	if r.Cause.Signal != "" {
-		text += ", " + r.Cause.Signal
-	}
-	if r.Cause.Detail != "" {
-		text += ": " + r.Cause.Detail
-	}
-	return printable.Line(text, 200)
-}
-
-// Span is a duration in a few characters.
-func Span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	return fmt.Sprintf("exit code %d", *r.ExitCode)
 }
 
 // cut says that bytes are missing.

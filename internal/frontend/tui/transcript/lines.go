@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/figures"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -171,7 +172,7 @@ func resultText(b *Block) string {
 		first = "(no output)"
 	}
 	if first = printable.Line(first, lineChars); more {
-		first += fmt.Sprintf(" (and %s)", several(strings.Count(rest, "\n")+1, "more line"))
+		first += fmt.Sprintf(" (and %s)", figures.Several(strings.Count(rest, "\n")+1, "more line"))
 	}
 	return "[= " + first + "]\n"
 }
@@ -180,10 +181,10 @@ func resultText(b *Block) string {
 func (l *Lines) Question(q task.Question) error {
 	var b strings.Builder
 	id := printable.Line(q.ID, 40)
-	fmt.Fprintf(&b, "? %s  %s (%s) asks for %s", id, printable.Line(string(q.Task), 40),
-		excerpt.ExactLine(q.Agent), excerpt.ExactLine(q.Tool))
+	fmt.Fprintf(&b, "? %s  %s  %s (%s)", id, printable.Line(excerpt.Exact(q.Title("")), 100),
+		printable.Line(string(q.Task), 40), excerpt.ExactLine(q.Agent))
 	if !q.Until.IsZero() {
-		fmt.Fprintf(&b, ", denied in %s", Span(q.Until.Sub(l.now())))
+		fmt.Fprintf(&b, ", denied in %s", figures.Span(q.Until.Sub(l.now())))
 	}
 	b.WriteString("\n")
 	if q.Reason != "" {
