@@ -16,7 +16,6 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -157,7 +156,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 	}
 	one.work, one.end = context.WithCancelCause(context.Background())
 	one.unlost = context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
 			one.end(why)
 		}
 	})

@@ -67,6 +67,23 @@ const (
 // AskHub is where anybody asks a hub how it is; the answer is a [HubState]. A cluster does not answer.
 const AskHub = "drover.hub"
 
+// PartOf is where a worker asks a hub for a part of a folder, by its digest, or sends one. A session uses the bucket
+// itself, and so does a worker at a cluster, which does not answer.
+func PartOf(what, worker string) string { return "drover.part." + what + "." + worker }
+
+// What a worker asks about parts, and how the hub answers.
+const (
+	GetPart     = "get"
+	PutPart     = "put"
+	PartStatus  = "Drover-Part" // header; none: it is done
+	PartMissing = "missing"
+	PartRefused = "refused" // for good, for the reason in the body
+	PartLater   = "later"   // not now
+)
+
+// PartAt is the subject of a part in its bucket.
+func PartAt(digest string) string { return "$KV." + Parts + "." + digest }
+
 // HubState is how a hub is.
 type HubState struct {
 	Problem string `json:"problem,omitempty"` // for which it takes no messages; empty: it does

@@ -3,11 +3,13 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
@@ -134,7 +136,12 @@ func (h *Hub) attend(ctx context.Context) {
 			h.log(err.Error())
 			continue
 		}
-		if _, err := conn.Subscribe(fleetwire.AskHub, h.answer); err != nil {
+		_, err = conn.Subscribe(fleetwire.AskHub, h.answer)
+		js, failed := jetstream.New(conn)
+		if err = errors.Join(err, failed); err == nil {
+			_, err = conn.Subscribe(fleetwire.PartOf("*", "*"), func(m *nats.Msg) { h.part(ctx, project, js, m) })
+		}
+		if err != nil {
 			h.log(fmt.Sprintf("open project %s: %v", project, err))
 			conn.Close()
 			continue

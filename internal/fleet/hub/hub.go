@@ -69,6 +69,7 @@ type Hub struct {
 	accounts map[string]*server.Account // guarded by mu
 	ensured  map[string]bool            // projects whose streams are there; guarded by mu
 	conns    map[string]*nats.Conn      // of this process, by project; guarded by mu
+	used     map[string]used            // by project and worker; guarded by mu
 	problem  string                     // for which it takes no messages; empty: it does; guarded by mu
 }
 
@@ -78,7 +79,7 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		c.Store = link.DefaultStore
 	}
 	h := &Hub{cfg: c, accounts: map[string]*server.Account{}, ensured: map[string]bool{},
-		conns: map[string]*nats.Conn{}}
+		conns: map[string]*nats.Conn{}, used: map[string]used{}}
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("open hub: listen at %.100q: %w", c.Listen, err)

@@ -277,18 +277,20 @@ func ensure(ctx context.Context, js jetstream.JetStream, most int64, replicas in
 			return fmt.Errorf("make stream %s: %w", c.Name, err)
 		}
 	}
-	buckets := []jetstream.KeyValueConfig{
-		{Bucket: fleetwire.Workers, TTL: fleetwire.WorkerGone, History: 1, MaxBytes: 64 << 20},
-		{Bucket: fleetwire.Parts, TTL: fleetwire.MessagesAge, History: 1, MaxBytes: most},
-	}
-	for _, c := range buckets {
-		c.Metadata, c.Replicas = configured, replicas
-		later, err := ofLater(ctx, js, "KV_"+c.Bucket)
+	// A bucket is such a stream. In contrast to one of the library a header cannot remove what others have put there.
+	for bucket, c := range map[string]jetstream.StreamConfig{
+		fleetwire.Workers: {MaxAge: fleetwire.WorkerGone, MaxBytes: 64 << 20},
+		fleetwire.Parts:   {MaxAge: fleetwire.MessagesAge, MaxBytes: most},
+	} {
+		c.Name, c.Subjects, c.MaxMsgsPerSubject = "KV_"+bucket, []string{"$KV." + bucket + ".>"}, 1
+		c.MaxMsgSize, c.Discard, c.DenyDelete, c.AllowDirect = -1, jetstream.DiscardNew, true, true
+		c.Duplicates, c.Metadata, c.Replicas = min(2*time.Minute, c.MaxAge), configured, replicas
+		later, err := ofLater(ctx, js, c.Name)
 		if err == nil && !later {
-			_, err = js.CreateOrUpdateKeyValue(ctx, c)
+			_, err = js.CreateOrUpdateStream(ctx, c)
 		}
 		if err != nil {
-			return fmt.Errorf("make bucket %s: %w", c.Bucket, err)
+			return fmt.Errorf("make bucket %s: %w", bucket, err)
 		}
 	}
 	return nil
@@ -324,24 +326,40 @@ func (l *Link) Consumer(ctx context.Context, stream string, c jetstream.Consumer
 // ends: after a lost connection, or while the stream is full; [Link.Trouble] then says why. A message that
 // is published twice with the same id counts once.
 func (l *Link) Publish(ctx context.Context, subject, id string, msg []byte) error {
+	var opts []jetstream.PublishOpt
+	if id != "" {
+		opts = append(opts, jetstream.WithMsgID(id))
+	}
+	return l.insist(ctx, func(one context.Context) error {
+		_, err := l.JS.Publish(one, subject, msg, opts...)
+		if errors.Is(err, nats.ErrMaxPayload) {
+			err = final{fmt.Errorf("publish: %w", err)}
+		}
+		return err
+	})
+}
+
+// final is an error for which nothing is tried again.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// insist tries something until it succeeds, until its error is final, or until ctx ends.
+func (l *Link) insist(ctx context.Context, try func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		state := l.now()
 		one, cancel := l.During(ctx, 10*time.Second)
-		var opts []jetstream.PublishOpt
-		if id != "" {
-			opts = append(opts, jetstream.WithMsgID(id))
-		}
-		_, err := l.JS.Publish(one, subject, msg, opts...)
+		err := try(one)
 		cancel()
 		if err == nil {
 			l.troubled("")
 			return nil
 		}
+		if f, ok := errors.AsType[final](err); ok {
+			return f.error
+		}
 		if ctx.Err() != nil {
 			return err
-		}
-		if errors.Is(err, nats.ErrMaxPayload) {
-			return fmt.Errorf("publish: %w", err)
 		}
 		l.troubled(l.Why(ctx, err).Error())
 		select {
