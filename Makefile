@@ -12,9 +12,11 @@ TESTS := bin/gotestsum
 # Tests of a package at once: most of them wait for processes, and leave a core idle.
 PARALLEL := 4
 
-# What a release is built with: one static file that says nothing of where it
-# was built.
-STATIC := -trimpath -ldflags "-s -w"
+# The sources of a checkout, by which programs know that they are of one build.
+STAMP = $(shell git rev-parse -q --verify HEAD >/dev/null && { git rev-parse HEAD; git diff HEAD; } | git hash-object --stdin)
+
+# What a release is built with: static files that say nothing of where they were built.
+STATIC = -trimpath -ldflags "-s -w -X github.com/drover-dev/drover/internal/platform/buildinfo.stamp=$(STAMP)"
 
 .PHONY: help
 help: ## show this list
@@ -39,7 +41,7 @@ $(TESTS): tools/go.mod tools/go.sum
 	@touch $@
 
 .PHONY: build
-build: ## build the static programs bin/drover and bin/drover-hub
+build: ## build the static programs bin/drover, bin/drover-keeper and bin/drover-hub
 	CGO_ENABLED=0 go build $(STATIC) -o bin/ ./cmd/...
 
 .PHONY: check

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
-// The exit codes of failures and of wrong usage, as those of drover.
+// The exit codes for failures and for wrong usage, as drover has them.
 const (
 	failed = 125
 	usage  = 2

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -157,7 +157,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 	}
 	one.work, one.end = context.WithCancelCause(context.Background())
 	one.unlost = context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
 			one.end(why)
 		}
 	})
@@ -195,14 +195,7 @@ func (s *acpSession) History(each func(agent.Record) error) error {
 }
 
 // Todos implements [acpserver.Session].
-func (s *acpSession) Todos(ctx context.Context) ([]acpserver.Todo, error) {
-	list, err := s.b.todos(ctx, s.ID())
-	out := make([]acpserver.Todo, len(list))
-	for i, one := range list {
-		out[i] = acpserver.Todo{Text: one.Text, Status: one.Status}
-	}
-	return out, err
-}
+func (s *acpSession) Todos(ctx context.Context) (todo.List, error) { return s.b.todos(ctx, s.ID()) }
 
 // Usage implements [acpserver.Session].
 func (s *acpSession) Usage() acpserver.Usage {

@@ -18,9 +18,11 @@ import (
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/assemble/bare"
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/keeper/roles"
 	"github.com/drover-dev/drover/internal/frontend/agentsdk"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/run"
+	"github.com/drover-dev/drover/internal/platform/buildinfo"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/policy"
@@ -33,7 +35,7 @@ import (
 )
 
 func (b *folder) directory() *host.Directory {
-	return &host.Directory{Root: b.root, Folder: b.cwd, Env: b.env, Program: []string{b.exe, "keeper"}, EndLost: b.endLost}
+	return &host.Directory{Root: b.root, Folder: b.cwd, Env: b.env, Program: b.keeper(), EndLost: b.endLost}
 }
 
 func (b *folder) endLost(ctx context.Context, died []task.ID) {
@@ -222,11 +224,25 @@ func (b attending) MarkSeen(ctx context.Context, of control.Info, ids []task.ID)
 	return ended.MarkSeen(ctx, e.Place, ids)
 }
 
+// keeperProgram is the small program of processes that stay alive.
+const keeperProgram = "drover-keeper"
+
+// keeper is the command of a process that stays alive: of the small program for that, if it is installed with this one
+// and both know their build, else of this program.
+func (b *folder) keeper(words ...string) []string {
+	if id := buildinfo.ID(); id != "" {
+		if small := buildinfo.Companion(b.exe, keeperProgram); small != "" {
+			return append([]string{small, "keeper", b.exe, id}, words...)
+		}
+	}
+	return append([]string{b.exe, "keeper"}, words...)
+}
+
 // starter is the command of the process that starts programs in the namespaces of a session.
-func (b *folder) starter() []string { return []string{b.exe, "keeper", "--room"} }
+func (b *folder) starter() []string { return b.keeper(roles.Room) }
 
 // helper is the command of the process that ends what this one leaves.
-func (b *folder) helper() []string { return []string{b.exe, "keeper", "--helper"} }
+func (b *folder) helper() []string { return b.keeper(roles.Helper) }
 
 // Here opens a session in this process, gives its API to do, and closes it.
 func (b *folder) Here(ctx context.Context, o console.Opening, do func(context.Context, control.API) error) (err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/git/merge"
 	"github.com/drover-dev/drover/internal/git/worktree"
 	"github.com/drover-dev/drover/internal/model/provider"
+	"github.com/drover-dev/drover/internal/platform/buildinfo"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/settings"
 	"github.com/drover-dev/drover/internal/session"
@@ -30,7 +31,7 @@ func (b doctor) Doctor(ctx context.Context) []console.Finding {
 // looked is what the doctor finds without a change to anything.
 func (b doctor) looked(ctx context.Context) []console.Finding {
 	return []console.Finding{b.state(), b.disk(), b.socket(), b.readable(), b.Model(), shellFound(), system(),
-		b.detachedHost(ctx)}
+		b.keeperFound(ctx), b.detachedHost(ctx)}
 }
 
 // TrySandbox tries the sandbox with the settings of the user.
@@ -166,6 +167,28 @@ func system() console.Finding {
 	f := console.Finding{Check: "system", Level: console.Good, Detail: runtime.GOOS + "/" + runtime.GOARCH}
 	if runtime.GOOS != "linux" {
 		f.Level, f.Detail = console.Warn, f.Detail+": escaped processes are not found here"
+	}
+	return f
+}
+
+// keeperFound looks for the small program of processes that stay alive. drover can do without.
+func (b doctor) keeperFound(ctx context.Context) console.Finding {
+	f := console.Finding{Check: "keeper", Level: console.Good}
+	path := buildinfo.Companion(b.exe, keeperProgram)
+	if path == "" {
+		f.Detail = keeperProgram + " is not installed: drover does its work, with more memory"
+		return f
+	}
+	out, err := exec.CommandContext(ctx, path, "--build").Output()
+	id, mine := strings.TrimSpace(string(out)), buildinfo.ID()
+	switch {
+	case err != nil:
+		f.Level, f.Detail, f.Fix = console.Bad, fmt.Sprintf("start %s: %v", path, err), "install it again, or remove it"
+	case id == "" || id != mine:
+		f.Level, f.Fix = console.Warn, "install both from the same sources"
+		f.Detail = fmt.Sprintf("%s is of build %q, drover of %q: drover does its work, with more memory", path, id, mine)
+	default:
+		f.Detail = path
 	}
 	return f
 }

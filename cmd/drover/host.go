@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,10 +15,6 @@ import (
 	"github.com/drover-dev/drover/internal/api/host"
 	"github.com/drover-dev/drover/internal/assemble"
 	"github.com/drover-dev/drover/internal/engine/journal"
-	"github.com/drover-dev/drover/internal/engine/keeper"
-	"github.com/drover-dev/drover/internal/engine/process"
-	"github.com/drover-dev/drover/internal/engine/sandbox"
-	"github.com/drover-dev/drover/internal/engine/tty"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
@@ -29,36 +22,6 @@ import (
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/task"
 )
-
-// keep is `drover keeper`: the process that outlives a host. It is no command
-// of the tree, so that nothing else of the program is set up in it. A terminal
-// that goes does not take it along.
-func keep(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	// So `pkill drover` and `killall drover` leave it to do its work. It can do without.
-	_ = process.SetName("task-keeper")
-	var err error
-	switch {
-	case slices.Equal(args, []string{"--helper"}):
-		err = keeper.RunHelper(ctx)
-	case slices.Equal(args, []string{"--room"}):
-		err = sandbox.RunStarter()
-	case len(args) == 2 && args[0] == "--tty":
-		err = tty.Run(args[1])
-	default:
-		var exe string
-		if exe, err = program(); err == nil {
-			_, err = keeper.RunParent(ctx, keeper.Config{Args: []string{exe, "host"}, Dir: "/", Stdout: os.Stdout,
-				Stderr: os.Stderr})
-		}
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "drover: keeper: %s\n", err)
-		return 1
-	}
-	return 0
-}
 
 // hostCommand is the detached host of a project.
 func (b prompts) hostCommand() *cobra.Command {

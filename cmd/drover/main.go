@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/internal/engine/keeper"
+	"github.com/drover-dev/drover/internal/engine/keeper/roles"
 	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/internal/frontend/cli"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
@@ -33,7 +34,7 @@ func main() { os.Exit(runWords()) }
 
 func runWords() int {
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "keeper" {
+	if len(args) > 0 && args[0] == "keeper" { // no command of the tree, so that nothing else is set up in it
 		return keep(args[1:])
 	}
 	if os.Getpid() == 1 {
@@ -59,6 +60,16 @@ func runWords() int {
 	}
 	cmd.SetArgs(args)
 	return cli.Execute(ctx, cmd, os.Stderr)
+}
+
+// keep is `drover keeper`: a process that stays alive for others.
+func keep(words []string) int {
+	exe, err := program()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "drover: %s\n", err)
+		return 1
+	}
+	return roles.Run(exe, words)
 }
 
 // first runs the program as a child of the first process of a container, which has to reap what

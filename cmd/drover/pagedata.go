@@ -90,14 +90,7 @@ func (b servers) pageTodos(ctx context.Context, name string) ([]web.TodoList, er
 	l.Chosen = true
 	read, err := todo.At(b.root.Todos(l.Name), false).List(ctx)
 	l.Damaged = len(read.Problems)
-	for _, it := range read.Items {
-		i := web.Todo{ID: it.ID.String(), Title: it.Title(), Description: it.Description, Status: string(it.Status),
-			Owner: it.Owner}
-		for _, id := range it.BlockedBy {
-			i.After = append(i.After, id.String())
-		}
-		l.Items = append(l.Items, i)
-	}
+	l.Items = read.Items
 	return lists, err
 }
 

@@ -108,7 +108,8 @@ func build(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "drover-test"); built.err != nil {
 			return
 		}
-		built.err = harness.Build(filepath.Join(built.dir, "drover"))
+		bin := filepath.Join(built.dir, "drover")
+		built.err = errors.Join(harness.Build(bin, harness.Stamp("tests")), harness.BuildKeeper(bin, harness.Stamp("tests")))
 	})
 	if built.err != nil {
 		t.Fatal(built.err)
@@ -135,7 +136,7 @@ func acpAgent(ts *testscript.TestScript, neg bool, args []string) {
 func hubOnPath(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, !neg && len(args) == 0, "hubprogram")
 	dir := filepath.Join(built.dir, "hub")
-	built.hub.Do(func() { built.hubErr = harness.BuildHub(filepath.Join(dir, "drover")) })
+	built.hub.Do(func() { built.hubErr = harness.BuildHub(filepath.Join(dir, "drover"), harness.Stamp("tests")) })
 	ts.Check(built.hubErr)
 	ts.Setenv("PATH", dir+string(os.PathListSeparator)+ts.Getenv("PATH"))
 }
@@ -208,7 +209,7 @@ type proc struct {
 func ofScript(ts *testscript.TestScript, text string) []proc {
 	return slices.DeleteFunc(marked(ts.Getenv("WORK")), func(p proc) bool {
 		first, _, _ := strings.Cut(p.line, " ")
-		return !strings.Contains(p.line, text) || filepath.Base(first) == "drover"
+		return !strings.Contains(p.line, text) || strings.HasPrefix(filepath.Base(first), "drover")
 	})
 }
 
@@ -346,7 +347,7 @@ func killHost(ts *testscript.TestScript, neg bool, args []string) {
 func killKeeper(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, !neg && len(args) == 0, "killkeeper")
 	for _, p := range marked(ts.Getenv("WORK")) {
-		if strings.HasSuffix(p.line, "drover keeper") {
+		if words := strings.Fields(p.line); len(words) > 1 && words[1] == "keeper" && !strings.Contains(p.line, " --") {
 			ts.Check(syscall.Kill(p.pid, syscall.SIGKILL))
 			return
 		}

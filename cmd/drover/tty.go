@@ -6,11 +6,12 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/internal/driver/shell"
+	"github.com/drover-dev/drover/internal/engine/keeper/roles"
 	"github.com/drover-dev/drover/internal/engine/tty"
 )
 
 // copier is the program that holds the terminals of commands.
-func (b *folder) copier() []string { return []string{b.exe, "keeper", "--tty"} }
+func (b *folder) copier() []string { return b.keeper(roles.Terminal) }
 
 // lookAt connects the terminal of the user, if stdin is one, with the terminal of a command: until
 // restore is called, keys pass unchanged, and the command has the size of the user's terminal.

@@ -237,7 +237,7 @@ func terminalHosts() cases {
 		"terminal lost": func(t *testing.T, p *place) {
 			id := p.on("ready", "trap '' HUP; echo ready; exec sleep 1000")
 			for _, proc := range marked(p.work) {
-				if strings.Contains(proc.line, "keeper --tty") {
+				if strings.Contains(proc.line, " --tty") {
 					if err := syscall.Kill(proc.pid, syscall.SIGKILL); err != nil {
 						t.Fatal(err)
 					}

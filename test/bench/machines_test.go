@@ -151,7 +151,7 @@ func (t *bench) openMachines(workers, places int) *machines {
 	m.project = filepath.Join(m.dir, "project")
 	m.must(os.Mkdir(m.project, 0o700))
 	m.own = m.of("session")
-	m.must(harness.BuildHub(m.bin, "-ldflags", "-s -w"))
+	m.must(harness.BuildHub(m.bin, harness.Stamp("bench")))
 	m.hub = m.begin("join by", m.own, m.bin, "hub", "--listen", "127.0.0.1:0")
 	_, line, _ := strings.Cut(m.hub.text, "--hub '")
 	line, _, _ = strings.Cut(line, "'")

@@ -208,7 +208,8 @@ func (t *bench) place() {
 
 func (t *bench) build() {
 	t.bin = filepath.Join(t.dir, "drover")
-	t.must(harness.Build(t.bin, "-ldflags", "-s -w"))
+	t.must(harness.Build(t.bin, harness.Stamp("bench")))
+	t.must(harness.BuildKeeper(t.bin, harness.Stamp("bench")))
 	t.cfl = filepath.Join(t.dir, "floor")
 	if out, err := exec.Command("gcc", "-O2", "-o", t.cfl, "testdata/floor.c").CombinedOutput(); err != nil {
 		t.Fatalf("build the floors, which needs gcc and libc6-dev: %v\n%s", err, out)

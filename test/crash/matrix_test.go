@@ -10,6 +10,7 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +38,8 @@ const (
 func build(t testing.TB, tags string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "drover")
-	if err := harness.Build(bin, "-tags", tags); err != nil {
+	flags := []string{harness.Stamp("crash"), "-tags", tags}
+	if err := errors.Join(harness.Build(bin, flags...), harness.BuildKeeper(bin, flags...)); err != nil {
 		t.Fatal(err)
 	}
 	return bin

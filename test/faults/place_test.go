@@ -16,6 +16,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -62,7 +63,8 @@ func TestMain(m *testing.M) {
 	})
 	dir, err := os.MkdirTemp("", "faults")
 	if err == nil {
-		err = harness.Build(filepath.Join(dir, "drover"))
+		bin := filepath.Join(dir, "drover")
+		err = errors.Join(harness.Build(bin, harness.Stamp("faults")), harness.BuildKeeper(bin, harness.Stamp("faults")))
 	}
 	if err == nil {
 		err = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

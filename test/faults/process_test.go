@@ -186,7 +186,7 @@ until test -e pid && drover ps --json | grep -q running; do sleep 0.01; done
 pid=$(cat pid)
 for d in /proc/[0-9]*; do
 	case $(tr '\0' ' ' <$d/cmdline) in
-	*"drover host "|*"drover keeper ") ours="$ours ${d#/proc/}";;
+	*"drover host "|*"drover-keeper keeper "*) ours="$ours ${d#/proc/}";;
 	esac
 done
 kill -KILL $ours $pid || exit 1

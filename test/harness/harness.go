@@ -33,6 +33,16 @@ func BuildHub(bin string, flags ...string) error {
 	return build(filepath.Join(filepath.Dir(bin), "drover-hub"), "./cmd/drover-hub", flags)
 }
 
+// Stamp is the flag with which programs of one build are built for tests; see buildinfo.ID.
+func Stamp(build string) string {
+	return "-ldflags=-s -w -X github.com/drover-dev/drover/internal/platform/buildinfo.stamp=" + build
+}
+
+// BuildKeeper builds the keeper into the folder of the program bin. That uses it if both have one [Stamp].
+func BuildKeeper(bin string, flags ...string) error {
+	return build(filepath.Join(filepath.Dir(bin), "drover-keeper"), "./cmd/drover-keeper", flags)
+}
+
 func build(bin, from string, flags []string) error {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-C", "../..", "-trimpath"}, flags,
 		[]string{"-o", bin, from})...)
@@ -139,7 +149,7 @@ type Proc struct {
 
 // Role is the first word behind drover, such as host or keeper, or empty.
 func (x Proc) Role() string {
-	if f := strings.Fields(x.Line); len(f) > 1 && filepath.Base(f[0]) == "drover" {
+	if f := strings.Fields(x.Line); len(f) > 1 && strings.HasPrefix(filepath.Base(f[0]), "drover") {
 		return f[1]
 	}
 	return ""

@@ -1,10 +1,6 @@
 package process
 
-import (
-	"debug/buildinfo"
-	"runtime/debug"
-	"slices"
-)
+import "path/filepath"
 
 // MarkKeeper, with the value [Detached], marks the keeper of a detached host and nothing that
 // it starts. Such a host may have been started inside a task and does not belong to it: a
@@ -14,7 +10,8 @@ const (
 	Detached   = "detached"
 )
 
-// keeperWord is the only argument of a keeper that is the parent of its host.
+// keeperWord is the first argument of a keeper. The parent of a host has no further argument, or the path of drover and
+// a build.
 const keeperWord = "keeper"
 
 // module is linked into every program that can be such a keeper.
@@ -28,18 +25,13 @@ func (p Proc) detached() bool {
 		return false
 	}
 	args, program, ours := lookAt(p)
-	if !ours || len(args) != 2 || args[1] != keeperWord {
+	parent := len(args) == 2 || len(args) == 4 && filepath.IsAbs(args[2])
+	if !ours || !parent || args[1] != keeperWord {
 		return false
 	}
-	info, err := buildinfo.ReadFile(program)
-	if err != nil || !isDrover(info) {
+	if !isDrover(program) {
 		return false
 	}
 	now, err := readProc(p.PID) // the PID may belong to another process by now
 	return err == nil && now.Start == p.Start
-}
-
-// isDrover reports whether a program is Drover, or embeds its library.
-func isDrover(b *debug.BuildInfo) bool {
-	return b.Main.Path == module || slices.ContainsFunc(b.Deps, func(m *debug.Module) bool { return m.Path == module })
 }

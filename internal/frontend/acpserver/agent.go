@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/acpwire"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -81,7 +82,7 @@ type Session interface {
 	// History yields the messages of the conversation so far, oldest first.
 	History(each func(agent.Record) error) error
 	// Todos returns the to-dos of the session.
-	Todos(ctx context.Context) ([]Todo, error)
+	Todos(ctx context.Context) (todo.List, error)
 	// Usage returns the tokens and the cost of the session.
 	Usage() Usage
 	// Entitle names a session by its first prompt; empty: it has a name.
@@ -94,12 +95,6 @@ type Session interface {
 	Ended() <-chan struct{}
 	// Close ends everything that the session has begun, in order.
 	Close() error
-}
-
-// Todo is one to-do.
-type Todo struct {
-	Text   string
-	Status string // pending, in_progress or completed
 }
 
 // Usage is the use of a session.

@@ -5,9 +5,9 @@ package userservice
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -154,7 +154,7 @@ func (m Manager) text(s Service) (string, error) {
 		}
 	}
 	if m.OS == "darwin" {
-		return launchd(s)
+		return launchd(s), nil
 	}
 	if strings.ContainsAny(s.Args[0], "'\"\\") {
 		return "", fmt.Errorf("systemd starts no program whose path has a quote or a backslash: %s (move it)", s.Args[0])
@@ -184,19 +184,16 @@ func systemd(s Service) string {
 }
 
 // launchd is a property list of launchd.
-func launchd(s Service) (string, error) {
+func launchd(s Service) string {
 	var b strings.Builder
-	var failed error
 	put := func(format string, values ...string) {
 		escaped := make([]any, len(values))
 		for i, v := range values {
-			var e strings.Builder
-			failed = errors.Join(failed, xml.EscapeText(&e, []byte(v)))
-			escaped[i] = e.String()
+			escaped[i] = html.EscapeString(v)
 		}
 		fmt.Fprintf(&b, format, escaped...)
 	}
-	put(xml.Header + `<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" ` +
+	put(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" ` +
 		`"http://www.apple.com/DTDs/PropertyList-1.0.dtd">` + "\n<plist version=\"1.0\">\n<dict>\n")
 	put("\t<key>Label</key>\n\t<string>%s</string>\n", label(s.Name))
 	put("\t<key>ProgramArguments</key>\n\t<array>\n")
@@ -210,7 +207,7 @@ func launchd(s Service) (string, error) {
 	}
 	put("\t</dict>\n\t<key>RunAtLoad</key>\n\t<true/>\n\t<key>KeepAlive</key>\n\t<true/>\n" +
 		"\t<key>AbandonProcessGroup</key>\n\t<true/>\n</dict>\n</plist>\n")
-	return b.String(), failed
+	return b.String()
 }
 
 // write replaces a file of the user's settings.

@@ -2,10 +2,12 @@ package webtool
 
 import (
 	"bytes"
+	"html"
 	"net/url"
 	"strings"
 
-	"golang.org/x/net/html"
+	"github.com/tdewolff/parse/v2"
+	lexer "github.com/tdewolff/parse/v2/html"
 	"golang.org/x/net/html/atom"
 )
 
@@ -13,22 +15,38 @@ import (
 // seen, scripts and styles go. It reads token by token and builds no tree, so
 // that the work is linear however a page is nested.
 func htmlText(page string, base *url.URL) string {
-	z := html.NewTokenizer(strings.NewReader(page))
+	l := lexer.NewLexer(parse.NewInputString(page))
 	w := &writer{base: base}
+	var open tag
 	for {
-		switch z.Next() {
-		case html.ErrorToken:
+		switch kind, _ := l.Next(); kind {
+		case lexer.ErrorToken:
 			return strings.TrimSpace(w.String()) + "\n"
-		case html.TextToken:
-			w.words(string(z.Text()))
-		case html.StartTagToken, html.SelfClosingTagToken:
-			t := z.Token()
-			w.start(t)
-		case html.EndTagToken:
-			name, _ := z.TagName()
-			w.end(atom.Lookup(name))
+		case lexer.TextToken:
+			w.words(html.UnescapeString(string(l.Text())))
+		case lexer.StartTagToken:
+			open = tag{name: atom.Lookup(l.Text())}
+		case lexer.AttributeToken:
+			switch string(l.AttrKey()) {
+			case "href":
+				open.href = unquoted(l.AttrVal())
+			case "alt":
+				open.alt = unquoted(l.AttrVal())
+			}
+		case lexer.StartTagCloseToken, lexer.StartTagVoidToken:
+			open.closed = kind == lexer.StartTagVoidToken
+			w.start(open)
+		case lexer.EndTagToken:
+			w.end(atom.Lookup(l.Text()))
 		}
 	}
+}
+
+// tag begins an element.
+type tag struct {
+	name      atom.Atom
+	href, alt string
+	closed    bool // it has no content
 }
 
 // writer is the text so far.
@@ -77,16 +95,16 @@ func breaks(a atom.Atom) int {
 	return 0
 }
 
-func (w *writer) start(t html.Token) {
-	a := t.DataAtom
+func (w *writer) start(t tag) {
+	a := t.name
 	if w.hidden != 0 {
-		if a == w.hidden && t.Type == html.StartTagToken {
+		if a == w.hidden && !t.closed {
 			w.depth++
 		}
 		return
 	}
 	if silent(a) {
-		if t.Type == html.StartTagToken {
+		if !t.closed {
 			w.hidden, w.depth = a, 1
 		}
 		return
@@ -94,7 +112,7 @@ func (w *writer) start(t html.Token) {
 	w.newline(breaks(a))
 	switch a {
 	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
-		w.put(strings.Repeat("#", int(t.Data[1]-'0')) + " ")
+		w.put(strings.Repeat("#", int(a.String()[1]-'0')) + " ")
 	case atom.Ul, atom.Ol:
 		w.list++
 	case atom.Li:
@@ -109,12 +127,12 @@ func (w *writer) start(t html.Token) {
 	case atom.Hr:
 		w.put("---\n")
 	case atom.A:
-		if to := w.absolute(attribute(t, "href")); to != "" && len(w.links) < maxLinks {
+		if to := w.absolute(t.href); to != "" && len(w.links) < maxLinks {
 			w.blank()
 			w.links = append(w.links, link{w.b.Len(), to})
 		}
 	case atom.Img:
-		if alt := strings.TrimSpace(attribute(t, "alt")); alt != "" {
+		if alt := strings.TrimSpace(t.alt); alt != "" {
 			w.words("[" + alt + "]")
 		}
 	}
@@ -162,13 +180,12 @@ func (w *writer) endLink() {
 	w.put("[" + text + "](" + l.to + ")")
 }
 
-func attribute(t html.Token, name string) string {
-	for _, a := range t.Attr {
-		if a.Key == name {
-			return a.Val
-		}
+// unquoted is the value of an attribute.
+func unquoted(raw []byte) string {
+	if n := len(raw); n > 1 && (raw[0] == '"' || raw[0] == '\'') && raw[n-1] == raw[0] {
+		raw = raw[1 : n-1]
 	}
-	return ""
+	return html.UnescapeString(string(raw))
 }
 
 func (w *writer) absolute(ref string) string {
