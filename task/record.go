@@ -318,6 +318,7 @@ type Sandbox struct {
 	Protected string `json:"protected"` // read-only files in these folders: mounts
 	Read      string `json:"read"`      // hidden secrets: mounts
 	Network   string `json:"network"`   // namespace, or tcp-ports if only ports are bounded
+	Sockets   string `json:"sockets"`   // Unix sockets outside: namespace+seccomp; or seccomp, where it has none at all
 	Signals   string `json:"signals"`   // processes it can signal: landlock
 	Calls     string `json:"calls"`     // refused system calls: seccomp
 }
@@ -337,7 +338,7 @@ func (s Sandbox) Missing() []string {
 	var out []string
 	for _, b := range []struct{ name, by string }{
 		{"write", s.Write}, {"protected", s.Protected}, {"read", s.Read}, {"network", s.Network},
-		{"signals", s.Signals}, {"calls", s.Calls},
+		{"sockets", s.Sockets}, {"signals", s.Signals}, {"calls", s.Calls},
 	} {
 		if b.by == "" || b.by == ByTCPPorts {
 			out = append(out, b.name)

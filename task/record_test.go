@@ -20,7 +20,7 @@ var promised = []string{"task_id", "run_id", "task_type", "status", "idle", "awa
 // and no accident.
 var further = []string{"owner_id", "asked_name", "stopping", "keep", "notified", "depth", "prompt", "create_time", "timeout_ms", "process", "checkpoint",
 	"questions", "last_answer", "priority", "pool", "survivors", "notes", "worktree", "permission_mode", "on", "worker",
-	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped", "task_traits", "seen", "sandbox", "parked", "schedule", "retries", "attempts", "quote", "waits_for", "left_tasks"}
+	"key", "silent", "team", "teleported_from", "budget", "on_end", "earlier_usage", "resumes", "tty", "last_heard", "command_bytes", "host_stopped", "task_traits", "seen", "sandbox", "parked", "schedule", "retries", "attempts", "quote", "waits_for", "left_tasks", "made"}
 
 // always are the fields that are there although there is nothing to say yet.
 var always = []string{"task_id", "run_id", "task_type", "status", "idle", "awaiting_approval", "paused", "backgrounded",

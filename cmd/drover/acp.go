@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/task"
@@ -21,11 +22,9 @@ import (
 
 // ServeACP serves as an agent to one ACP client on stdin and stdout.
 func (b surroundings) ServeACP(ctx context.Context, o agents.ACP) error {
-	return acpserver.Serve(ctx, acpserver.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
-		Host: &acpHost{b: prompts(b), o: o, signalled: func(f func()) func() bool {
-			return context.AfterFunc(ctx,
-				f)
-		}}})
+	signalled := func(f func()) func() bool { return context.AfterFunc(ctx, f) }
+	return acpserver.Agent{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
+		Host: &acpHost{b: prompts(b), o: o, signalled: signalled}}.Serve(ctx)
 }
 
 // acpHost opens the sessions of an ACP client in this process.
@@ -194,14 +193,7 @@ func (s *acpSession) History(each func(agent.Record) error) error {
 }
 
 // Todos implements [acpserver.Session].
-func (s *acpSession) Todos(ctx context.Context) ([]acpserver.Todo, error) {
-	list, err := s.b.todos(ctx, s.ID())
-	out := make([]acpserver.Todo, len(list))
-	for i, one := range list {
-		out[i] = acpserver.Todo{Text: one.Text, Status: one.Status}
-	}
-	return out, err
-}
+func (s *acpSession) Todos(ctx context.Context) (todo.List, error) { return s.b.todos(ctx, s.ID()) }
 
 // Usage implements [acpserver.Session].
 func (s *acpSession) Usage() acpserver.Usage {

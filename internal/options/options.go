@@ -221,6 +221,7 @@ type Sandbox struct {
 	Write     []string `json:"write,omitempty" jsonschema:"further folders that commands may write, absolute or below ~" set:"own"`
 	Hidden    []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
 	Outside   []string `json:"outside,omitempty" jsonschema:"hooks and MCP servers of projects that run outside, by the names that lists have: mcp:NAME, or hook: and the command; a * at the end stands for any text" set:"own"`
+	Sockets   []string `json:"unixSockets,omitempty" jsonschema:"Unix sockets of the machine that commands reach, such as /var/run/docker.sock, absolute or below ~" set:"own"`
 	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
 }
 

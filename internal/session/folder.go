@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -14,10 +15,19 @@ import (
 // ErrFolderGone is the cause with which a session that has lost its folder ends.
 var ErrFolderGone = errors.New("the folder of the session is gone")
 
+// settled is the age from which a session watches its folder. The kernel takes about 10 ms to end a
+// watch, which a session of one short turn would wait for.
+const settled = time.Second
+
 // watchFolder stops everything when the folder of the session is removed, since its tasks could
 // no longer be found. It watches the lock file, to which nothing writes. If the system has no
 // free inotify watch, the removal is not detected.
 func (s *Session) watchFolder(ctx context.Context) {
+	select {
+	case <-time.After(settled):
+	case <-ctx.Done():
+		return
+	}
 	path := s.cfg.Place.LockFile()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

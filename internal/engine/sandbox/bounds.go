@@ -36,10 +36,8 @@ type RoomConfig struct {
 	Env     []string // of the starter, with the marks of its host
 	Hidden  []string // files and folders that cannot be read inside; absolute
 	Shown   []string // folders below Hidden that can
-	// Sockets are hidden while they are the same files: a socket that is created later at the same
-	// path may belong to a program inside.
-	Sockets []string
-	Offer   Offer // the mechanisms to use; see [Probe]
+	Sockets []string // Unix sockets outside that programs may reach
+	Offer   Offer    // the mechanisms to use; see [Probe]
 }
 
 // Offer has the mechanisms of the kernel of this machine.

@@ -1159,6 +1159,8 @@ func escape(args []string) error {
 		_, err = unix.Socket(unix.AF_INET, unix.SOCK_SEQPACKET, 0)
 	case "call":
 		err = calls()[name](number())
+	case "outside":
+		err = outsideSockets()[name](rest[0])
 	}
 	if err == nil {
 		fmt.Println(succeeded)
@@ -1195,6 +1197,9 @@ func attempts() (all []attempt) {
 	}
 	for name := range connections() {
 		all = append(all, attempt{"network", "connect", name, false})
+	}
+	for name := range outsideSockets() {
+		all = append(all, attempt{"sockets", "outside", name, false})
 	}
 	for name := range memory() {
 		all = append(all, attempt{"memory", "memory", name, false})
@@ -1288,7 +1293,7 @@ func TestEscape(t *testing.T) {
 // is known of a file, and rooms share no memory with others.
 func promised(box task.Sandbox) map[string]string {
 	held := map[string]string{"write": box.Write, "protected": box.Protected, "read": box.Read,
-		"network": box.Network, "signals": box.Signals, "calls": box.Calls}
+		"network": box.Network, "sockets": box.Sockets, "signals": box.Signals, "calls": box.Calls}
 	if strings.Contains(box.Write, task.ByMounts) {
 		held["marks"] = task.ByMounts
 	}
@@ -1323,7 +1328,7 @@ func TestTable(t *testing.T) {
 }
 
 func holdTable() string {
-	bounds := []string{"write", "marks", "protected", "read", "network", "memory", "signals", "calls"}
+	bounds := []string{"write", "marks", "protected", "read", "network", "sockets", "memory", "signals", "calls"}
 	total := map[string]int{}
 	for _, a := range attempts() {
 		total[a.bound]++
@@ -1347,8 +1352,9 @@ func holdTable() string {
 		b.WriteByte('\n')
 	}
 	all := Offer{Landlock: abiScope, Seccomp: true}
-	row("all", (&Room{offer: all, mounts: true}).held())
-	row("namespaces without Landlock", (&Room{offer: all.Mask(0, true), mounts: true}).held())
+	row("all", (&Room{offer: all, mounts: true, brokered: true}).held())
+	row("namespaces without Landlock", (&Room{offer: all.Mask(0, true), mounts: true, brokered: true}).held())
+	row("namespaces within another sandbox that answers connects", (&Room{offer: all, mounts: true}).held())
 	for abi := all.Landlock; abi >= 0; abi-- {
 		name := fmt.Sprintf("Landlock ABI %d without namespaces", abi)
 		if abi == 0 {
@@ -1463,6 +1469,16 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 		target = p.secret + "/key"
 	}
 	m.restore(t)
+	reached := func() bool { return false }
+	if a.kind == "outside" {
+		target = p.other + "/s"
+		var stop func()
+		var err error
+		if reached, stop, err = listenOutside(target); err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
 	key, err := os.Open(p.secret + "/key")
 	if err != nil {
 		t.Fatal(err)
@@ -1523,6 +1539,8 @@ func (m *matrix) succeeds(t *testing.T, fork Forker, a attempt) bool {
 		return strings.Contains(out, succeeded)
 	case a.kind == "connect":
 		return m.reached()
+	case a.kind == "outside":
+		return reached()
 	case a.kind == "memory":
 		b, err := unix.SysvShmAttach(m.shared, 0, 0)
 		if err != nil {
@@ -1585,7 +1603,7 @@ func (m *matrix) restore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"link", "hard", "sym", "mine", "moved", "sent", ".git2", ".git/made", ".drover"} {
+	for _, name := range []string{"link", "hard", "sym", "mine", "moved", "sent", "a", "b", ".git2", ".git/made", ".drover"} {
 		_ = os.RemoveAll(filepath.Join(p.work, name))
 	}
 	if _, err := os.Stat(p.work + "/.git/hooks"); err != nil {

@@ -19,9 +19,10 @@ import (
 // Room is the namespaces that the commands of one session share. Its methods may be called by
 // several goroutines.
 type Room struct {
-	offer  Offer
-	mounts bool
-	group  *process.Group // the starter
+	offer    Offer
+	mounts   bool
+	brokered bool           // programs inside reach each other's Unix sockets
+	group    *process.Group // the starter
 
 	links []*net.UnixConn
 	free  chan *net.UnixConn // those on which no request is open
@@ -84,7 +85,7 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 		return nil, fmt.Errorf("set up namespaces: %w", err)
 	}
 	r.deadline(time.Time{})
-	r.mounts = answer.Mounts
+	r.mounts, r.brokered = answer.Mounts, answer.Brokered
 	return r, nil
 }
 
@@ -108,7 +109,7 @@ func inside(path string, args []string, attr *syscall.ProcAttr, user, root bool)
 		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
 		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: unix.Geteuid(), HostID: unix.Geteuid(), Size: 1}}
 		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: unix.Getegid(), HostID: unix.Getegid(), Size: 1}}
-		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_PTRACE}
 	}
 	if user && root {
 		attr.Sys.UidMappings, attr.Sys.GidMappings = same("/proc/self/uid_map"), same("/proc/self/gid_map")

@@ -15,7 +15,7 @@ import (
 // Probe asks the kernel for the mechanisms that this user may use. Whether namespaces can be made is known only
 // when a room is opened. Tests may set TEST_SANDBOX_ROOMS=off to simulate a machine without them.
 func Probe() Offer {
-	_, err := filter(false)
+	_, err := filter(false, false)
 	o := Offer{Landlock: min(landlockABI(), abiScope), Seccomp: err == nil}
 	if os.Getenv("TEST_SANDBOX_ROOMS") == "off" {
 		o.Room = errors.New("turned off for a test")
@@ -39,7 +39,7 @@ func In(room *Room, offer Offer, b Bounds) (Forker, task.Sandbox, error) {
 	tcp := offer.Landlock >= abiTCP && !b.Network
 	if offer.Seccomp {
 		var err error
-		if f, err = filter(tcp); err != nil {
+		if f, err = filter(tcp, false); err != nil {
 			return nil, task.Sandbox{}, err
 		}
 	}
@@ -73,6 +73,9 @@ func bare(o Offer, tcp bool) task.Sandbox {
 	if o.Landlock >= abiScope {
 		h.Signals = task.ByLandlock
 	}
+	if o.Seccomp {
+		h.Sockets = task.BySeccomp
+	}
 	// Without Landlock or a room a program reaches into others of the user by files of /proc, and
 	// no system call that is refused matters.
 	if o.Seccomp && o.Landlock > 0 {
@@ -93,6 +96,9 @@ func (r *Room) held() task.Sandbox {
 		h.Write, h.Protected = task.ByLandlock+"+"+task.ByMounts, task.ByMounts
 	case r.mounts:
 		h.Write, h.Protected = task.ByMounts, task.ByMounts
+	}
+	if r.brokered {
+		h.Sockets = task.ByNamespace + "+" + task.BySeccomp
 	}
 	return h
 }

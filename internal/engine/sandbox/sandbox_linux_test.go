@@ -379,6 +379,22 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// Programs use the sockets of the room as they do outside.
+func TestOwnSockets(t *testing.T) {
+	asUser(t)
+	for name, o := range map[string]Offer{"full": Probe(), "without Landlock": Probe().Mask(0, true)} {
+		p := newPlace(t)
+		room := p.room(t, o)
+		fork, _, err := In(room, o, p.bounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, fork, p.work, "python3", "-c", ownSockets); !room.brokered || r.out != "all works" {
+			t.Errorf("%s: answered %v: %+v", name, room.brokered, r)
+		}
+	}
+}
+
 // Programs that start at the same time have the bounds of each.
 func TestSideBySide(t *testing.T) {
 	asUser(t)

@@ -42,9 +42,9 @@ const (
 	callOpenTreeAttr = 467
 )
 
-// filter is the program of seccomp. streams says that the only sockets of the internet are those
-// that Landlock governs: TCP.
-func filter(streams bool) ([]bpf.RawInstruction, error) {
+// filter is the program of seccomp. streams says that the only sockets of the internet are those that Landlock
+// governs: TCP. brokered says that a [broker] answers connects; else a program has no Unix sockets but pairs.
+func filter(streams, brokered bool) ([]bpf.RawInstruction, error) {
 	var arch uint32
 	switch runtime.GOARCH {
 	case "amd64":
@@ -92,6 +92,24 @@ func filter(streams bool) ([]bpf.RawInstruction, error) {
 		for n, at := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
 			p = append(p, is(n, 3), arg(at), without(unix.MSG_FASTOPEN), errno(unix.EOPNOTSUPP), call)
 		}
+	}
+	if brokered {
+		p = append(p, is(unix.SYS_CONNECT, 1), bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF})
+	}
+	// A datagram socket reaches others without a connect.
+	connected := []bpf.Instruction{
+		arg(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
+		errno(unix.EACCES), bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW},
+	}
+	named := connected
+	if !brokered {
+		named = []bpf.Instruction{errno(unix.EACCES)}
+	}
+	for n, then := range map[uint32][]bpf.Instruction{unix.SYS_SOCKET: named, unix.SYS_SOCKETPAIR: connected} {
+		p = append(p, is(n, uint8(3+len(then))), arg(0), is(unix.AF_UNIX, uint8(len(then))))
+		p = append(append(p, then...), call)
 	}
 	family := []bpf.Instruction{arg(0)}
 	switch {
@@ -176,13 +194,28 @@ const sockType = 0xf
 // tioclinux is TIOCLINUX of ioctl_console(2), which can paste into a virtual console.
 const tioclinux = 0x541C
 
-// obey installs a filter for this thread, which has no_new_privs already.
-func obey(f []bpf.RawInstruction) error {
+// obey installs a filter for this thread, which has no_new_privs already. With brokered it returns the descriptor that
+// [broker] serves, which the caller closes; else -1.
+func obey(f []bpf.RawInstruction, brokered bool) (int, error) {
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(f)
-	if errno != 0 {
-		return fmt.Errorf("install a seccomp filter: %w", errno)
+	install := func(flags uintptr) (int, unix.Errno) {
+		n, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+		return int(n), errno
 	}
-	return nil
+	flags := uintptr(0)
+	if brokered { // a signal does not make the caller try again what is being done for it
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	}
+	fd, errno := install(flags)
+	if errno == unix.EINVAL && brokered { // before Linux 5.19
+		fd, errno = install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	}
+	runtime.KeepAlive(f)
+	switch {
+	case errno != 0:
+		return -1, fmt.Errorf("install a seccomp filter: %w", errno)
+	case !brokered:
+		return -1, nil
+	}
+	return fd, nil
 }

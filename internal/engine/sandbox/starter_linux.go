@@ -24,11 +24,13 @@ const (
 // starter is the process inside a room. One goroutine serves each link of its host, so that several
 // programs can be started at the same time.
 type starter struct {
-	setup   setup
-	filter  []bpf.RawInstruction
-	mounts  bool
-	drop    []uintptr // capabilities that each program loses
-	dropped bool      // no thread can pass them on any more
+	setup    setup
+	filter   []bpf.RawInstruction
+	brokered bool // its connects are answered
+	sockets  *sockets
+	mounts   bool
+	drop     []uintptr // capabilities that each program loses
+	dropped  bool      // no thread can pass them on any more
 
 	mu     sync.Mutex // guards the fields below: bounds are made one after the other
 	ready  bool
@@ -106,7 +108,7 @@ func (s *starter) serve(r request, files []int) (reply, []int) {
 		if err := s.prepare(*r.Setup); err != nil {
 			return failed(err), nil
 		}
-		return reply{Mounts: s.mounts}, nil
+		return reply{Mounts: s.mounts, Brokered: s.brokered}, nil
 	case !s.isReady():
 		return failed(errors.New("the room is not set up")), nil
 	case r.Op == opStart && r.Bounds != nil:
@@ -139,7 +141,11 @@ func (s *starter) prepare(c setup) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.Seccomp {
-		f, err := filter(false)
+		var err error
+		if s.sockets, err = openSockets(); err == nil {
+			s.brokered = s.sockets.canBroker()
+		}
+		f, err := filter(false, s.brokered)
 		if err != nil {
 			return err
 		}
@@ -156,7 +162,7 @@ func (s *starter) prepare(c setup) error {
 		}
 	}
 	s.setup, s.hidden = c, newHidden(c.Hidden, emptyFile)
-	if err := s.conceal(slices.Concat(c.Sockets, c.Hidden), nil); err != nil {
+	if err := s.conceal(c.Hidden, nil); err != nil {
 		return err
 	}
 	shm, err := makeDev()
@@ -215,6 +221,9 @@ func (s *starter) start(r request, files []int) (pid, pidfd int, err error) {
 	if l.domain >= 0 {
 		defer unix.Close(l.domain)
 	}
+	if s.brokered {
+		l.brokered = s.broker
+	}
 	attr := &syscall.ProcAttr{Dir: r.Dir, Env: r.Env}
 	for _, fd := range files {
 		attr.Files = append(attr.Files, uintptr(fd))
@@ -247,6 +256,46 @@ func (s *starter) prepared(b Bounds) (int, error) {
 		return -1, nil
 	}
 	return s.rules.take(s.setup.Landlock, b, found)
+}
+
+// canBroker reports whether connects can be answered here: within another sandbox the programs may have somebody who
+// answers already, and there can only be one.
+func (s *sockets) canBroker() bool {
+	if _, err := s.bindings(); err != nil {
+		return false
+	}
+	f, err := filter(false, true)
+	if err != nil {
+		return false
+	}
+	onThread(func() {
+		var fd int
+		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+			fd, err = obey(f, true)
+		}
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+	})
+	return err == nil
+}
+
+// broker serves the connects of the programs of a start.
+func (s *starter) broker(fd int) {
+	_ = unix.SetNonblock(fd, true) // so that it is waited for without a thread
+	b := &broker{listener: os.NewFile(uintptr(fd), "connects"), sockets: s.sockets, outside: s.outside}
+	go b.serve() // ends with the last program of the start
+}
+
+// outside reports whether programs may reach a socket that was bound outside.
+func (s *starter) outside(path string) bool {
+	var is, named unix.Stat_t
+	if unix.Stat(path, &is) != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.setup.Sockets, func(one string) bool {
+		return unix.Stat(one, &named) == nil && named.Ino == is.Ino && named.Dev == is.Dev
+	})
 }
 
 // childName is the name of a child until it executes its program.

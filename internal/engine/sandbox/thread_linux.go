@@ -15,7 +15,9 @@ import (
 type limits struct {
 	domain int                  // of Landlock; -1: none
 	filter []bpf.RawInstruction // of seccomp; nil: none
-	drop   []uintptr            // capabilities that no program gets any more; nil: none
+	// brokered is called with the descriptor of [broker], if not nil, and owns it.
+	brokered func(fd int)
+	drop     []uintptr // capabilities that no program gets any more; nil: none
 	// dropped says that no thread of this process can pass them on.
 	dropped bool
 	name    string // of the thread, and of the child until it has executed its program; empty: as it is
@@ -71,10 +73,14 @@ func (l limits) take() error {
 			return err
 		}
 	}
-	if l.filter != nil {
-		return obey(l.filter)
+	if l.filter == nil {
+		return nil
 	}
-	return nil
+	fd, err := obey(l.filter, l.brokered != nil)
+	if err == nil && l.brokered != nil {
+		l.brokered(fd)
+	}
+	return err
 }
 
 // powers are capabilities of root that lead out of a sandbox: into other processes, the kernel,

@@ -59,10 +59,12 @@ type setup struct {
 }
 
 type reply struct {
-	PID    int    `json:"pid,omitempty"`
-	Mounts bool   `json:"mounts,omitempty"` // of setup: read-only files are mounts
-	Error  string `json:"error,omitempty"`
-	Errno  int    `json:"errno,omitempty"`
+	PID    int  `json:"pid,omitempty"`
+	Mounts bool `json:"mounts,omitempty"` // of setup: read-only files are mounts
+	// Brokered, of setup, says that programs reach Unix sockets of the room and no others.
+	Brokered bool   `json:"brokered,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Errno    int    `json:"errno,omitempty"`
 }
 
 // err is the error of a reply. It wraps the number that the kernel gave, if any.

@@ -85,6 +85,18 @@ func Try(ctx context.Context, c Config, parent string) (_ []Check, err error) {
 	t.not("protected", held.Protected, "make a hook of the repository", "echo x > .git/hooks/pre-commit")
 	t.not("read", held.Read, "read a secret", "cat "+key)
 	t.not("network", held.Network, "connect to a port of this machine", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d", port))
+	if _, err := exec.LookPath("perl"); err == nil {
+		s, err := net.Listen("unix", at("socket"))
+		if err != nil {
+			return nil, fmt.Errorf("try the sandbox: %w", err)
+		}
+		defer s.Close()
+		t.not("sockets", held.Sockets, "connect to a Unix socket outside", fmt.Sprintf(
+			`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un("%s")) || die $!'`, at("socket")))
+	} else {
+		t.checks = append(t.checks, Check{Bound: "sockets", By: held.Sockets, Holds: held.Sockets != "",
+			Text: "not tried: perl is not here"})
+	}
 	t.not("signals", held.Signals, "end a process outside", fmt.Sprintf("kill -0 %d", bystander.Process.Pid))
 	t.not("calls", held.Calls, "make a user namespace", "unshare --user true")
 	if why := box.why; why != nil {

@@ -146,7 +146,8 @@ func walls(out Outcome) (lines []string) {
 	if box.Write != "" && has(
 		"Read-only file system", "Permission denied", "Operation not permitted", "EROFS", "EACCES", "EPERM") {
 		lines = append(lines, "The sandbox lets commands write only in the workspace, in temporary folders, in caches and in what "+
-			"the setting sandbox.write names, and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets.")
+			"the setting sandbox.write names, and neither changes protected files, such as .git/config and .git/hooks, nor reads secrets. "+
+			"Of Unix sockets it reaches its own and those that the setting sandbox.unixSockets names.")
 	}
 	if box.Network == task.ByNamespace && has("Could not resolve host", "Network is unreachable",
 		"Temporary failure in name resolution",
