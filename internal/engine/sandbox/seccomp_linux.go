@@ -160,8 +160,8 @@ func filter(streams, brokered bool) ([]bpf.RawInstruction, error) {
 	return raw, nil
 }
 
-// modes refuses to make a file one that runs as its owner or group: such a program on a disk of the machine has the powers
-// of whoever made it. openat2 has its mode in memory, where no filter sees it: callers fall back to openat.
+// modes refuses to make a file one that runs as its owner or group: such a program on a disk of the machine has the
+// powers of whoever made it. openat2 has its mode in memory, where no filter sees it: callers fall back to openat.
 func modes(
 	arg func(uint32) bpf.Instruction, is func(uint32, uint8) bpf.Instruction, without func(uint32) bpf.Instruction,
 	errno func(unix.Errno) bpf.Instruction, call bpf.Instruction,
@@ -199,7 +199,8 @@ func neighbours(
 	} {
 		p = append(p, is(n, 3), arg(0), self, other, call)
 	}
-	for n, process := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS, unix.SYS_IOPRIO_SET: ioprioProcess} {
+	about := map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS, unix.SYS_IOPRIO_SET: ioprioProcess}
+	for n, process := range about {
 		p = append(p, is(n, 6), arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: process, SkipTrue: 1}, no,
 			arg(1), self, other, call)
 	}

@@ -73,6 +73,7 @@ type Config struct {
 	Hidden  []string // further files and folders that they cannot read
 	Shown   []string // folders below hidden ones that they can read
 	Open    []string // files and folders that are not hidden, with all below them
+	Caches  string   // folder of the project for what commands write into caches of the user; empty: they cannot
 	Scratch string   // folder of the session that they can write; empty: none
 
 	// Denied returns what deny rules keep from commands in the folder of the session and in copies of it, and what they
@@ -108,6 +109,7 @@ type Sandboxes struct {
 	why    error                 // why the room is not open
 	net    *network              // nil: not open
 	tried  bool
+	upper  upper // for written caches
 	closed bool
 	below  map[string]nested   // protected files in folders and in repositories below
 	was    map[string]entries  // of folders, when the latest command ended there
@@ -275,6 +277,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		w.Reach = unattended
 	}
 	c, vars := way.join(w.Line, w.Reach)
+	vars = append(vars, s.ownCaches(room)...)
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
@@ -336,9 +339,21 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting sandbox.domains: %w", err)
 	}
+	var overlays []sandbox.Overlay
+	if s.cfg.Caches != "" {
+		err := os.MkdirAll(filepath.Join(s.cfg.Caches, "own"), 0o700)
+		if err == nil {
+			s.upper, err = takeUpper(s.cfg.Caches)
+		}
+		if err == nil {
+			overlays = s.overlays(s.upper)
+		} else {
+			s.report("commands read caches of yours and cannot write them: " + err.Error())
+		}
+	}
 	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
 		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown,
-		Sockets: s.cfg.Sockets, Offer: s.offer(),
+		Reached: s.cfg.Sockets, Overlays: overlays, Offer: s.offer(),
 	})
 	s.room, s.why = room, err
 	if err != nil {
@@ -367,7 +382,10 @@ func (s *Sandboxes) shut() {
 	if s.room != nil {
 		s.room.Close()
 	}
-	s.net, s.room = nil, nil
+	if s.upper.lock != nil {
+		_ = s.upper.lock.Close()
+	}
+	s.net, s.room, s.upper = nil, nil, upper{}
 }
 
 func (s *Sandboxes) report(text string) {
@@ -470,7 +488,8 @@ type bounded struct {
 
 // bounds are the bounds of a command in folders.
 func (s *Sandboxes) bounds(folders []string) bounded {
-	b := bounded{Bounds: sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}}
+	all := slices.Concat(s.shared(), find(s.aside()), find(folders))
+	b := bounded{Bounds: sandbox.Bounds{Write: trusted(all), Ports: devPorts()}}
 	for _, dir := range folders {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -505,10 +524,8 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 
 func (s *Sandboxes) findShared() []found {
 	paths := slices.Concat(s.temp, []string{s.cfg.TempDir, s.cfg.Scratch}, s.cfg.Write)
-	if s.cfg.Home != "" {
-		for _, c := range caches {
-			paths = append(paths, filepath.Join(s.cfg.Home, c))
-		}
+	if s.cfg.Caches != "" {
+		paths = append(paths, filepath.Join(s.cfg.Caches, "own"))
 	}
 	return find(paths)
 }
@@ -533,15 +550,6 @@ func plain(path string) string {
 		return path
 	}
 	return filepath.Join(dir, filepath.Base(path))
-}
-
-// caches are folders below the home of the user that builds and package managers fill.
-//
-//rules:constant never changed after this line
-var caches = []string{
-	".cache", "go/pkg", ".npm", ".yarn/cache", ".yarn/berry", ".pnpm-store", ".local/share/pnpm", ".bun/install/cache",
-	".cargo/registry", ".cargo/git", ".gradle", ".m2/repository", ".ivy2", ".nuget/packages", ".pub-cache", ".deno",
-	".ccache", ".sccache", "Library/Caches",
 }
 
 // devPorts are TCP ports that servers under development use, to which commands connect where
