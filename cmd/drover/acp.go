@@ -14,19 +14,17 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/agents"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
 // ServeACP serves as an agent to one ACP client on stdin and stdout.
 func (b surroundings) ServeACP(ctx context.Context, o agents.ACP) error {
-	return acpserver.Serve(ctx, acpserver.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
-		Host: &acpHost{b: prompts(b), o: o, signalled: func(f func()) func() bool {
-			return context.AfterFunc(ctx,
-				f)
-		}}})
+	signalled := func(f func()) func() bool { return context.AfterFunc(ctx, f) }
+	return acpserver.Agent{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
+		Host: &acpHost{b: prompts(b), o: o, signalled: signalled}}.Serve(ctx)
 }
 
 // acpHost opens the sessions of an ACP client in this process.
@@ -157,7 +155,7 @@ func (h *acpHost) Open(ctx context.Context, o acpserver.Opening) (acpserver.Sess
 	}
 	one.work, one.end = context.WithCancelCause(context.Background())
 	one.unlost = context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
 			one.end(why)
 		}
 	})
@@ -195,14 +193,7 @@ func (s *acpSession) History(each func(agent.Record) error) error {
 }
 
 // Todos implements [acpserver.Session].
-func (s *acpSession) Todos(ctx context.Context) ([]acpserver.Todo, error) {
-	list, err := s.b.todos(ctx, s.ID())
-	out := make([]acpserver.Todo, len(list))
-	for i, one := range list {
-		out[i] = acpserver.Todo{Text: one.Text, Status: one.Status}
-	}
-	return out, err
-}
+func (s *acpSession) Todos(ctx context.Context) (todo.List, error) { return s.b.todos(ctx, s.ID()) }
 
 // Usage implements [acpserver.Session].
 func (s *acpSession) Usage() acpserver.Usage {

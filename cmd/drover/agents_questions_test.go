@@ -73,7 +73,7 @@ func agentQuestions() cases {
 				t.Errorf("question %v", q)
 			}
 			ref, _ := q["id"].(string)
-			holds(t, "the list", p.good("approvals").stdout(), ref, "Bash", "touch it", "drover approvals allow "+ref)
+			holds(t, "the list", p.good("approvals").stdout(), ref, "Allow command", "touch it", "drover approvals allow "+ref)
 			var all []object
 			if err := json.Unmarshal([]byte(p.good("approvals", "--json").stdout()), &all); err != nil || len(all) != 1 || all[0]["id"] != ref {
 				t.Errorf("listed %v, %v", all, err)

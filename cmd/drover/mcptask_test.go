@@ -362,7 +362,7 @@ func mcpTasks() cases {
 			if q["kind"] != "form" || q["agent"] != "mcp-task" {
 				t.Errorf("question %v", q)
 			}
-			holds(t, "the list", p.good("approvals").stdout(), "drover approvals answer "+ref+" JSON", "minLength", "MCP server shop")
+			holds(t, "the list", p.good("approvals").stdout(), "drover approvals answer "+ref+" JSON", "minLength", "shop")
 			p.fails(2, []string{"approvals", "answer", ref, `{"nom":"Ahab"}`}, `"name" is missing`)
 			p.good("approvals", "answer", ref, `{"name":"Ahab"}`)
 			holds(t, "the answer", p.ended(session), "accept Ahab")

@@ -27,7 +27,6 @@ import (
 	"github.com/drover-dev/drover/internal/project/trust"
 	"github.com/drover-dev/drover/internal/session"
 	"github.com/drover-dev/drover/internal/session/conversation"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/usertools"
 	"github.com/drover-dev/drover/task"
 )
@@ -217,7 +216,7 @@ func (b prompts) answer(
 	defer context.AfterFunc(ctx, s.HastenHooks)()
 	work, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, upkeep.ErrFolderGone) {
+		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
 			end(why)
 		}
 	})()

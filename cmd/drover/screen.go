@@ -222,24 +222,12 @@ func splitNUL(data []byte, atEOF bool) (int, []byte, error) {
 }
 
 // todos reads the to-dos of a session.
-func (b *folder) todos(ctx context.Context, id task.ID) ([]tui.Todo, error) {
+func (b *folder) todos(ctx context.Context, id task.ID) (todo.List, error) {
 	name, err := todo.ListName(home.Lookup(b.env), string(id))
 	if err != nil || name == "" {
-		return nil, err
+		return todo.List{}, err
 	}
-	list, err := todo.At(b.root.Todos(name), false).List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]tui.Todo, 0, len(list.Items))
-	for _, it := range list.Items {
-		d := tui.Todo{ID: it.ID.String(), Text: it.Title(), Status: string(it.Status), Owner: it.Owner}
-		for _, w := range list.Waits(it) {
-			d.Blocked = append(d.Blocked, w.String())
-		}
-		out = append(out, d)
-	}
-	return out, nil
+	return todo.At(b.root.Todos(name), false).List(ctx)
 }
 
 // mostDiffBytes bounds what is read of the changes of a folder.

@@ -197,10 +197,13 @@ func (b beyond) Waits(r task.Record) (line string, since time.Time, ok bool) {
 	return b.activity.Waits(r)
 }
 
-// chores are the work of a host for other sessions of the user.
+// chores are the work of a host beyond its tasks. A session that is one command must start fast, and has none.
 func (s *Session) chores() []func(context.Context) {
+	if s.cfg.Info.Role == RoleRun {
+		return nil
+	}
 	root, keep := s.cfg.Place.Project().Root(), s.cfg.Options.Tasks.Retention
-	chores := []func(context.Context){func(ctx context.Context) {
+	chores := []func(context.Context){s.watchFolder, func(ctx context.Context) {
 		if err := ended.EndLost(ctx, root); err != nil && ctx.Err() == nil {
 			s.tree.Say(err.Error())
 		}

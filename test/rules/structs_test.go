@@ -29,7 +29,6 @@ var likeEachOther = [][2]string{
 	{"internal/frontend/cli/prompt.Prompt", "internal/assemble.Config"},    // the same
 	{"internal/frontend/notify.Config", "internal/options.Notify"},         // keys take the place of names of variables
 	{"internal/frontend/tui.Access", "internal/project/settings.Saved"},    // one is typed, the other stored
-	{"internal/api/attention.Item", "internal/frontend/notify.Item"},       // a message for scripts of users
 	{"internal/model/anthropic.Config", "internal/model/openai.Config"},    // two clients
 	{"internal/project/command.Command", "internal/project/skill.Skill"},   // a skill is offered as a command
 }

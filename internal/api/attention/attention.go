@@ -51,8 +51,8 @@ type Item struct {
 	Task    task.ID        `json:"task_id,omitempty"`
 	Run     task.RunID     `json:"run_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
-	What    string         `json:"what"` // the task, in a line
-	Why     string         `json:"why"`  // the need, in a line
+	What    string         `json:"what,omitempty"` // the task, in a line
+	Why     string         `json:"why"`            // the need, in a line
 	Since   time.Time      `json:"since,omitzero"`
 	Until   time.Time      `json:"until,omitzero"`     // a question is denied, or a limit ends
 	Blocks  int            `json:"blocks"`             // tasks that wait for it, itself included

@@ -1,8 +1,9 @@
 package control
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
-	"hash/fnv"
 	"strconv"
 	"time"
 
@@ -33,9 +34,8 @@ func NewAttention(f attention.Facts, now time.Time) (Attention, error) {
 	if err != nil {
 		return a, err
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(data) // encoding cannot fail
-	a.Version = strconv.FormatUint(sum.Sum64(), 36)
+	sum := sha256.Sum256(data)
+	a.Version = strconv.FormatUint(binary.BigEndian.Uint64(sum[:]), 36)
 	return a, nil
 }
 

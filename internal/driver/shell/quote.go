@@ -2,19 +2,22 @@ package shell
 
 import (
 	"strings"
-
-	"mvdan.cc/sh/v3/syntax"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Quote shows arguments as a line that a shell would split the same way.
+// Quote returns a line that a shell splits into the arguments.
 func Quote(args ...string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
-		q, err := syntax.Quote(a, syntax.LangBash)
-		if err != nil {
-			q = a // it holds what no shell can; it is for show only
+		if words[i] = a; a == "" || strings.ContainsFunc(a, special) {
+			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
-		words[i] = q
 	}
 	return strings.Join(words, " ")
+}
+
+// special reports whether a character may not be in a word that is not quoted.
+func special(r rune) bool {
+	return strings.ContainsRune("\"'`\\$&|;<>()[]{}*?!#~^ ", r) || r == utf8.RuneError || !unicode.IsPrint(r)
 }

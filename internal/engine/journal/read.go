@@ -10,9 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-dev/drover/internal/engine/lifecycle"
 	"github.com/drover-dev/drover/task"
@@ -254,11 +253,13 @@ func decode(states []State, records [][]byte) error {
 		return nil
 	}
 	share := max(decodedAlone, (len(states)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	var parts errgroup.Group
-	for from := 0; from < len(states); from += share {
-		parts.Go(func() error { return part(from, min(from+share, len(states))) })
+	var parts sync.WaitGroup
+	errs := make([]error, (len(states)+share-1)/share)
+	for i := range errs {
+		parts.Go(func() { errs[i] = part(i*share, min((i+1)*share, len(states))) })
 	}
-	return parts.Wait()
+	parts.Wait()
+	return errors.Join(errs...)
 }
 
 // blank reports whether the log is empty. A new session reads its agent's mailbox, and opening

@@ -1,11 +1,6 @@
 package process
 
-import (
-	"debug/buildinfo"
-	"path/filepath"
-	"runtime/debug"
-	"slices"
-)
+import "path/filepath"
 
 // MarkKeeper, with the value [Detached], marks the keeper of a detached host and nothing that
 // it starts. Such a host may have been started inside a task and does not belong to it: a
@@ -34,15 +29,9 @@ func (p Proc) detached() bool {
 	if !ours || !parent || args[1] != keeperWord {
 		return false
 	}
-	info, err := buildinfo.ReadFile(program)
-	if err != nil || !isDrover(info) {
+	if !isDrover(program) {
 		return false
 	}
 	now, err := readProc(p.PID) // the PID may belong to another process by now
 	return err == nil && now.Start == p.Start
-}
-
-// isDrover reports whether a program is Drover, or embeds its library.
-func isDrover(b *debug.BuildInfo) bool {
-	return b.Main.Path == module || slices.ContainsFunc(b.Deps, func(m *debug.Module) bool { return m.Path == module })
 }

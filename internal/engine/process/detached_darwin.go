@@ -2,8 +2,11 @@ package process
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"encoding/binary"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,4 +30,11 @@ func lookAt(p Proc) (args []string, program string, ours bool) {
 		return nil, "", false
 	}
 	return args[:n], string(path), true
+}
+
+// isDrover reports whether a program is Drover, or embeds its library.
+func isDrover(program string) bool {
+	info, err := buildinfo.ReadFile(program)
+	return err == nil && (info.Main.Path == module ||
+		slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == module }))
 }

@@ -353,7 +353,8 @@ func (s *Server) cancel(ctx context.Context, agent string, p a2a.TaskRequest) (*
 		return nil, refusal(a2a.CodeNotCancelable, "task %s has ended (%s)", one.id, v.status.State)
 	}
 	work := context.WithoutCancel(ctx)
-	_, err = s.link.Stop(work, control.StopRequest{Refs: []string{string(v.saved.Task)}, Actor: task.ByClient, Detail: detail})
+	refs := []string{string(v.saved.Task)}
+	_, err = s.link.Stop(work, control.StopRequest{Refs: refs, Actor: task.ByClient, Detail: detail})
 	if err != nil {
 		return nil, err
 	}

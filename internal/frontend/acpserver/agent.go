@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/acpwire"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -24,8 +25,8 @@ const (
 	maxSessions = 64       // open at once
 )
 
-// Config configures an agent. All fields are required.
-type Config struct {
+// Agent is Drover as the agent of one client. All fields are required.
+type Agent struct {
 	In      io.Reader // of the client; a read ends with the client's stdin, not with a context
 	Out     io.Writer
 	Warn    io.Writer // for warnings to the user
@@ -81,7 +82,7 @@ type Session interface {
 	// History yields the messages of the conversation so far, oldest first.
 	History(each func(agent.Record) error) error
 	// Todos returns the to-dos of the session.
-	Todos(ctx context.Context) ([]Todo, error)
+	Todos(ctx context.Context) (todo.List, error)
 	// Usage returns the tokens and the cost of the session.
 	Usage() Usage
 	// Entitle names a session by its first prompt; empty: it has a name.
@@ -96,12 +97,6 @@ type Session interface {
 	Close() error
 }
 
-// Todo is one to-do.
-type Todo struct {
-	Text   string
-	Status string // pending, in_progress or completed
-}
-
 // Usage is the use of a session.
 type Usage struct {
 	Tokens, Window int64 // of the model's context; 0: the window is unknown
@@ -114,7 +109,7 @@ type method func(params json.RawMessage) (acpwire.Work, error)
 
 // server is one client and its sessions.
 type server struct {
-	cfg     Config
+	cfg     Agent
 	conn    *acpwire.Conn
 	methods map[string]method
 	client  atomic.Pointer[initializeRequest] // set by initialize
@@ -126,7 +121,7 @@ type server struct {
 
 // Serve answers one client until it closes stdin, closes all its sessions, and returns nil. An error means
 // that ctx has ended, or that the client does not read.
-func Serve(ctx context.Context, cfg Config) error {
+func (cfg Agent) Serve(ctx context.Context) error {
 	s := &server{cfg: cfg, sessions: map[acp.SessionId]*session{}}
 	s.client.Store(&initializeRequest{})
 	s.methods = map[string]method{

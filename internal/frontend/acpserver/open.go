@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/acpwire"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -237,9 +238,9 @@ func (s *session) plan() {
 		return
 	}
 	plan := []acp.PlanEntry{}
-	for _, one := range all {
-		plan = append(plan, acp.PlanEntry{Content: one.Text, Priority: acp.PlanEntryPriorityMedium,
-			Status: acp.PlanEntryStatus(cmp.Or(one.Status, "pending"))})
+	for _, one := range all.Items {
+		plan = append(plan, acp.PlanEntry{Content: one.Title(), Priority: acp.PlanEntryPriorityMedium,
+			Status: acp.PlanEntryStatus(cmp.Or(one.Status, todo.Pending))})
 	}
 	s.update(acp.UpdatePlan(plan...))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -71,17 +72,9 @@ func properties(schema json.RawMessage) []string {
 		return nil
 	}
 	var names []string
-	d := json.NewDecoder(strings.NewReader(string(s.Fields)))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			return nil
-		}
-		names = append(names, fmt.Sprint(name))
+	all, _ := jsonc.Members(s.Fields) // what is no object has no fields
+	for _, m := range all {
+		names = append(names, m.Key)
 	}
 	return names
 }

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/task"
@@ -24,25 +22,11 @@ type message struct {
 	json        []byte // for webhooks and commands
 }
 
-// Announcement is a message for a webhook or a command, as JSON. It does not contain calls of tools.
+// Announcement is a message for a webhook or a command, as JSON. Its items have no calls of tools.
 type Announcement struct {
-	Title string `json:"title"`
-	Text  string `json:"text"` // the title and a line for each item, as chat services show it
-	Items []Item `json:"items"`
-}
-
-// Item is an item of the attention list without its call.
-type Item struct {
-	ID      string         `json:"id"`
-	Kind    attention.Kind `json:"kind"`
-	Session task.ID        `json:"session_id"`
-	Task    task.ID        `json:"task_id,omitempty"`
-	Name    string         `json:"name,omitempty"`
-	Why     string         `json:"why"`
-	Since   time.Time      `json:"since,omitzero"`
-	Until   time.Time      `json:"until,omitzero"`
-	Blocks  int            `json:"blocks"`
-	Answer  []string       `json:"answer"`
+	Title string                  `json:"title"`
+	Text  string                  `json:"text"` // the title and a line for each item, as chat services show it
+	Items []control.AttentionItem `json:"items"`
 }
 
 // compose makes one message of a batch.
@@ -52,13 +36,14 @@ func compose(batch []control.AttentionItem) (message, error) {
 		m.title = fmt.Sprintf("Drover: %d items need you", len(batch))
 	}
 	var lines []string
-	a := Announcement{Title: m.title, Items: []Item{}}
+	a := Announcement{Title: m.title, Items: []control.AttentionItem{}}
 	for _, i := range batch {
 		m.blocking = m.blocking || !i.Past()
 		if len(lines) < maxLines {
 			lines = append(lines, line(i))
 		}
-		a.Items = append(a.Items, Item{i.ID, i.Kind, i.Session, i.Task, i.Name, why(i), i.Since, i.Until, i.Blocks, i.Answer})
+		i.Why, i.What, i.Request = why(i), "", nil
+		a.Items = append(a.Items, i)
 	}
 	if more := len(batch) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: drover attention", more))

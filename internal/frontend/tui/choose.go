@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -195,7 +196,7 @@ func (m *Model) pickerKey(msg tea.KeyPressMsg) tea.Cmd {
 func (m *Model) switchTo(id task.ID) tea.Cmd {
 	m.unplug()
 	m.joining, m.lost, m.sent, m.ask, m.open = true, "", "", nil, nil
-	m.talk, m.window, m.tasks, m.todos = &transcript.State{}, transcript.Window{}, panel.New(), nil
+	m.talk, m.window, m.tasks, m.todos = &transcript.State{}, transcript.Window{}, panel.New(), todo.List{}
 	m.info, m.state, m.main = control.Info{}, control.State{}, task.Record{}
 	m.drawer.Reset()
 	next := m.o.Switch

@@ -1,17 +1,16 @@
 package tui
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -97,39 +96,22 @@ func (m *Model) editKey(msg tea.KeyPressMsg) {
 // textFields returns the texts of an input that an editor can hold, the most important first.
 // An input that has a name twice is an error, since one of both would be changed.
 func textFields(raw json.RawMessage) ([]field, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("the input is not a JSON object")
+	all, err := jsonc.Members(raw)
+	if err != nil {
+		return nil, err
 	}
-	var names []string
 	var fields []field
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, errors.New("the input is not a JSON object")
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }) {
+	for i, m := range all {
+		if slices.ContainsFunc(all[:i], func(other jsonc.Member) bool { return strings.EqualFold(m.Key, other.Key) }) {
 			return nil, errors.New("the input has a name twice")
 		}
-		names = append(names, name)
 		var text string
-		if value[0] != '"' || json.Unmarshal(value, &text) != nil {
+		if m.Value[0] != '"' || json.Unmarshal(m.Value, &text) != nil {
 			continue
 		}
 		if _, ok := input.New(nil).Load(text); ok {
-			fields = append(fields, field{name, text})
+			fields = append(fields, field{m.Key, text})
 		}
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one value")
 	}
 	slices.SortStableFunc(fields, func(a, b field) int { return cmp.Compare(weight(a.name), weight(b.name)) })
 	return fields, nil

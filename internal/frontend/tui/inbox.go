@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
@@ -49,16 +50,6 @@ type inbox struct {
 	armed   string // the item whose task is stopped at the next x
 	stop    context.CancelFunc
 }
-
-// The kinds of items, as the control API names them.
-const (
-	itemBlocked = "session_blocked"
-	itemPlan    = "plan"
-	itemStalled = "stalled"
-	itemParked  = "parked"
-	itemFailure = "failure"
-	itemMade    = "made"
-)
 
 func itemKey(i control.AttentionItem) string {
 	return strings.Join([]string{string(i.Session), i.ID, string(i.Run), string(i.Kind)}, " ")
@@ -225,7 +216,7 @@ func (m *Model) inboxKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // stoppable reports whether stopping its task makes an item go.
 func stoppable(i control.AttentionItem) bool {
-	return i.Task != "" && i.Request == nil && !i.Past() && string(i.Kind) != itemBlocked
+	return i.Task != "" && i.Request == nil && !i.Past() && i.Kind != attention.Blocked
 }
 
 // typed reports whether an item goes by a text that is sent to its task.
@@ -313,18 +304,18 @@ func (m *Model) dropItem(gone func(control.AttentionItem) bool) {
 
 // itemWords are the mark and the word of an item, of at most eight letters.
 func itemWords(i control.AttentionItem) (mark, word string) {
-	switch string(i.Kind) {
-	case itemBlocked:
+	switch i.Kind {
+	case attention.Blocked:
 		return "!", "blocked"
-	case itemPlan:
+	case attention.Plan:
 		return "◆", "plan"
-	case itemStalled:
+	case attention.Stalled:
 		return "‖", "stalled"
-	case itemParked:
+	case attention.Parked:
 		return "◌", "parked"
-	case itemFailure:
+	case attention.Failure:
 		return "✗", "failed"
-	case itemMade:
+	case attention.Made:
 		return "!", "made"
 	}
 	return "?", "asks"
@@ -378,7 +369,7 @@ func (m *Model) itemRow(i control.AttentionItem, chosen bool, each int) []string
 	t := m.theme
 	mark, word := itemWords(i)
 	style := t.Warning
-	if k := string(i.Kind); k == itemFailure || k == itemBlocked {
+	if k := i.Kind; k == attention.Failure || k == attention.Blocked {
 		style = t.Bad
 	}
 	lead := "  "

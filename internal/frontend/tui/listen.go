@@ -226,11 +226,10 @@ func (e *ear) follow(ctx context.Context) {
 	}
 }
 
-// questions follows which questions are open.
-func (e *ear) questions(ctx context.Context) {
-	req, losses := control.ApprovalsRequest{Person: true}, 0
-	for ctx.Err() == nil && losses < tries {
-		list, err := e.api.Approvals(ctx, req)
+// poll asks for something that waits for a change, again and again, until the host has gone.
+func poll[T any](ctx context.Context, e *ear, next func() (T, error), add func(*news, T)) {
+	for losses := 0; ctx.Err() == nil && losses < tries; {
+		v, err := next()
 		if err != nil {
 			if losses++; !e.same(ctx) {
 				return
@@ -238,28 +237,32 @@ func (e *ear) questions(ctx context.Context) {
 			continue
 		}
 		losses = 0
-		if !e.put(ctx, func(n *news) { n.questions = &list }) {
+		if !e.put(ctx, func(n *news) { add(n, v) }) {
 			return
 		}
-		req.After, req.Wait = list.Version, watchWait
 	}
+}
+
+// questions follows which questions are open.
+func (e *ear) questions(ctx context.Context) {
+	req := control.ApprovalsRequest{Person: true}
+	poll(ctx, e, func() (control.Approvals, error) {
+		list, err := e.api.Approvals(ctx, req)
+		if err == nil {
+			req.After, req.Wait = list.Version, watchWait
+		}
+		return list, err
+	}, func(n *news, list control.Approvals) { n.questions = &list })
 }
 
 // state follows the state of the session.
 func (e *ear) state(ctx context.Context) {
-	req, losses := control.StateRequest{}, 0
-	for ctx.Err() == nil && losses < tries {
+	req := control.StateRequest{}
+	poll(ctx, e, func() (control.State, error) {
 		now, err := e.api.State(ctx, req)
-		if err != nil {
-			if losses++; !e.same(ctx) {
-				return
-			}
-			continue
+		if err == nil {
+			req = control.StateRequest{After: now.Version, Wait: watchWait}
 		}
-		losses = 0
-		if !e.put(ctx, func(n *news) { n.state = &now }) {
-			return
-		}
-		req = control.StateRequest{After: now.Version, Wait: watchWait}
-	}
+		return now, err
+	}, func(n *news, now control.State) { n.state = &now })
 }

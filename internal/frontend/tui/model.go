@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -90,7 +91,7 @@ type Model struct {
 
 	offered []control.Command // by the session; nil: they are not known yet
 
-	todos     []Todo
+	todos     todo.List
 	showTodos bool
 
 	mouse    bool // it is used

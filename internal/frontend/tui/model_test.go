@@ -20,6 +20,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -212,6 +213,13 @@ func (u *user) run(cmd tea.Cmd) {
 		}
 	case <-time.After(time.Second): // it waits
 	}
+}
+
+// someTodos are to-dos, of which one is in progress by owner.
+func someTodos(owner string) todo.List {
+	return todo.List{Items: []todo.Item{{ID: 1, Subject: "Read it", Status: todo.Completed},
+		{ID: 2, Subject: "Fix the parser", ActiveForm: "Fixing the parser", Status: todo.InProgress, Owner: owner},
+		{ID: 3, Subject: "Write tests", Status: todo.Pending, BlockedBy: []todo.ID{2}}}}
 }
 
 // effect applies the effect of a command.
@@ -420,8 +428,7 @@ func TestFrames(t *testing.T) {
 		"leave":    func(u *user) { u.talk(); u.press("ctrl+d") },
 		"todos": func(u *user) {
 			u.talk()
-			u.m.takeTodos([]Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress"},
-				{ID: "3", Text: "Write tests", Status: "pending", Blocked: []string{"2"}}}, nil)
+			u.m.takeTodos(someTodos(""), nil)
 		},
 	}
 	for name, scene := range scenes {
@@ -556,7 +563,7 @@ func TestHostile(t *testing.T) {
 		check("lost")
 		for _, c := range pageCommands() {
 			u.m.screen, u.m.page = pageScreen, page{name: c.name}
-			u.m.todos = []Todo{{ID: evil, Text: evil, Status: evil, Owner: evil, Blocked: []string{evil}}}
+			u.m.todos = todo.List{Items: []todo.Item{{ID: 1, Subject: evil, Status: todo.Status(evil), Owner: evil}}}
 			u.m.pageRead(c.name)(pageFacts{hostileEnvironment(evil), []task.Record{r}, evil + "\n+" + evil}, nil)
 			check(c.name)
 			u.m.pageRead(c.name)(pageFacts{}, errors.New(evil))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -76,10 +77,7 @@ func TestPages(t *testing.T) {
 			t.Run(fmt.Sprintf("page-%s-%dx%d", c.name, size[0], size[1]), func(t *testing.T) {
 				u := start(t, size[0], size[1], func(o *Options) {
 					o.Diff = func(_ context.Context, folder string) (string, error) { return someDiff, nil }
-					o.Todos = func(context.Context, task.ID) ([]Todo, error) {
-						return []Todo{{ID: "1", Text: "Read it", Status: "completed"}, {ID: "2", Text: "Fixing the parser", Status: "in_progress", Owner: "main"},
-							{ID: "3", Text: "Write tests", Status: "pending", Blocked: []string{"2"}}}, nil
-					}
+					o.Todos = func(context.Context, task.ID) (todo.List, error) { return someTodos("main"), nil }
 				})
 				cost := 0.9
 				u.api.pages = []task.Record{{ID: "a1", Kind: task.LocalAgent, AgentType: "explore", Status: task.Completed, Description: "Find the parser",

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/figures"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -373,23 +374,23 @@ func (b *pageBuilder) context(c control.Context) {
 
 func (b *pageBuilder) todos() {
 	t := b.m.theme
-	if len(b.m.todos) == 0 {
+	if len(b.m.todos.Items) == 0 {
 		b.none("no to-dos; `drover todo add` adds one")
 	}
-	for _, d := range b.m.todos {
+	for _, d := range b.m.todos.Items {
 		mark, style := "☐", t.Plain
 		switch d.Status {
-		case "in_progress":
+		case todo.InProgress:
 			mark, style = "▶", t.Accent
-		case "completed":
+		case todo.Completed:
 			mark, style = "☑", t.Dim
 		}
-		line := fmt.Sprintf("%s %s  %s", mark, cell(d.ID), cell(d.Text))
+		line := fmt.Sprintf("%s %s  %s", mark, d.ID, cell(d.Title()))
 		if d.Owner != "" {
 			line += " (" + cell(d.Owner) + ")"
 		}
-		if len(d.Blocked) > 0 {
-			line += "  ← waits for " + cell(strings.Join(d.Blocked, ", "))
+		if waits := b.m.waits(d); waits != "" {
+			line += "  ← waits for " + cell(waits)
 		}
 		b.wrap(style, line, "     ")
 	}

@@ -2,14 +2,12 @@ package tui
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
-	"strings"
 
 	"github.com/drover-dev/drover/internal/frontend/tui/markdown"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
 	"github.com/drover-dev/drover/internal/frontend/tui/theme"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -29,23 +27,9 @@ func newPlan(q task.Question) *plan {
 	if !q.IsPlan() || q.Hidden > 0 {
 		return nil
 	}
-	d := json.NewDecoder(strings.NewReader(string(q.Input)))
-	var tokens []json.Token
-	for {
-		t, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil || len(tokens) > 3 {
-			return nil
-		}
-		tokens = append(tokens, t)
-	}
-	if len(tokens) != 4 || tokens[0] != json.Delim('{') || tokens[1] != "plan" {
-		return nil
-	}
-	text, ok := tokens[2].(string)
-	if !ok {
+	var text string
+	all, err := jsonc.Members(q.Input)
+	if err != nil || len(all) != 1 || all[0].Key != "plan" || json.Unmarshal(all[0].Value, &text) != nil {
 		return nil
 	}
 	return &plan{text: excerpt.Exact(text)}

@@ -54,7 +54,7 @@ type asking struct {
 	edit    *callEdit       // the fields, while one of them is edited; nil: none is
 
 	// Of a tool that asks several questions at once.
-	parts   []part
+	parts   []task.ChoicePart
 	part    int
 	answers []string
 }
@@ -75,17 +75,6 @@ const (
 	take       // the label
 	other      // a text that is typed
 )
-
-// part is one of the questions of a tool.
-type part struct {
-	Question string `json:"question"`
-	Header   string `json:"header"`
-	Options  []struct {
-		Label       string `json:"label"`
-		Description string `json:"description"`
-	} `json:"options"`
-	MultiSelect bool `json:"multiSelect"`
-}
 
 // armed reports whether keys answer it.
 func (a *asking) armed() bool { return a.calm >= calmRounds }
@@ -129,9 +118,7 @@ func newAsking(q task.Question) *asking {
 	a := &asking{question: q, editor: input.New(nil)}
 	switch q.Kind {
 	case task.Choice:
-		var in struct {
-			Questions []part `json:"questions"`
-		}
+		var in task.ChoiceInput
 		if json.Unmarshal(q.Input, &in) == nil && len(in.Questions) > 0 && len(in.Questions[0].Options) > 0 {
 			a.parts = in.Questions
 			a.show(0)

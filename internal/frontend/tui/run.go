@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/platform/daypart"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -54,7 +55,7 @@ type Options struct {
 	Clipboard func(context.Context) (control.Image, error)
 	Sees      func(model string) bool
 	// Todos reads the to-dos of the session; nil: none are known.
-	Todos func(context.Context, task.ID) ([]Todo, error)
+	Todos func(context.Context, task.ID) (todo.List, error)
 
 	// Suspend suspends the process until it is continued; nil: it cannot.
 	Suspend func()
@@ -89,15 +90,6 @@ type Options struct {
 type Conversation struct {
 	control.Info
 	Running string // what runs in it, in a few words
-}
-
-// Todo is an item of the list of to-dos.
-type Todo struct {
-	ID      string
-	Text    string // of an item in progress: its active form
-	Status  string // pending, in_progress or completed
-	Owner   string
-	Blocked []string // by those that are open
 }
 
 // Result is how the user has left.

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/transcript"
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/platform/figures"
+	"github.com/drover-dev/drover/internal/project/todo"
 )
 
 // The least terminal that is drawn for. On a smaller one the UI says so.
@@ -275,9 +276,9 @@ func (m *Model) doing() string {
 	case m.sent != "":
 		return "sending"
 	}
-	for _, d := range m.todos {
-		if d.Status == "in_progress" && (d.Owner == "" || d.Owner == "main") {
-			return printable.Line(d.Text, 60)
+	for _, d := range m.todos.Items {
+		if d.Status == todo.InProgress && (d.Owner == "" || d.Owner == "main") {
+			return printable.Line(d.Title(), 60)
 		}
 	}
 	if n := len(m.talk.Blocks); n > 0 {
@@ -413,12 +414,12 @@ func (m *Model) pill() string {
 
 // todoLines are the to-dos that are open.
 func (m *Model) todoLines() []string {
-	if !m.showTodos || len(m.todos) == 0 {
+	if !m.showTodos || len(m.todos.Items) == 0 {
 		return nil
 	}
 	open, done := 0, 0
-	for _, d := range m.todos {
-		if d.Status == "completed" {
+	for _, d := range m.todos.Items {
+		if d.Status == todo.Completed {
 			done++
 		} else {
 			open++
@@ -430,8 +431,8 @@ func (m *Model) todoLines() []string {
 	t := m.theme
 	lines := []string{t.Bold.Render(fmt.Sprintf("To-dos · %d of %d done", done, open+done))}
 	most := max(2, m.height/6)
-	for _, d := range m.todos {
-		if d.Status == "completed" {
+	for _, d := range m.todos.Items {
+		if d.Status == todo.Completed {
 			continue
 		}
 		if len(lines) > most {
@@ -439,19 +440,28 @@ func (m *Model) todoLines() []string {
 			break
 		}
 		mark, style := "☐ ", t.Plain
-		if d.Status == "in_progress" {
+		if d.Status == todo.InProgress {
 			mark, style = "▶ ", t.Accent
 		}
-		line := mark + printable.Line(d.Text, 200)
+		line := mark + printable.Line(d.Title(), 200)
 		if d.Owner != "" {
 			line += " (" + printable.Line(d.Owner, 30) + ")"
 		}
-		if len(d.Blocked) > 0 {
-			line, style = line+" after "+printable.Line(strings.Join(d.Blocked, ", "), 60), t.Dim
+		if waits := m.waits(d); waits != "" {
+			line, style = line+" after "+printable.Line(waits, 60), t.Dim
 		}
 		lines = append(lines, style.Render(ansi.Truncate("  "+line, m.width, "…")))
 	}
 	return lines
+}
+
+// waits names the open to-dos that a to-do waits for.
+func (m *Model) waits(d todo.Item) string {
+	var list []string
+	for _, id := range m.todos.Waits(d) {
+		list = append(list, id.String())
+	}
+	return strings.Join(list, ", ")
 }
 
 // completionLines draw the completions.

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/tui/input"
 	"github.com/drover-dev/drover/internal/frontend/tui/panel"
 	"github.com/drover-dev/drover/internal/frontend/tui/printable"
+	"github.com/drover-dev/drover/internal/project/todo"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -361,10 +362,10 @@ func (m *Model) readTodos() tea.Cmd {
 	if todos == nil {
 		return nil
 	}
-	return read(m, func(ctx context.Context) ([]Todo, error) { return todos(ctx, id) }, m.takeTodos)
+	return read(m, func(ctx context.Context) (todo.List, error) { return todos(ctx, id) }, m.takeTodos)
 }
 
-func (m *Model) takeTodos(list []Todo, err error) tea.Cmd {
+func (m *Model) takeTodos(list todo.List, err error) tea.Cmd {
 	if err == nil {
 		m.todos = list
 		if m.screen == pageScreen && m.page.name == "todos" {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"github.com/drover-dev/drover/internal/project/todo"
 	"net/http"
 	"strings"
 	"time"
@@ -12,16 +13,8 @@ type TodoList struct {
 	Of      string // the session or the folder, for people
 	Changed time.Time
 	Chosen  bool // it is shown, and has Items
-	Items   []Todo
+	Items   []todo.Item
 	Damaged int // number of unreadable to-dos
-}
-
-// Todo is one to-do.
-type Todo struct {
-	ID, Title, Description string
-	Status                 string // pending, in_progress or completed
-	Owner                  string
-	After                  []string // the to-dos that it waits for
 }
 
 // todos is the page of the to-do lists, one of them as a list and as a graph.
@@ -47,13 +40,15 @@ func (s *Server) todos(w http.ResponseWriter, r *http.Request) {
 func graphOf(l TodoList) graph {
 	nodes := make([]node, len(l.Items))
 	for n, i := range l.Items {
-		o := node{ID: i.ID, Title: line(i.ID+" "+i.Title, 200), Class: "pending", After: i.After,
-			Note: line(i.Description, 400)}
-		o.State = strings.ReplaceAll(i.Status, "_", " ")
+		o := node{ID: i.ID.String(), Title: line(i.ID.String()+" "+i.Title(), 200), Class: "pending",
+			Note: line(i.Description, 400), State: strings.ReplaceAll(string(i.Status), "_", " ")}
+		for _, id := range i.BlockedBy {
+			o.After = append(o.After, id.String())
+		}
 		switch i.Status {
-		case "completed":
+		case todo.Completed:
 			o.Class = "completed"
-		case "in_progress":
+		case todo.InProgress:
 			o.Class = "running"
 		}
 		if i.Owner != "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/api/attention"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/model/usage"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -130,7 +131,7 @@ type need struct {
 }
 
 func (v views) need(i control.AttentionItem) string {
-	n := need{AttentionItem: i, Element: needID(i), Title: titles()[string(i.Kind)]}
+	n := need{AttentionItem: i, Element: needID(i), Title: titles()[i.Kind]}
 	if q := i.Request; q != nil {
 		n.Title = line(q.Title(""), 100)
 		n.Call = excerpt.Call(q.Input, q.Hidden)
@@ -159,10 +160,10 @@ func budget(b task.Budget) string {
 }
 
 // titles are the titles of items by kind.
-func titles() map[string]string {
-	return map[string]string{"session_blocked": "A session is blocked", "question": "Question", "plan": "Plan to approve",
-		"stalled": "Waits for input", "parked": "Waits for a limit", "failure": "Failed",
-		"made": "Files that other programs obey"}
+func titles() map[attention.Kind]string {
+	return map[attention.Kind]string{attention.Blocked: "A session is blocked", attention.Question: "Question",
+		attention.Plan: "Plan to approve", attention.Stalled: "Waits for input", attention.Parked: "Waits for a limit",
+		attention.Failure: "Failed", attention.Made: "Files that other programs obey"}
 }
 
 func line(text string, limit int) string { return excerpt.Line(excerpt.Exact(text), limit) }

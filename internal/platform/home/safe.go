@@ -3,7 +3,7 @@ package home
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -229,7 +229,12 @@ func (r Root) worker(name string) string { return filepath.Join(r.dir, "worker-"
 // socketName returns a short name that is unique in its directory.
 func socketName(of string) string {
 	sum := sha256.Sum256([]byte(of))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + ".sock"
+	rest, name := binary.BigEndian.Uint64(sum[:]), make([]byte, 8)
+	for i := range name { // in base 32
+		name[i] = "abcdefghijklmnopqrstuvwxyz234567"[rest>>59]
+		rest <<= 5
+	}
+	return string(name) + ".sock"
 }
 
 // inTemp is a socket in the directory for this user's sockets below that for temporary files, or

@@ -41,8 +41,8 @@ import (
 	"github.com/drover-dev/drover/internal/session/parking"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/servers"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/session/tree"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/internal/tool/webtool"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
@@ -125,7 +125,7 @@ type Set struct {
 	budgets   *budget.Budgets
 	servers   *servers.Servers
 	sandboxes *sandboxes.Sandboxes
-	space     *upkeep.Space
+	space     *tasks.Space
 	keeper    *keeper.Link // nil: none
 
 	Parking   *parking.Queue
@@ -149,7 +149,7 @@ type Set struct {
 func New(
 	s *tree.Tree, cfg Config, kinds *builtin.Kinds, mail *messages.Mailboxes, idle *idle.Watch,
 	activity *activity.Watch, budgets *budget.Budgets, servers *servers.Servers,
-	boxes *sandboxes.Sandboxes, space *upkeep.Space, link *keeper.Link,
+	boxes *sandboxes.Sandboxes, space *tasks.Space, link *keeper.Link,
 ) *Set {
 	edits := &environment.Edits{}
 	window, err := daypart.Parse(s.Options.Limits.WakeWindow)

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
@@ -44,13 +47,31 @@ func modelOfOthers(in subagent.Input, def subagent.Definition) (string, error) {
 // credentials and its provider can be reached.
 func (c *Child) profile(lookup func(string) string) *sandboxes.Sandboxes {
 	p := c.def.ACP.Known()
-	own := sandboxes.Profile{Name: c.def.Name, Hosts: p.Hosts}
+	own := sandboxes.Profile{Name: c.def.Name, Hosts: p.Hosts, Local: map[int]string{}}
+	for _, kv := range childEnv(c.Env, p, lookup) {
+		if name, value, _ := strings.Cut(kv, "="); name == "ANTHROPIC_BASE_URL" || name == "OPENAI_BASE_URL" {
+			maps.Copy(own.Local, gateway(value))
+		}
+	}
 	for _, f := range p.Folders {
 		if dir := lookup("HOME"); dir != "" && filepath.IsLocal(f) {
 			own.Own = append(own.Own, filepath.Join(dir, f))
 		}
 	}
 	return c.s.sandboxes.Profile(own)
+}
+
+// gateway is the host of an address on this machine, by its port; empty: it is elsewhere.
+func gateway(address string) map[int]string {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
+		return nil
+	}
+	port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+	if err != nil {
+		return nil
+	}
+	return map[int]string{port: u.Hostname()}
 }
 
 // wish is how a program of an agent of another vendor is bounded.
@@ -81,7 +102,7 @@ func (c *Child) openOutside(ctx context.Context, h task.Host, k *Environment) er
 	args := append([]string{def.Command}, def.Args...)
 	bounds := func(line string) (acpclient.Bounds, error) {
 		w := c.wish(me, cmp.Or(line, shell.Quote(args...)))
-		w.Reach = k.reach
+		w.Reach, w.Tell = k.reach, line == "" // the agent itself does not say to what it cannot connect
 		given, from := env, box
 		if line != "" { // a command of the agent is bounded as every other command
 			given, from = process.ChildEnv(me.Env), c.s.sandboxes

@@ -78,7 +78,7 @@ func (s *Sandboxes) Forward(port, at int) error {
 		f.all = map[int]*forward{}
 	}
 	f.all[port] = one
-	f.served.Go(func() { s.serve(ctx, one, port) })
+	f.served.Go(func() { one.serve(ctx, func() (net.Conn, error) { return s.inside(ctx, port) }) })
 	return nil
 }
 
@@ -131,8 +131,8 @@ func (f *forwards) close() {
 	f.served.Wait()
 }
 
-// serve accepts connections until the listener is closed, and waits for them.
-func (s *Sandboxes) serve(ctx context.Context, f *forward, port int) {
+// serve connects each client with what dial returns until the listener is closed, and waits for them.
+func (f *forward) serve(ctx context.Context, dial func() (net.Conn, error)) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for {
@@ -155,22 +155,42 @@ func (s *Sandboxes) serve(ctx context.Context, f *forward, port int) {
 		}
 		group.Go(func() {
 			defer func() { <-f.places }()
-			s.pass(ctx, c, port)
+			to, err := dial()
+			if err != nil {
+				_ = c.Close() // nothing listens there, or no room is open
+				return
+			}
+			netproxy.Relay(ctx, c, to)
 		})
 	}
 }
 
-// pass connects one client with the port. A room that was lost is made anew by the next command, so it is
-// asked for each time.
-func (s *Sandboxes) pass(ctx context.Context, c net.Conn, port int) {
+// inside connects with a port of the room. A room that was lost is made anew by the next command, so it is asked for
+// each time.
+func (s *Sandboxes) inside(ctx context.Context, port int) (net.Conn, error) {
 	room, _, err := s.open()
-	var inside net.Conn
-	if err == nil && room != nil {
-		inside, err = room.Dial(ctx, port)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || inside == nil {
-		_ = c.Close() // nothing listens there, or no room is open
-		return
+	if room == nil {
+		return nil, sandbox.ErrUnsupported
 	}
-	netproxy.Relay(ctx, c, inside)
+	return room.Dial(ctx, port)
+}
+
+// gateway lets the programs of the room reach a port of a loopback address of this machine, at the same port of theirs.
+func (n *network) gateway(ctx context.Context, room *sandbox.Room, port int, host string) error {
+	l, err := room.Listen(port)
+	if err != nil {
+		return fmt.Errorf("let programs in the sandbox reach port %d of this machine: %w", port, err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	f := &forward{listener: l, stop: stop, places: make(chan struct{}, maxConnections)}
+	context.AfterFunc(ctx, f.end)
+	n.serve.Go(func() {
+		f.serve(ctx, func() (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		})
+	})
+	return nil
 }

@@ -71,7 +71,7 @@ func (c *client) Refused() []string {
 
 // openNetwork serves a proxy to the commands of a room, or without a room to those on the
 // loopback address of this machine.
-func openNetwork(room *sandbox.Room, rules netproxy.Rules,
+func openNetwork(room *sandbox.Room, rules netproxy.Rules, local map[int]string,
 	upstream func(*url.URL) (*url.URL, error),
 ) (*network, error) {
 	var l net.Listener
@@ -99,6 +99,15 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules,
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop
 	n.serve.Go(func() { _ = n.proxy.Serve(ctx, l) }) // it fails only when it is closed
+	for port, host := range local {
+		if room == nil {
+			break
+		}
+		if err := n.gateway(ctx, room, port, host); err != nil {
+			n.close()
+			return nil, err
+		}
+	}
 	return n, nil
 }
 

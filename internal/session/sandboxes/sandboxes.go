@@ -82,8 +82,9 @@ type Config struct {
 
 	// Outside are names of commands that are not bounded, as [Wish] has them; a * at the end is any text.
 	Outside []string
-	Sockets []string // Unix sockets of the machine that commands reach
-	Domains []string // hosts that commands reach unasked; see [netproxy.Rules]
+	Sockets []string       // Unix sockets of the machine that commands reach
+	Domains []string       // hosts that commands reach unasked; see [netproxy.Rules]
+	Local   map[int]string // as in [Profile]
 
 	// Upstream returns the proxy of the user through which other hosts are reached; see [netproxy.Config].
 	Upstream func(to *url.URL) (*url.URL, error)
@@ -112,10 +113,14 @@ type Sandboxes struct {
 	upper  upper // for written caches
 	closed bool
 	below  map[string]nested   // protected files in folders and in repositories below
-	was    map[string]entries  // of folders, when the latest command ended there
+	was    map[string]tops     // of folders, as they were looked at last
+	config map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
 	absent map[string][]string // of repositories, see [absentOf]
 	copies []policy.Copy       // of the folder of the session, in which commands run
 	denied []string            // what commands of the room cannot read by deny rules
+
+	reading sync.Mutex                   // held during a look into a repository
+	trees   map[string]map[string]listed // folders of repositories, by name; guarded by reading
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -137,6 +142,9 @@ type Profile struct {
 	Name  string   // equal ones have one room
 	Own   []string // files and folders that it reads and writes, although they are hidden from others
 	Hosts []string // that it reaches unasked
+	// Local are loopback addresses of this machine, by port, that it reaches at that port of its own, such as a gateway
+	// to models.
+	Local map[int]string
 }
 
 // Profile returns the sandboxes of programs with a profile, which have a room of their own. They
@@ -155,6 +163,7 @@ func (s *Sandboxes) Profile(p Profile) *Sandboxes {
 	c.Shown = slices.Concat(c.Shown, p.Own)
 	c.Open = slices.Concat(c.Open, p.Own)
 	c.Domains = slices.Concat(c.Domains, p.Hosts)
+	c.Local = p.Local
 	c.Offer = s.offer
 	got := New(c)
 	if s.own == nil {
@@ -259,6 +268,9 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	b.Denied = s.deniedNow()
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
 	b.Ports = append(b.Ports, uint16(way.port))
+	for port := range s.cfg.Local {
+		b.Ports = append(b.Ports, uint16(port))
+	}
 	fork, held, err := sandbox.In(room, s.offer(), b.Bounds)
 	if err == nil {
 		err = s.enough(mode, held)
@@ -359,7 +371,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
-	if s.net, err = openNetwork(room, rules, s.cfg.Upstream); err != nil {
+	if s.net, err = openNetwork(room, rules, s.cfg.Local, s.cfg.Upstream); err != nil {
 		s.shut()
 		return nil, nil, err
 	}
@@ -498,7 +510,7 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 		nested := s.nested(real)
 		b.Fixed = append(b.Fixed, nested.protected...)
 		for _, git := range nested.repositories {
-			b.Fixed = append(b.Fixed, configured(git, filepath.Dir(git))...)
+			b.Fixed = append(b.Fixed, s.configured(git, filepath.Dir(git))...)
 		}
 		b.gits = append(b.gits, nested.repositories...)
 		git, common := gitFolders(real)
@@ -509,7 +521,7 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 			if isRepository(g) && !slices.Contains(b.gits, g) {
 				b.gits = append(b.gits, g)
 			}
-			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), configured(g, real))
+			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), s.configured(g, real))
 		}
 		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {

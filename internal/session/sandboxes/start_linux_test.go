@@ -2,7 +2,12 @@ package sandboxes
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/drover-dev/drover/internal/engine/process"
@@ -125,5 +130,40 @@ func TestDenied(t *testing.T) {
 	s.Copied([]policy.Copy{{Of: work + "/main", At: work + "/copy"}})
 	if read(work+"/main") || read(work+"/copy") {
 		t.Error("a denied file is read in the folder or its copy")
+	}
+}
+
+// A program with a profile reaches the gateway of its models on this machine, and no other port of it.
+func TestGateway(t *testing.T) {
+	var urls []string
+	for range 2 {
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "model") }))
+		defer h.Close()
+		urls = append(urls, h.URL)
+	}
+	port, err := strconv.Atoi(urls[0][strings.LastIndexByte(urls[0], ':')+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(config(t))
+	defer s.Close()
+	own := s.Profile(Profile{Name: "other", Local: map[int]string{port: "127.0.0.1"}})
+	if !own.Whole("") {
+		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+	}
+	work := folder(t, nil)
+	for _, c := range []struct {
+		box   *Sandboxes
+		url   string
+		reach bool
+	}{{own, urls[0], true}, {own, urls[1], false}, {s, urls[0], false}} {
+		start, err := c.box.Command(Wish{Folders: []string{work}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := trial{ctx: t.Context(), work: work, fork: start.Fork}
+		if ok, out := tr.run("curl -s -m 5 " + c.url); ok != c.reach || ok && out != "model" {
+			t.Errorf("%s: %v %s, want %v", c.url, ok, out, c.reach)
+		}
 	}
 }

@@ -32,7 +32,6 @@ import (
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/tree"
-	"github.com/drover-dev/drover/internal/session/upkeep"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -88,7 +87,7 @@ func (commands) Waits(task.Record) (line string, at time.Time, ok bool) { return
 type Session struct {
 	control.Refusing
 	Tree      *tree.Tree
-	Space     *upkeep.Space
+	Space     *Space
 	Snapshots *snapshot.Writer // of the log
 	Life      context.Context  // ends when Close begins
 
@@ -97,7 +96,9 @@ type Session struct {
 	shell  *shell.Driver
 	unlock func()
 	end    context.CancelFunc
-	upkeep *upkeep.Upkeep
+	chores sync.WaitGroup  // of Begin; joined by Finish
+	alone  context.Context // ends with a cause; see Alone
+	lose   context.CancelCauseFunc
 	leases leases
 
 	mu     sync.Mutex // guards the fields below, and the description on disk
@@ -134,6 +135,7 @@ func New(cfg Config) (_ *Session, err error) {
 	cfg.Info.StartTime = time.Now().UTC()
 	s := &Session{Refusing: noAgents, cfg: cfg, more: cmp.Or[More](cfg.More, commands{}), changed: make(chan struct{})}
 	s.Life, s.end = context.WithCancel(context.Background())
+	s.alone, s.lose = context.WithCancelCause(context.Background())
 	if err := cfg.Place.Ensure(); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", cfg.Info.Session, err)
 	}
@@ -148,13 +150,12 @@ func New(cfg Config) (_ *Session, err error) {
 	}
 	report := tree.NewReporter(cfg.Info.Session, cfg.Tell)
 	say := func(text string) { report.Say(cfg.Info.Session, text) }
-	s.Space = upkeep.NewSpace(cfg.Place, cfg.Options.Tasks, say)
+	s.Space = NewSpace(cfg.Place, cfg.Options.Tasks, say)
 	sup := supervise.New(s.supervision(log))
 	s.Tree = &tree.Tree{Info: cfg.Info, Place: cfg.Place, Options: cfg.Options, Tasks: sup, Log: log, Report: report}
 	s.Snapshots = snapshot.New(log, sup.Ended)
 	s.shell = shell.New(s.ShellConfig())
 	s.leases = leases{tasks: sup, named: map[string]*lease{}}
-	s.upkeep = upkeep.New(cfg.Place, sup, s.keeperLost(), say)
 	return s, nil
 }
 
@@ -205,16 +206,8 @@ func (s *Session) ShellConfig() shell.Config {
 	return c
 }
 
-// keeperLost is closed when the keeper has died; nil: the session has none.
-func (s *Session) keeperLost() <-chan struct{} {
-	if s.cfg.Keeper == nil {
-		return nil
-	}
-	return s.cfg.Keeper.Lost()
-}
-
-// Begin shows the session to others and lets its parts work until Close. chores are work of the host of a project, for
-// other sessions, which ends with the context.
+// Begin shows the session to others and lets its parts work until Close. chores are further work until then, which ends
+// with its context.
 func (s *Session) Begin(chores ...func(ctx context.Context)) error {
 	if err := s.writeInfo(nil); err != nil {
 		return err
@@ -222,7 +215,12 @@ func (s *Session) Begin(chores ...func(ctx context.Context)) error {
 	_ = failpoint.Hit("session/shown")
 	s.Snapshots.Start(s.Life)
 	s.Space.Start(s.Life)
-	s.upkeep.Start(s.Life, s.cfg.Info.Role == control.RoleRun, chores...)
+	if k := s.cfg.Keeper; k != nil {
+		s.chores.Go(func() { s.watchKeeper(s.Life, k.Lost()) })
+	}
+	for _, do := range chores {
+		s.chores.Go(func() { do(s.Life) })
+	}
 	return nil
 }
 
@@ -230,6 +228,7 @@ func (s *Session) Begin(chores ...func(ctx context.Context)) error {
 func (s *Session) Abandon() error {
 	defer s.unlock()
 	s.end()
+	s.lose(nil)
 	s.Tree.Tasks.Close()
 	return s.Tree.Log.Close()
 }
@@ -237,7 +236,7 @@ func (s *Session) Abandon() error {
 // Alone returns a context that ends when the session has lost its keeper and has therefore
 // stopped its commands, or has lost its folder and has stopped everything. Its cause states
 // which. No further command can be started then.
-func (s *Session) Alone() context.Context { return s.upkeep.Lost() }
+func (s *Session) Alone() context.Context { return s.alone }
 
 // Retire refuses every further start, if no task is alive; it reports whether it does.
 func (s *Session) Retire() bool { return s.Tree.Tasks.Retire() }
@@ -316,7 +315,8 @@ func (s *Session) End() { s.end() }
 
 // Finish closes the session when its tasks have ended. With void it removes the folder.
 func (s *Session) Finish(void bool) error {
-	s.upkeep.Close()
+	s.chores.Wait()
+	s.lose(nil)
 	s.endProcesses()
 	var errs []error
 	if s.cfg.Keeper != nil {

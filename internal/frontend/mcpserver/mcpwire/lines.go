@@ -1,8 +1,8 @@
 // Package mcpwire adds to the library of the Model Context Protocol (MCP) what a server lacks there: transports over
 // lines and over streamable HTTP, and tasks.
 //
-// It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and owns the
-// methods, the capabilities and the shape of tasks on the wire. It does not know tools, and does not keep tasks.
+// It bounds the size of messages and the time of writes, answers faulty messages with an error of JSON-RPC, and owns
+// the methods, the capabilities and the shape of tasks on the wire. It does not know tools, and does not keep tasks.
 package mcpwire
 
 import (

@@ -1,4 +1,4 @@
-package upkeep
+package tasks
 
 import (
 	"fmt"
