@@ -37,6 +37,9 @@ type upper struct {
 
 // takeUpper takes a folder for written caches that no other session has.
 func takeUpper(parent string) (upper, error) {
+	if err := os.MkdirAll(filepath.Join(parent, "own"), 0o700); err != nil {
+		return upper{}, err
+	}
 	for n := range maxUppers {
 		dir := filepath.Join(parent, fmt.Sprint(n))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -73,19 +76,17 @@ func (s *Sandboxes) overlays(u upper) (all []sandbox.Overlay) {
 }
 
 // aside are the caches that commands of the room write aside.
-func (s *Sandboxes) aside() []string {
+func (s *Sandboxes) aside() []found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.room == nil {
-		return nil
-	}
-	return s.room.Aside()
+	return s.written
 }
 
-// ownCaches are variables that name folders of the project for tools whose caches are not written aside.
-func (s *Sandboxes) ownCaches(room *sandbox.Room) (vars []string) {
+// cachesOf returns variables that name folders of the project for tools whose caches commands of a room do not
+// write aside, and the caches that they do.
+func (s *Sandboxes) cachesOf(room *sandbox.Room) (vars []string, written []found) {
 	if s.cfg.Caches == "" {
-		return nil
+		return nil, nil
 	}
 	var aside []string
 	if room != nil {
@@ -99,5 +100,5 @@ func (s *Sandboxes) ownCaches(room *sandbox.Room) (vars []string) {
 		name := strings.ReplaceAll(c.path, "/", "+")
 		vars = append(vars, c.variable+"="+filepath.Join(s.cfg.Caches, "own", name))
 	}
-	return vars
+	return vars, find(aside)
 }

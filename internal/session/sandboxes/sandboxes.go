@@ -104,20 +104,22 @@ type Sandboxes struct {
 	// shared are all such folders, as they are when the first one starts.
 	shared func() []found
 
-	mu     sync.Mutex
-	own    map[string]*Sandboxes // of profiles, by name
-	room   *sandbox.Room         // nil: not open
-	why    error                 // why the room is not open
-	net    *network              // nil: not open
-	tried  bool
-	upper  upper // for written caches
-	closed bool
-	below  map[string]nested   // protected files in folders and in repositories below
-	was    map[string]tops     // of folders, as they were looked at last
-	config map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
-	absent map[string][]string // of repositories, see [absentOf]
-	copies []policy.Copy       // of the folder of the session, in which commands run
-	denied []string            // what commands of the room cannot read by deny rules
+	mu      sync.Mutex
+	own     map[string]*Sandboxes // of profiles, by name
+	room    *sandbox.Room         // nil: not open
+	why     error                 // why the room is not open
+	net     *network              // nil: not open
+	tried   bool
+	caches  []string // variables that name caches of the project; set with room
+	written []found  // caches that commands of the room write aside; set with room
+	upper   upper    // for written caches
+	closed  bool
+	below   map[string]nested   // protected files in folders and in repositories below
+	was     map[string]tops     // of folders, as they were looked at last
+	config  map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
+	absent  map[string][]string // of repositories, see [absentOf]
+	copies  []policy.Copy       // of the folder of the session, in which commands run
+	denied  []string            // what commands of the room cannot read by deny rules
 
 	reading sync.Mutex                   // held during a look into a repository
 	trees   map[string]map[string]listed // folders of repositories, by name; guarded by reading
@@ -289,7 +291,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		w.Reach = unattended
 	}
 	c, vars := way.join(w.Line, w.Reach)
-	vars = append(vars, s.ownCaches(room)...)
+	vars = append(vars, s.caches...)
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
@@ -353,11 +355,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	}
 	var overlays []sandbox.Overlay
 	if s.cfg.Caches != "" {
-		err := os.MkdirAll(filepath.Join(s.cfg.Caches, "own"), 0o700)
-		if err == nil {
-			s.upper, err = takeUpper(s.cfg.Caches)
-		}
-		if err == nil {
+		if s.upper, err = takeUpper(s.cfg.Caches); err == nil {
 			overlays = s.overlays(s.upper)
 		} else {
 			s.report("commands read caches of yours and cannot write them: " + err.Error())
@@ -368,6 +366,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 		Reached: s.cfg.Sockets, Overlays: overlays, Offer: s.offer(),
 	})
 	s.room, s.why = room, err
+	s.caches, s.written = s.cachesOf(room)
 	if err != nil {
 		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
@@ -500,7 +499,7 @@ type bounded struct {
 
 // bounds are the bounds of a command in folders.
 func (s *Sandboxes) bounds(folders []string) bounded {
-	all := slices.Concat(s.shared(), find(s.aside()), find(folders))
+	all := slices.Concat(s.shared(), s.aside(), find(folders))
 	b := bounded{Bounds: sandbox.Bounds{Write: trusted(all), Ports: devPorts()}}
 	for _, dir := range folders {
 		real, err := filepath.EvalSymlinks(dir)
