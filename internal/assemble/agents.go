@@ -284,6 +284,7 @@ func Sandbox(c Config) sandboxes.Config {
 		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
 		Sockets:  below(user, set.UnixSockets),
 		Upstream: upstream(env), Denied: denied(c),
+		Credentials: credentials(c), Certificates: env("SSL_CERT_FILE"),
 	}
 }
 

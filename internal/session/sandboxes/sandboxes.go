@@ -13,6 +13,7 @@
 package sandboxes
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -85,6 +86,10 @@ type Config struct {
 	Sockets []string       // Unix sockets of the machine that commands reach
 	Domains []string       // hosts that commands reach unasked; see [netproxy.Rules]
 	Local   map[int]string // as in [Profile]
+
+	Credentials  []Credential   // that the proxy adds; their hosts are reached unasked
+	Certificates string         // file of the certificates that the user trusts; empty: those of the machine
+	Roots        *x509.CertPool // by which the hosts of credentials are checked; nil: those of the system
 
 	// Upstream returns the proxy of the user through which other hosts are reached; see [netproxy.Config].
 	Upstream func(to *url.URL) (*url.URL, error)
@@ -191,6 +196,25 @@ func (s *Sandboxes) Copied(copies []policy.Copy) {
 	}
 }
 
+// openVault opens what adds credentials; nil: the settings name none.
+func (s *Sandboxes) openVault() (*vault, error) {
+	if len(s.cfg.Credentials) == 0 {
+		return nil, nil //nolint:nilnil // nothing is added
+	}
+	if s.cfg.Scratch == "" {
+		return nil, errors.New("setting sandbox.credentials: a sandbox outside of a session has no folder for certificates")
+	}
+	machine, err := machineCertificates(s.cfg.Certificates)
+	if err != nil {
+		return nil, err
+	}
+	v, err := openVault(s.cfg.Credentials, s.cfg.Scratch, machine)
+	if err == nil {
+		v.roots = s.cfg.Roots
+	}
+	return v, err
+}
+
 // deny looks for the files of deny rules. The caller holds mu.
 func (s *Sandboxes) deny() {
 	if s.cfg.Denied == nil {
@@ -268,6 +292,9 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 	}
 	b := s.bounds(w.Folders)
 	b.Denied = s.deniedNow()
+	if way.vault != nil {
+		b.Fixed = append(b.Fixed, way.vault.file)
+	}
 	b.Fixed, b.Open = apart(b.Fixed, w.Opens)
 	b.Ports = append(b.Ports, uint16(way.port))
 	for port := range s.cfg.Local {
@@ -349,9 +376,17 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if s.tried {
 		return s.room, s.net, nil
 	}
-	rules, err := netproxy.ParseRules(s.cfg.Domains)
+	domains := slices.Clone(s.cfg.Domains)
+	for _, c := range s.cfg.Credentials {
+		domains = append(domains, c.Hosts...)
+	}
+	rules, err := netproxy.ParseRules(domains)
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting sandbox.domains: %w", err)
+	}
+	v, err := s.openVault()
+	if err != nil {
+		return nil, nil, err
 	}
 	var overlays []sandbox.Overlay
 	if s.cfg.Caches != "" {
@@ -370,7 +405,7 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
-	if s.net, err = openNetwork(room, rules, s.cfg.Local, s.cfg.Upstream); err != nil {
+	if s.net, err = openNetwork(room, rules, s.cfg.Local, v, s.cfg.Upstream, s.report); err != nil {
 		s.shut()
 		return nil, nil, err
 	}
@@ -389,6 +424,11 @@ func (s *Sandboxes) deniedNow() []string {
 func (s *Sandboxes) shut() {
 	if s.net != nil {
 		s.net.close()
+		if v := s.net.vault; v != nil {
+			for _, line := range v.uses() {
+				s.report(line)
+			}
+		}
 	}
 	if s.room != nil {
 		s.room.Close()
@@ -596,6 +636,9 @@ func (s *Sandboxes) hidden() []string {
 		for _, f := range secrets {
 			out = append(out, filepath.Join(s.cfg.Home, f))
 		}
+	}
+	for _, c := range s.cfg.Credentials {
+		out = append(out, c.Hidden)
 	}
 	kept := out[:0]
 	for _, f := range append(out, s.cfg.Hidden...) {
