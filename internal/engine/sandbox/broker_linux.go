@@ -107,7 +107,7 @@ func (b *broker) serve() {
 	}
 }
 
-// answer does what a caller wants, or reports why it may not be done.
+// answer grants the call of a program, or reports why it is refused.
 func (b *broker) answer(raw syscall.RawConn, n notification) error {
 	process := n.args[0]
 	switch n.call {

@@ -250,7 +250,7 @@ type Start struct {
 	vars []string // which replace others of their names
 	net  *client  // nil: it has no proxy
 
-	// Made returns what was made or changed in the folders since the command began, and other programs obey, with
+	// Made names the files that were made or changed in the folders since the command began, and other programs obey, with
 	// these programs. It is called when the command has ended. nil: no sandbox.
 	Made func() []string
 }
