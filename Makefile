@@ -82,7 +82,7 @@ test: ## all tests, without the race detector
 # Three packages run at once, also on two processors: their tests often wait.
 #
 # The suites of BINARY only drive the built program, which has no race detector there.
-BINARY := rules|acp|agentsdk|attack|bench|conformance|crash|faults|knownfailures|machines|soak|vendors
+BINARY := rules|acp|agentsdk|attack|bench|conformance|counts|crash|faults|knownfailures|machines|soak|vendors
 
 .PHONY: binary
 binary: $(TESTS) ## the suites that drive the built program

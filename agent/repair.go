@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -104,7 +106,7 @@ func unique(id *string, taken map[string]struct{}) bool {
 	_, dup := taken[*id]
 	changed := dup || !goodName(*id)
 	if changed {
-		*id = "toolu_" + newUUID()
+		*id = "toolu_" + uuid.NewString()
 	}
 	taken[*id] = struct{}{}
 	return changed

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // formatVersion is the form of the lines. A file of a later form is not
@@ -328,7 +330,7 @@ func length(parts [][]byte) (n int) {
 
 func (m Meta) newLine(entryType string) line {
 	return line{
-		EntryType: entryType, UUID: newUUID(), IsSidechain: m.IsSidechain,
+		EntryType: entryType, UUID: uuid.NewString(), IsSidechain: m.IsSidechain,
 		AgentName: m.AgentName, AgentID: m.AgentID, SessionID: m.SessionID,
 		Timestamp: time.Now().UnixMilli(),
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -284,7 +286,7 @@ func (t *turn) reply(ctx context.Context) (*Reply, []pending, error) {
 	}
 	calls := accept(reply, t.ids, t.tools)
 	if reply.ID == "" {
-		reply.ID = "msg_" + newUUID()
+		reply.ID = "msg_" + uuid.NewString()
 	}
 	t.res.Text, t.res.StopReason = spoken(reply.Blocks), reply.StopReason
 	m := NewMessage(Assistant, reply.Blocks...)

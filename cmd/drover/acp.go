@@ -22,11 +22,9 @@ import (
 
 // ServeACP serves as an agent to one ACP client on stdin and stdout.
 func (b surroundings) ServeACP(ctx context.Context, o agents.ACP) error {
-	return acpserver.Serve(ctx, acpserver.Config{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
-		Host: &acpHost{b: prompts(b), o: o, signalled: func(f func()) func() bool {
-			return context.AfterFunc(ctx,
-				f)
-		}}})
+	signalled := func(f func()) func() bool { return context.AfterFunc(ctx, f) }
+	return acpserver.Agent{In: os.Stdin, Out: os.Stdout, Warn: b.stderr, Version: b.version,
+		Host: &acpHost{b: prompts(b), o: o, signalled: signalled}}.Serve(ctx)
 }
 
 // acpHost opens the sessions of an ACP client in this process.

@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/frontend/cli/console"
 	"github.com/drover-dev/drover/internal/frontend/web"
 	"github.com/drover-dev/drover/internal/model/usage"
@@ -127,20 +127,8 @@ func (b servers) pageChecks(ctx context.Context) []web.Check {
 const pageHubTime = 2 * time.Second
 
 // pageWorkers are the workers of the hub, for the page.
-func (b servers) pageWorkers(ctx context.Context) ([]web.Worker, error) {
+func (b servers) pageWorkers(ctx context.Context) ([]fleetwire.Worker, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageHubTime)
 	defer cancel()
-	all, err := b.folder.Workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]web.Worker, len(all))
-	for i, w := range all {
-		out[i] = web.Worker{Name: w.Name, State: w.State(), System: w.System, Version: w.Version, Labels: w.Labels,
-			Capacity: w.Capacity}
-		for _, d := range w.Tasks {
-			out[i].Tasks = append(out[i].Tasks, strings.TrimSpace(string(d.Task)+" "+d.Name))
-		}
-	}
-	return out, nil
+	return b.folder.Workers(ctx)
 }

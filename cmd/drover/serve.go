@@ -23,14 +23,14 @@ import (
 
 // ServeMCP serves tasks to one MCP client on stdin and stdout.
 func (b surroundings) ServeMCP(ctx context.Context) error {
-	return mcpserver.Serve(ctx, b.mcpConfig(), &mcpwire.Lines{In: os.Stdin, Out: os.Stdout})
+	return b.mcpServer().Serve(ctx, &mcpwire.Lines{In: os.Stdin, Out: os.Stdout})
 }
 
-func (b surroundings) mcpConfig() mcpserver.Config {
+func (b surroundings) mcpServer() mcpserver.Server {
 	d := b.directory()
 	connect := func(ctx context.Context) (control.API, func(), error) { return d.Background(ctx) }
 	handles := mcpserver.Handles{Root: b.root, Dir: filepath.Join(b.root.Project(b.cwd).Dir(), "mcp-handles")}
-	return mcpserver.Config{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version, Handles: handles}
+	return mcpserver.Server{Connect: connect, Cwd: b.cwd, Env: b.env, Version: b.version, Handles: handles}
 }
 
 // ServeMCPOverHTTP serves tasks to all MCP clients that have the token.
@@ -43,7 +43,7 @@ func (b surroundings) ServeMCPOverHTTP(ctx context.Context, o agents.MCPOverHTTP
 	if _, err := fmt.Fprintf(os.Stdout, "http://%s%s\ntoken: %s\n", l.Addr(), mcpwire.Path, l.file); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return mcpserver.ServeHTTP(ctx, b.mcpConfig(), l, l.host, l.token)
+	return b.mcpServer().ServeHTTP(ctx, l, l.host, l.token)
 }
 
 const (

@@ -143,9 +143,8 @@ func payload(t *testing.T, data []byte) io.Reader {
 // completion scripts, as they are in the repository.
 func (c content) complete(t *testing.T, program, licence, man string, completions map[string]string) {
 	t.Helper()
-	if len(c[program].data) < 1<<20 || c[program].mode&0o777 != 0o755 {
-		t.Errorf("%s has %d bytes and mode %o", program, len(c[program].data), c[program].mode)
-	}
+	c.program(t, program)
+	c.program(t, program+"-keeper")
 	same := func(name, source string) {
 		t.Helper()
 		want, err := os.ReadFile(filepath.Join("..", "..", source))
@@ -169,6 +168,13 @@ func (c content) complete(t *testing.T, program, licence, man string, completion
 	}
 }
 
+func (c content) program(t *testing.T, name string) {
+	t.Helper()
+	if len(c[name].data) < 1<<20 || c[name].mode&0o777 != 0o755 {
+		t.Errorf("%s has %d bytes and mode %o", name, len(c[name].data), c[name].mode)
+	}
+}
+
 func TestArchives(t *testing.T) {
 	dir := dist(t)
 	for _, target := range targets {
@@ -180,6 +186,12 @@ func TestArchives(t *testing.T) {
 		readTar(t, f).complete(t, "drover", "LICENSE", "man", map[string]string{
 			"completions/drover.bash": "drover.bash", "completions/_drover": "_drover", "completions/drover.fish": "drover.fish",
 		})
+		hub, err := os.Open(only(t, filepath.Join(dir, "drover-hub_*_"+target+".tar.gz")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hub.Close()
+		readTar(t, hub).program(t, "drover-hub")
 	}
 }
 
@@ -249,8 +261,9 @@ func TestChecksums(t *testing.T) {
 		}
 		files = append(files, all...)
 	}
-	if len(files) != len(sums) || len(files) != 3*len(targets) {
-		t.Errorf("%d files and %d checksums, want %d", len(files), len(sums), 3*len(targets))
+	// Two archives and three bills of materials for each target, two packages of two formats for Linux.
+	if want := 7 * len(targets); len(files) != len(sums) || len(files) != want {
+		t.Errorf("%d files and %d checksums, want %d", len(files), len(sums), want)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -289,7 +302,7 @@ func TestCask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`binary "drover"`, `bash_completion "completions/drover.bash"`, `zsh_completion "completions/_drover"`,
+	want := []string{`binary "drover"`, `binary "drover-keeper"`, `bash_completion "completions/drover.bash"`, `zsh_completion "completions/_drover"`,
 		`fish_completion "completions/drover.fish"`}
 	for _, page := range pages {
 		want = append(want, `manpage "man/`+filepath.Base(page)+`"`)

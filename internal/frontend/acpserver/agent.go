@@ -25,8 +25,8 @@ const (
 	maxSessions = 64       // open at once
 )
 
-// Config configures an agent. All fields are required.
-type Config struct {
+// Agent is Drover as the agent of one client. All fields are required.
+type Agent struct {
 	In      io.Reader // of the client; a read ends with the client's stdin, not with a context
 	Out     io.Writer
 	Warn    io.Writer // for warnings to the user
@@ -109,7 +109,7 @@ type method func(params json.RawMessage) (acpwire.Work, error)
 
 // server is one client and its sessions.
 type server struct {
-	cfg     Config
+	cfg     Agent
 	conn    *acpwire.Conn
 	methods map[string]method
 	client  atomic.Pointer[initializeRequest] // set by initialize
@@ -121,7 +121,7 @@ type server struct {
 
 // Serve answers one client until it closes stdin, closes all its sessions, and returns nil. An error means
 // that ctx has ended, or that the client does not read.
-func Serve(ctx context.Context, cfg Config) error {
+func (cfg Agent) Serve(ctx context.Context) error {
 	s := &server{cfg: cfg, sessions: map[acp.SessionId]*session{}}
 	s.client.Store(&initializeRequest{})
 	s.methods = map[string]method{

@@ -138,16 +138,23 @@ func (c *Conn) warning(format string, args ...any) {
 
 // write prints one line.
 func (c *Conn) write(v any) error {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	line, err := encoded(v)
+	if err != nil {
 		return fmt.Errorf("encode a line for the program that drives this session: %w", err)
 	}
-	if _, err := c.Write(buf.Bytes()); err != nil {
+	if _, err := c.Write(line); err != nil {
 		return fmt.Errorf("write to the program that drives this session: %w", err)
 	}
 	return nil
+}
+
+// encoded is a value as a line of JSON, in which the characters of HTML are as they are.
+func encoded(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return buf.Bytes(), err
 }
 
 // ask asks the program and waits for its answer. When ctx ends first, it withdraws the question.

@@ -3,7 +3,6 @@ package agentsdk
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -228,14 +229,11 @@ func (s *Stream) line(v any) {
 }
 
 func (s *Stream) encode(v any) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	b, err := encoded(v)
+	if err != nil {
 		s.fail(fmt.Errorf("encode %T: %w", v, err))
 		return
 	}
-	b := buf.Bytes()
 	if !utf8.Valid(b) { // raw input of a tool call
 		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
 	}
@@ -311,7 +309,7 @@ func Refusal(d agent.Denial) string {
 		excerpt.Line(excerpt.Exact(why), 500), excerpt.ExactLine(how))
 }
 
-func (s *Stream) stamp() stamp { return stamp{UUID: newUUID(), Session: s.o.Session} }
+func (s *Stream) stamp() stamp { return stamp{UUID: uuid.NewString(), Session: s.o.Session} }
 
 // hidden reports whether a record is of a main agent, which is not a task for readers.
 func (s *Stream) hidden(r task.Record) bool {

@@ -1,7 +1,6 @@
 package agentsdk
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -207,13 +206,11 @@ func structured(v any) json.RawMessage {
 	if v == nil {
 		return nil
 	}
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	raw, err := encoded(v)
+	if err != nil {
 		return nil
 	}
-	return buf.Bytes()
+	return raw
 }
 
 func (s *Stream) part(v *voice, p agent.Part) {

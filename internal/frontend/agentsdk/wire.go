@@ -2,10 +2,8 @@ package agentsdk
 
 import (
 	"cmp"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/drover-dev/drover/agent"
@@ -425,12 +423,3 @@ func outcome(r task.Record) string { return excerpt.Line(r.Outcome(), 400) }
 
 // describe is the description of a task, or another text that names it.
 func describe(r task.Record) string { return cmp.Or(r.Description, r.Command, r.Name, string(r.ID)) }
-
-// newUUID returns a random UUID (version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}

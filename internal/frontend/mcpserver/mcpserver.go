@@ -26,8 +26,8 @@ import (
 	"github.com/drover-dev/drover/internal/platform/httpserve"
 )
 
-// Config configures a server. Connect and Cwd are required.
-type Config struct {
+// Server is Drover as a server of the protocol. Connect and Cwd are required.
+type Server struct {
 	// Connect connects to the session, and starts one if needed. The first tool call calls it, and the next one after
 	// the session has ended. release is called once, when the connection is no longer used.
 	Connect func(ctx context.Context) (api control.API, release func(), err error)
@@ -47,7 +47,7 @@ Tasks are stopped when this connection ends, unless they were started with keep.
 
 // server is the state of one client. Its methods may be called by several goroutines.
 type server struct {
-	cfg   Config
+	cfg   Server
 	link  *control.Link
 	lease string          // of the link
 	life  context.Context // of the connection to the client
@@ -55,7 +55,7 @@ type server struct {
 	asked askedBook
 }
 
-func newServer(ctx context.Context, cfg Config) *server {
+func newServer(ctx context.Context, cfg Server) *server {
 	life, end := context.WithCancelCause(ctx)
 	lease := rand.Text()
 	return &server{cfg: cfg, life: life, end: end, lease: lease, link: control.NewLink(life, cfg.Connect, lease)}
@@ -69,7 +69,7 @@ func (s *server) close() {
 
 // service is shared by all clients of this process.
 type service struct {
-	cfg   Config
+	cfg   Server
 	life  context.Context
 	mcp   *mcp.Server
 	alone *server // for clients without a session: the one on stdio, and stateless ones over HTTP
@@ -81,7 +81,7 @@ type service struct {
 	closed   bool               // no client is added
 }
 
-func newService(ctx context.Context, cfg Config) (*service, error) {
+func newService(ctx context.Context, cfg Server) (*service, error) {
 	if cfg.Connect == nil || cfg.Cwd == "" {
 		return nil, errors.New("serve mcp: Connect and Cwd must be set")
 	}
@@ -157,7 +157,7 @@ func (v *service) close() {
 
 // Serve serves one client until it leaves, which is not an error, or ctx ends, whose cause it returns. Then the lease
 // is given up and nothing of it runs in this process.
-func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
+func (cfg Server) Serve(ctx context.Context, t mcp.Transport) error {
 	v, err := newService(ctx, cfg)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func Serve(ctx context.Context, cfg Config, t mcp.Transport) error {
 // name of l in requests, besides loopback addresses.
 //
 // Tasks of a client with a session end with the session, tasks of other clients with the server, unless they are kept.
-func ServeHTTP(ctx context.Context, cfg Config, l net.Listener, host, token string) error {
+func (cfg Server) ServeHTTP(ctx context.Context, l net.Listener, host, token string) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	v, err := newService(life, cfg)

@@ -61,7 +61,7 @@ func open(t *testing.T, sessions ...*session) *desk {
 func (d *desk) serve(there net.Conn) {
 	go func() {
 		// Not the context of the test, which ends before its cleanup.
-		d.served <- mcpserver.Serve(context.Background(), mcpserver.Config{Connect: d.connect, Cwd: "/work", Env: []string{"A=b"}, Version: "v0"},
+		d.served <- mcpserver.Server{Connect: d.connect, Cwd: "/work", Env: []string{"A=b"}, Version: "v0"}.Serve(context.Background(),
 			&mcp.IOTransport{Reader: there, Writer: there})
 	}()
 }
@@ -605,7 +605,7 @@ func TestEnd(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- mcpserver.Serve(ctx, mcpserver.Config{Cwd: "/", Connect: func(context.Context) (control.API, func(), error) { return s, nil, nil }}, there)
+		served <- mcpserver.Server{Cwd: "/", Connect: func(context.Context) (control.API, func(), error) { return s, nil, nil }}.Serve(ctx, there)
 	}()
 	client, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), here, nil)
 	if err != nil {
@@ -625,7 +625,7 @@ func TestEnd(t *testing.T) {
 	<-s.letGo
 	_ = client.Close()
 	<-called
-	if err := mcpserver.Serve(t.Context(), mcpserver.Config{}, nil); err == nil {
+	if err := (mcpserver.Server{}).Serve(t.Context(), nil); err == nil {
 		t.Error("an empty configuration was taken")
 	}
 }

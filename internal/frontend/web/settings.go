@@ -14,14 +14,6 @@ type Check struct {
 	Detail, Fix string
 }
 
-// Worker is a process that runs tasks of sessions on other machines.
-type Worker struct {
-	Name, State, System, Version string
-	Labels                       []string
-	Tasks                        []string // running ones, for people
-	Capacity                     int
-}
-
 // settingsPage is the page of the doctor, the workers, and links to the settings of live sessions.
 func (s *Server) settingsPage(w http.ResponseWriter, r *http.Request) {
 	sessions, err := s.Sessions(r.Context(), true)

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 )
 
 // The page of settings shows the workers, whose names are no markup, or why there are none.
 func TestWorkers(t *testing.T) {
 	s, at := page(t)
 	var missing error
-	s.Workers = func(context.Context) ([]Worker, error) {
-		return []Worker{{Name: "<b>far", State: "full", Capacity: 2, Labels: []string{"gpu"}, Tasks: []string{"b1 tests", "b2"}}}, missing
+	s.Workers = func(context.Context) ([]fleetwire.Worker, error) {
+		return []fleetwire.Worker{{Name: "<b>far", Capacity: 2, Labels: []string{"gpu"},
+			Tasks: []fleetwire.Doing{{Task: "b1", Name: "tests"}, {Task: "b2"}}}}, missing
 	}
 	show := func() string {
 		code, text, _ := asks(t, "GET", at+"/settings", "", map[string]string{"Authorization": "Bearer " + token})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/platform/httpserve"
 	"github.com/drover-dev/drover/task"
 )
@@ -40,7 +41,7 @@ type Config struct {
 	// Checks runs the checks of the doctor, which change nothing.
 	Checks func(ctx context.Context) []Check
 	// Workers returns the workers of the hub; nil: none are configured.
-	Workers func(ctx context.Context) ([]Worker, error)
+	Workers func(ctx context.Context) ([]fleetwire.Worker, error)
 	Now     func() time.Time
 	Token   string   // gives access to everything
 	Devices Devices  // that are paired with the token

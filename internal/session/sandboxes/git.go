@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -60,12 +61,17 @@ const takenBack = "taken-back"
 // takeBack takes from a repository what git outside would follow or run, and was made since a time: the files that
 // were absent, symlinks, and lines of a rebase that run commands. It returns what that was. allowed are the files that
 // somebody has allowed the command to write.
-func takeBack(git string, absent, allowed []string, since time.Time) (said []string) {
+func (s *Sandboxes) takeBack(git string, absent, allowed []string, since time.Time) (said []string) {
+	links, todos, changed := s.readGit(git, since)
+	if !changed && len(todos) == 0 {
+		return nil
+	}
 	root, err := os.OpenRoot(git)
 	if err != nil {
 		return nil // it was removed
 	}
 	defer root.Close()
+	defer s.keepAbsent(git)
 	isNew := func(name string) bool {
 		var st unix.Stat_t
 		path := filepath.Join(git, name)
@@ -81,26 +87,103 @@ func takeBack(git string, absent, allowed []string, since time.Time) (said []str
 			say(name, " (moved to "+to+")")
 		}
 	}
-	count := 0
-	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch count++; {
-		case err != nil || count > maxGitEntries:
-			return fs.SkipDir
-		case d.IsDir() && path.Dir(name) == "objects" && len(path.Base(name)) == 2:
-			return fs.SkipDir // objects, whose names say what is in them
-		case d.Type()&fs.ModeSymlink != 0 && isNew(name):
-			if to, _ := root.Readlink(name); root.Remove(name) == nil {
-				say(name, " (a symlink to "+to+")")
-			}
+	for _, name := range links {
+		if !isNew(name) {
+			continue
 		}
-		return nil
-	})
-	for _, name := range []string{"rebase-merge/git-rebase-todo", "sequencer/todo"} {
+		if to, _ := root.Readlink(name); root.Remove(name) == nil {
+			say(name, " (a symlink to "+to+")")
+		}
+	}
+	for _, name := range todos {
 		if isNew(name) && withoutExec(root, name) {
 			say(name, " (its exec lines)")
 		}
 	}
 	return said
+}
+
+// listed is a folder of a repository as it was read.
+type listed struct {
+	seen
+	below []string // the folders in it
+	links []string // the symlinks in it
+}
+
+// readGit reads the folders of a repository that have changed since they were read. It returns the symlinks in those in
+// which names were made since a time, the lists of a rebase that may be there, and whether any folder has changed.
+func (s *Sandboxes) readGit(git string, since time.Time) (links, todos []string, changed bool) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.trees[git] == nil {
+		if s.trees == nil {
+			s.trees = map[string]map[string]listed{}
+		}
+		s.trees[git] = map[string]listed{}
+	}
+	tree, count := s.trees[git], 0
+	var walk func(name string)
+	walk = func(name string) {
+		var st unix.Stat_t
+		at := time.Now()
+		if unix.Lstat(filepath.Join(git, name), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			delete(tree, name)
+			return
+		}
+		was, known := tree[name]
+		if now := see(st, at); !known || !was.still(now) {
+			for _, name := range was.below {
+				delete(tree, name) // it may be gone
+			}
+			changed, was = true, listed{seen: now}
+			entries, err := readDir(git, name, maxGitEntries-count)
+			if count += len(entries); err != nil || count >= maxGitEntries {
+				return
+			}
+			for _, e := range entries {
+				switch path := path.Join(name, e.Name()); {
+				case e.IsDir() && name == "objects" && len(e.Name()) == 2: // objects, whose names say what is in them
+				case e.IsDir():
+					was.below = append(was.below, path)
+				case e.Type()&fs.ModeSymlink != 0:
+					was.links = append(was.links, path)
+				}
+			}
+			tree[name] = was
+		}
+		if fresh(st, since) { // another look may have read it
+			changed, links = true, append(links, was.links...)
+		}
+		for _, name := range was.below {
+			walk(name)
+		}
+	}
+	walk(".")
+	for folder, name := range map[string]string{"rebase-merge": "git-rebase-todo", "sequencer": "todo"} {
+		if _, ok := tree[folder]; ok {
+			todos = append(todos, path.Join(folder, name))
+		}
+	}
+	return links, todos, changed
+}
+
+// readDir reads at most so many entries of a folder of a repository.
+func readDir(git, name string, most int) ([]fs.DirEntry, error) {
+	root, err := os.OpenRoot(git)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	dir, err := root.Open(name)
+	if err != nil || most <= 0 {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(most)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
 }
 
 // withoutExec takes the lines that run commands out of the list of a rebase.

@@ -3,6 +3,9 @@ package sandboxes
 import (
 	"path/filepath"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/platform/home"
 )
@@ -13,19 +16,62 @@ const (
 	maxIncluded  = 16
 )
 
-// configured returns the files and folders in a checkout that git obeys since the configuration of its repository names
-// them: other configurations, and the folder of hooks. That itself is protected, and says nothing of a command.
-func configured(git, checkout string) (paths []string) {
+// obeying is what a configuration names, and the files of it as they were when it was read.
+type obeying struct {
+	paths []string
+	files map[string]seen
+}
+
+// configured is [namedByConfig] of a configuration that is read again when one of its files has changed.
+func (s *Sandboxes) configured(git, checkout string) []string {
+	key := git + "\x00" + checkout
+	s.mu.Lock()
+	was, ok := s.config[key]
+	s.mu.Unlock()
+	for file, then := range was.files {
+		ok = ok && then.still(seeFile(file))
+	}
+	if ok {
+		return was.paths
+	}
+	paths, files := namedByConfig(git, checkout)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.config == nil {
+		s.config = map[string]obeying{}
+	}
+	s.config[key] = obeying{paths, files}
+	return paths
+}
+
+// seeFile looks at a file.
+func seeFile(path string) seen {
+	var st unix.Stat_t
+	at := time.Now()
+	if unix.Stat(path, &st) != nil {
+		return seen{at: at.UnixNano()}
+	}
+	return see(st, at)
+}
+
+// namedByConfig returns the files and folders in a checkout that git obeys since the configuration of its repository
+// names them: other configurations, and the folder of hooks. That itself is protected, and says nothing of a command.
+// files are all that it has looked for.
+func namedByConfig(git, checkout string) (paths []string, files map[string]seen) {
 	queue := []string{filepath.Join(git, "config"), filepath.Join(git, "config.worktree")}
-	seen := map[string]bool{}
-	for len(queue) > 0 && len(seen) < maxIncluded {
+	files = map[string]seen{}
+	for read := 0; len(queue) > 0 && read < maxIncluded; {
 		file := queue[0]
 		queue = queue[1:]
-		data, err := home.ReadFile(file, maxGitConfig)
-		if seen[file] || err != nil {
+		if _, again := files[file]; again {
 			continue
 		}
-		seen[file] = true
+		files[file] = seeFile(file)
+		data, err := home.ReadFile(file, maxGitConfig)
+		if err != nil {
+			continue
+		}
+		read++
 		section := ""
 		for line := range strings.Lines(string(data)) {
 			line = strings.TrimSpace(line)
@@ -63,5 +109,5 @@ func configured(git, checkout string) (paths []string) {
 			}
 		}
 	}
-	return paths
+	return paths, files
 }

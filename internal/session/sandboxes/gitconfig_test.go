@@ -25,7 +25,7 @@ func TestObeyed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := configured(git, work)
+	got, _ := namedByConfig(git, work)
 	slices.Sort(got)
 	var want []string
 	for _, name := range []string{"branch.conf", "deeper/own.conf", "other", "scripts/hooks", "team.conf"} {
@@ -40,5 +40,12 @@ func TestObeyed(t *testing.T) {
 		if !slices.Contains(b.Fixed, path) {
 			t.Errorf("%s can be written", path)
 		}
+	}
+	// What is remembered of a configuration is given up when one of its files changes.
+	if err := os.WriteFile(filepath.Join(work, "team.conf"), []byte("[core]\nhookspath = elsewhere\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.bounds([]string{work}); !slices.Contains(b.Fixed, filepath.Join(work, "elsewhere")) {
+		t.Errorf("after a change: %q", b.Fixed)
 	}
 }

@@ -118,6 +118,27 @@ type look struct {
 	absent map[string][]string // of gits
 }
 
+// tops are the entries of a folder, and when it was looked at.
+type tops struct {
+	entries
+	seen
+}
+
+// seen is a file or folder as it was looked at. One that is not there has no inode.
+type seen struct {
+	ino     uint64
+	changed int64 // nanoseconds
+	at      int64 // before that look
+}
+
+func see(st unix.Stat_t, at time.Time) seen { return seen{st.Ino, st.Ctim.Nano(), at.UnixNano()} }
+
+// still reports whether a later look has found the same, and this one was so late after the change that no other change
+// had its time.
+func (s seen) still(now seen) bool {
+	return s.ino == 0 && now.ino == 0 || s.ino == now.ino && s.changed == now.changed && s.at-s.changed > int64(clockTick)
+}
+
 // begin is called when the command is started.
 func (l *look) begin() {
 	l.mu.Lock()
@@ -147,10 +168,9 @@ func (l *look) made() (all []string) {
 		_ = unix.Close(dir)
 	}
 	for _, git := range l.gits {
-		if said := takeBack(git, l.absent[git], l.allowed, l.begun.Add(-clockTick)); len(said) > 0 {
+		if said := l.s.takeBack(git, l.absent[git], l.allowed, l.begun.Add(-clockTick)); len(said) > 0 {
 			all = append(all, "taken back, since git outside would obey it: "+strings.Join(said, ", "))
 		}
-		l.s.keepAbsent(git)
 	}
 	return all
 }
@@ -160,9 +180,16 @@ func (l *look) madeIn(folder string, dir int) (all []string) {
 	since := l.begun.Add(-clockTick)
 	now := entries{}
 	was, top, moved := l.before[folder], "", false
+	var st unix.Stat_t
+	at := time.Now()
+	same := unix.Fstat(dir, &st) == nil && !fresh(st, since) // it has the names that it had
+	looked := see(st, at)
 	for _, row := range obeyed {
 		if first, _, _ := strings.Cut(row.path, "/"); first != top {
 			top = first
+			if same && was[top] == 0 {
+				continue
+			}
 			st, ok := stat(dir, top)
 			if ok {
 				now[top] = st.Ino
@@ -182,7 +209,7 @@ func (l *look) madeIn(folder string, dir int) (all []string) {
 		}
 		all = append(all, name+" ("+row.by+")")
 	}
-	l.s.keepEntries(folder, now)
+	l.s.keepEntries(folder, tops{now, looked})
 	return all
 }
 
@@ -224,12 +251,19 @@ func stat(dir int, name string) (st unix.Stat_t, ok bool) {
 
 func fresh(st unix.Stat_t, since time.Time) bool { return st.Ctim.Nano() >= since.UnixNano() }
 
-// entries are what was in a folder when the latest command ended there, or now, if that is the first one.
+// entries are what is in a folder. It is looked at again when names in it have changed.
 func (s *Sandboxes) entries(folder string) entries {
+	var st unix.Stat_t
+	at := time.Now()
+	if err := unix.Stat(folder, &st); err != nil {
+		return entries{} // it was removed
+	}
+	looked := see(st, at)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if was, ok := s.was[folder]; ok {
-		return was
+	was, ok := s.was[folder]
+	s.mu.Unlock()
+	if ok && was.still(looked) {
+		return was.entries
 	}
 	now := entries{}
 	for _, row := range obeyed {
@@ -241,16 +275,16 @@ func (s *Sandboxes) entries(folder string) entries {
 			now[top] = st.Ino
 		}
 	}
-	if s.was == nil {
-		s.was = map[string]entries{}
-	}
-	s.was[folder] = now
+	s.keepEntries(folder, tops{now, looked})
 	return now
 }
 
-func (s *Sandboxes) keepEntries(folder string, now entries) {
+func (s *Sandboxes) keepEntries(folder string, now tops) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.was == nil {
+		s.was = map[string]tops{}
+	}
 	s.was[folder] = now
 }
 

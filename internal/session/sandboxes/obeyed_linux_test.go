@@ -146,6 +146,18 @@ func TestGit(t *testing.T) {
 			if ok, out := outside.run(c.after); !ok {
 				t.Errorf("after that outside: %s: %s", c.after, out)
 			}
+			pass()
+			again, err := s.Command(Wish{Folders: []string{work}}) // folders that have not changed are not read again
+			if err != nil {
+				t.Fatal(err)
+			}
+			inside.fork = again.Fork
+			if ok, out := inside.run("ln -s / .git/refs/tags/y"); !ok {
+				t.Error(out)
+			}
+			if said := strings.Join(again.Made(), "; "); !strings.Contains(said, ".git/refs/tags/y (a symlink to /)") {
+				t.Errorf("the next command made a symlink, and said %q", said)
+			}
 		})
 	}
 }

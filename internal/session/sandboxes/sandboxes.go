@@ -116,10 +116,14 @@ type Sandboxes struct {
 	tried  bool
 	closed bool
 	below  map[string]nested   // protected files in folders and in repositories below
-	was    map[string]entries  // of folders, when the latest command ended there
+	was    map[string]tops     // of folders, as they were looked at last
+	config map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
 	absent map[string][]string // of repositories, see [absentOf]
 	copies []policy.Copy       // of the folder of the session, in which commands run
 	denied []string            // what commands of the room cannot read by deny rules
+
+	reading sync.Mutex                   // held during a look into a repository
+	trees   map[string]map[string]listed // folders of repositories, by name; guarded by reading
 
 	relied   atomic.Bool // commands were allowed because everything is bounded
 	forwards forwards
@@ -527,7 +531,7 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 		nested := s.nested(real)
 		b.Fixed = append(b.Fixed, nested.protected...)
 		for _, git := range nested.repositories {
-			b.Fixed = append(b.Fixed, configured(git, filepath.Dir(git))...)
+			b.Fixed = append(b.Fixed, s.configured(git, filepath.Dir(git))...)
 		}
 		b.gits = append(b.gits, nested.repositories...)
 		git, common := gitFolders(real)
@@ -538,7 +542,7 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 			if isRepository(g) && !slices.Contains(b.gits, g) {
 				b.gits = append(b.gits, g)
 			}
-			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), configured(g, real))
+			b.Fixed = slices.Concat(b.Fixed, protectedGit(g, git), s.configured(g, real))
 		}
 		// A command writes the files in its folders. Only files outside say something about them.
 		if git != "" && !within(git, b.Write) {

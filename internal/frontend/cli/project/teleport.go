@@ -3,8 +3,6 @@ package project
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/google/uuid"
 
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/teleport"
@@ -215,7 +215,7 @@ func (a *app) importSession(ctx context.Context, set settings.Settings, file, in
 		return err
 	}
 	id := task.NewSessionID()
-	to := teleport.Target{Project: a.Root.Project(folder), ID: id, Alias: "teleport_" + newUUID(),
+	to := teleport.Target{Project: a.Root.Project(folder), ID: id, Alias: "teleport_" + uuid.NewString(),
 		Role:    console.Conversing,
 		Program: a.Version, Todos: a.Root.Todos(string(id))}
 	if _, err = teleport.Import(ctx, f, to); err != nil {
@@ -244,13 +244,4 @@ func (a *app) destination(m teleport.Manifest, sync bool, into string) (string, 
 		return "", console.Usage(fmt.Sprintf("folder %s does not exist", folder), fix)
 	}
 	return folder, nil
-}
-
-// newUUID makes one of version 4.
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	text := hex.EncodeToString(b[:])
-	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
@@ -260,70 +261,20 @@ func (d drawer) table(source [][]string, width int) []string {
 			rows[i] = append(rows[i], styled)
 		}
 	}
-	widths := columns(rows, width)
-	var lines []string
-	for i, row := range rows {
-		lines = append(lines, d.row(row, widths)...)
-		if i == 0 {
-			var parts []string
-			for _, w := range widths {
-				parts = append(parts, strings.Repeat("─", w))
-			}
-			lines = append(lines, d.theme.Rule.Render(strings.Join(parts, "─┼─")))
-		}
+	t := table.New().Border(lipgloss.NormalBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).
+		BorderRight(false).BorderStyle(d.theme.Rule).Headers(rows[0]...).Rows(rows[1:]...).
+		StyleFunc(func(_, column int) lipgloss.Style {
+			return lipgloss.NewStyle().PaddingLeft(min(column, 1)).PaddingRight(min(len(rows[0])-1-column, 1))
+		})
+	drawn := t.String()
+	if lipgloss.Width(drawn) > width {
+		drawn = t.Width(width).String()
+	}
+	lines := strings.Split(drawn, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
 	}
 	return lines
-}
-
-// row draws the cells of a row, which may take several lines.
-func (d drawer) row(cells []string, widths []int) []string {
-	tall, wrapped := 1, make([][]string, len(widths))
-	for i := range widths {
-		if i < len(cells) {
-			wrapped[i] = wrap(cells[i], widths[i])
-		}
-		tall = max(tall, len(wrapped[i]))
-	}
-	var lines []string
-	for k := range tall {
-		var parts []string
-		for i, w := range widths {
-			part := ""
-			if k < len(wrapped[i]) {
-				part = wrapped[i][k]
-			}
-			parts = append(parts, part+strings.Repeat(" ", max(0, w-ansi.StringWidth(part))))
-		}
-		lines = append(lines, strings.TrimRight(strings.Join(parts, d.theme.Rule.Render(" │ ")), " "))
-	}
-	return lines
-}
-
-// columns are the widths of the columns of a table.
-func columns(rows [][]string, width int) []int {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 1)
-			}
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
-		}
-	}
-	room := max(len(widths), width-3*(len(widths)-1))
-	for {
-		sum, widest := 0, 0
-		for i, w := range widths {
-			sum += w
-			if w > widths[widest] {
-				widest = i
-			}
-		}
-		if sum <= room || len(widths) == 0 || widths[widest] <= 1 {
-			return widths
-		}
-		widths[widest] = max(1, widths[widest]-max(1, min(sum-room, widths[widest]/4)))
-	}
 }
 
 // inline draws the content of a block as one styled text.
