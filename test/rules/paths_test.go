@@ -17,12 +17,12 @@ var bare = []struct {
 	why   string
 	files []string
 }{
-	{"this is the way itself, and the folders that are trusted", []string{"internal/platform/saferoot/*.go", "internal/platform/home/safe.go", "internal/project/todo/folder.go"}},
+	{"this is the way itself, and the folders that are trusted", []string{"internal/platform/saferoot/*.go", "internal/platform/home/safe.go", "internal/platform/home/folder.go"}},
 	{"paths that the user names, in which his links count", []string{"cmd/drover/export.go", "cmd/drover/overssh.go", "internal/frontend/cli/agents/mcp.go", "internal/frontend/cli/prompt/foreign.go", "internal/frontend/cli/prompt/record.go", "internal/frontend/cli/project/teleport.go",
 		"internal/project/catalog/plugin.go", "internal/frontend/cli/console/print.go", "internal/frontend/cli/manual/main.go", "internal/frontend/cli/run/run.go", "internal/mcp/mcpconfig/edit.go", "internal/model/script/load.go", "internal/project/settings/file.go", "internal/platform/userservice/userservice.go", "internal/frontend/telemetry/sender.go"}},
 	{"paths that users of the library name", []string{"agent/fork.go", "agent/transcript_unix.go"}},
-	{"a new folder or file for temporary things, which is this process's own", []string{"internal/session/sandboxes/trial.go", "internal/fleet/folder/temp.go", "internal/git/worktree/change.go", "internal/frontend/cli/run/compete.go", "internal/assemble/demo/*.go", "drover.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
-	{"/proc, /sys, /dev", []string{"internal/engine/sandbox/proc_linux.go", "internal/session/sandboxes/sockets.go", "internal/engine/sandbox/dev_linux.go", "cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/fleet/worker/load_linux.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
+	{"a new folder or file for temporary things, which is this process's own", []string{"internal/session/sandboxes/trial.go", "internal/session/sandboxes/caches.go", "internal/fleet/folder/temp.go", "internal/git/worktree/change.go", "internal/frontend/cli/run/compete.go", "internal/assemble/demo/*.go", "drover.go", "internal/api/teleport/archive.go", "internal/api/teleport/export.go"}},
+	{"/proc, /sys, /dev", []string{"internal/engine/sandbox/proc_linux.go", "internal/engine/sandbox/broker_linux.go", "internal/engine/sandbox/dev_linux.go", "cmd/drover/host.go", "internal/engine/process/*_linux.go", "internal/engine/process/memory.go", "internal/fleet/worker/load_linux.go", "internal/engine/process/start.go", "internal/engine/tty/open_*.go"}},
 	{"SQLite takes paths; ours.go looks at what is there before", []string{"internal/engine/journal/journal.go"}},
 	{"sockets have paths only; home checks their folder", []string{"internal/api/socket/socket.go"}},
 	{"git takes paths, and these are its files", []string{"internal/git/merge/land.go", "internal/git/merge/merge.go", "internal/git/worktree/store.go", "internal/fleet/folder/unpack.go"}},

@@ -7,6 +7,6 @@
 // refused unless a rule names them; the address that was checked is the one dialled.
 // Connections, questions, headers and times are bounded.
 //
-// The package does not start commands, does not know where its listener is, and does
-// not look into TLS: of HTTPS it judges the name in CONNECT, not the one in the handshake.
+// The package does not start commands and does not know where its listener is. It looks into the TLS
+// of hosts with a [Credential] only: of other HTTPS it judges the name in CONNECT, not the one in the handshake.
 package netproxy

@@ -2,6 +2,7 @@ package netproxy
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -31,6 +32,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 			close(c.ended)
 		}
 	}()
+	if c.within != nil {
+		s.serveWithin(w, hr, *c.within)
+		return
+	}
 	user, password := proxyCredentials(hr.Header)
 	switch err := s.claim(c, user, password); {
 	case errors.Is(err, errBusy):
@@ -47,6 +52,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		http.Error(w, excerpt.Line("read the request to the proxy: "+err.Error(), 300), http.StatusBadRequest)
 		return
 	}
+	if hr.Method == http.MethodConnect && s.cfg.Credential != nil {
+		if credential := s.cfg.Credential(r); credential != nil {
+			s.intercept(w, c, within{r, credential})
+			return
+		}
+	}
 	up, via, err := s.connect(hr.Context(), r, hr.Method != http.MethodConnect)
 	if err != nil {
 		s.logFailure(r, err)
@@ -58,7 +69,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		s.tunnel(w, r, up)
 		return
 	}
-	s.forward(w, hr, r, up, via)
+	s.forward(w, hr, r, up, via, nil)
 }
 
 // proxyCredentials returns "" without readable credentials.
@@ -134,12 +145,16 @@ func (s *service) tunnel(w http.ResponseWriter, r Request, up net.Conn) {
 	out.Sent, out.Received = s.relay(c, early, up)
 }
 
-// forward passes one plain HTTP request on, over a connection of its own: a connection
+// forward passes one HTTP request on, over a connection of its own: a connection
 // that is shared would skip the check of the address. via is the proxy to which up leads; nil: it leads to
-// the server.
-func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up net.Conn, via *url.URL) {
+// the server. add is a credential for a server of https; nil: the server is one of http.
+func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up net.Conn, via *url.URL, add *added) {
 	counted := &countedConn{Conn: up, idle: s.cfg.Limits.Idle}
 	var out Outcome
+	usual := ":80"
+	if add != nil {
+		out.Credential, usual = add.credential, ":443"
+	}
 	defer func() {
 		out.Sent, out.Received = counted.sent.Load(), counted.received.Load()
 		s.cfg.Log(r, out)
@@ -156,10 +171,11 @@ func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: int64(s.cfg.Limits.HeaderBytes),
+		TLSClientConfig:        &tls.Config{ServerName: r.Host, RootCAs: s.cfg.Roots, MinVersion: tls.VersionTLS12},
 	}
 	authority := r.String()
 	if hr.URL.Port() == "" {
-		authority = strings.TrimSuffix(authority, ":80")
+		authority = strings.TrimSuffix(authority, usual)
 	}
 	(&httputil.ReverseProxy{
 		Transport:     transport,
@@ -173,9 +189,15 @@ func (s *service) forward(w http.ResponseWriter, hr *http.Request, r Request, up
 					p.Out.Header[name] = v
 				}
 			}
+			if add != nil {
+				add.apply(p.Out)
+			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			resp.Header.Del(RefusedHeader)
+			if add != nil {
+				return add.mask(resp)
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

@@ -3,6 +3,7 @@ package netproxy
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,11 @@ type Config struct {
 	// used. It returns an error for a proxy of another protocol than HTTP. A nil func uses none.
 	Upstream func(to *url.URL) (*url.URL, error)
 
+	// Credential returns what is added to the requests of https to a host; nil: they are not looked into. A nil func
+	// looks into none.
+	Credential func(Request) *Credential
+	Roots      *x509.CertPool // by which the certificates of such hosts are checked; nil: those of the system
+
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)         // nil: the resolver of the system
 	Limits  Limits
@@ -82,6 +88,8 @@ type Outcome struct {
 	Refused  bool  // Err is a refusal, not a failure of the network
 	Sent     int64 // bytes from the command
 	Received int64
+
+	Credential string // the name of the one that was added; empty: none was
 }
 
 // Proxy serves listeners. Its methods may be called by several goroutines.
@@ -222,8 +230,9 @@ func (s *service) serve(c *conn) {
 // conn is a connection of a command.
 type conn struct {
 	net.Conn
-	first    []byte // read already; only its reader uses it
-	user     string // who has shown credentials; only the goroutine that serves it uses it
+	first    []byte  // read already; only its reader uses it
+	user     string  // who has shown credentials; only the goroutine that serves it uses it
+	within   *within // it is in one of a command, of which the TLS has been ended; never changes
 	hijacked atomic.Bool
 	ended    chan struct{} // closed when net/http and its handler have ended
 }

@@ -134,7 +134,9 @@ func TestPairing(t *testing.T) {
 			t.Errorf("%s with a guessed cookie: %d", path, status)
 		}
 	}
-	keyIn := func(text string) string { return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), `{"key":"`), `"}`) }
+	keyIn := func(text string) string {
+		return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), `{"key":"`), `"}`)
+	}
 	link := code(true)
 	status, text, cookie := pair(link)
 	key := keyIn(text)

@@ -111,7 +111,7 @@ func TestSecureCookie(t *testing.T) {
 func TestBrowserName(t *testing.T) {
 	for agent, want := range map[string]string{
 		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile/15E148 Safari/604.1": "Safari on iPhone",
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 Chrome/140.0.0.0 Safari/537.36":                  "Chrome on macOS",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 Chrome/140.0.0.0 Safari/537.36":                   "Chrome on macOS",
 		"Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0.0.0 Mobile Safari/537.36 Edg/140":                    "Edge on Android",
 		"": "a browser", "<script>": "a browser",
 	} {

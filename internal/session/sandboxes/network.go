@@ -30,6 +30,8 @@ type network struct {
 	proxy *netproxy.Proxy
 	port  int // where the commands reach the proxy
 	stop  context.CancelCauseFunc
+	vault *vault            // nil: no credentials are added
+	used  func(text string) // gets the first use of each; never changes
 	serve sync.WaitGroup
 
 	mu      sync.Mutex
@@ -71,8 +73,8 @@ func (c *client) Refused() []string {
 
 // openNetwork serves a proxy to the commands of a room, or without a room to those on the
 // loopback address of this machine.
-func openNetwork(room *sandbox.Room, rules netproxy.Rules, local map[int]string,
-	upstream func(*url.URL) (*url.URL, error),
+func openNetwork(room *sandbox.Room, rules netproxy.Rules, local map[int]string, vault *vault,
+	upstream func(*url.URL) (*url.URL, error), used func(text string),
 ) (*network, error) {
 	var l net.Listener
 	var err error
@@ -88,14 +90,18 @@ func openNetwork(room *sandbox.Room, rules netproxy.Rules, local map[int]string,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
 	}
-	n := &network{rules: rules, clients: map[string]*client{}}
+	n := &network{rules: rules, clients: map[string]*client{}, vault: vault, used: used}
 	if n.port, err = strconv.Atoi(port); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the network of the sandbox: %w", err), l.Close())
 	}
-	n.proxy = netproxy.New(netproxy.Config{
+	c := netproxy.Config{
 		Setting: "sandbox.domains", Known: n.known, Match: rules.Match, Allow: n.allow, Private: n.private,
 		Log: n.ended, Upstream: upstream,
-	})
+	}
+	if vault != nil {
+		c.Credential, c.Roots = vault.credential, vault.roots
+	}
+	n.proxy = netproxy.New(c)
 	ctx, stop := context.WithCancelCause(context.Background())
 	n.stop = stop
 	n.serve.Go(func() { _ = n.proxy.Serve(ctx, l) }) // it fails only when it is closed
@@ -143,6 +149,9 @@ func (n *network) join(line string, reach Reach) (*client, []string) {
 	// Programs that look for a newer version of themselves would be a question about a command without a network.
 	env = append(env, "npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1", "PIP_DISABLE_PIP_VERSION_CHECK=1",
 		"DENO_NO_UPDATE_CHECK=1", "CHECKPOINT_DISABLE=1")
+	if n.vault != nil {
+		env = append(env, n.vault.vars...)
+	}
 	return c, env
 }
 
@@ -159,6 +168,9 @@ func (n *network) known(user, password string) bool {
 
 // ended remembers a refusal for its command.
 func (n *network) ended(r netproxy.Request, o netproxy.Outcome) {
+	if o.Credential != "" && n.vault.count(o.Credential, r.String()) {
+		n.used(fmt.Sprintf("the sandbox adds the credential %s to requests for %s", o.Credential, r.Host))
+	}
 	c := n.find(r.User)
 	if c == nil || !o.Refused || o.Err == nil {
 		return
