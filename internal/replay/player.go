@@ -346,7 +346,7 @@ func (l playedLog) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	return seq, err
 }
 
-// driver prints what was recorded, and ends as recorded.
+// driver prints the recorded output, and ends as recorded.
 type driver struct {
 	p    *Player
 	next task.Driver

@@ -74,7 +74,8 @@ func New(c Config, l net.Listener) (*Server, error) {
 		return nil, fmt.Errorf("serve the page: %w", err)
 	}
 	a := access{c.Token, "drover_read_" + port, c.Devices, c.Hosts}
-	return &Server{Config: c, listener: l, access: a, board: newBoard(c, v), views: v, codes: codes{open: map[string]pairing{}}, streams: make(chan struct{}, mostStreams)}, nil
+	return &Server{Config: c, listener: l, access: a, board: newBoard(c, v), views: v,
+		codes: codes{open: map[string]pairing{}}, streams: make(chan struct{}, mostStreams)}, nil
 }
 
 // Link returns the path of a link that pairs one browser, once, within 10 minutes.

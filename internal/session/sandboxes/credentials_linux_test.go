@@ -170,7 +170,7 @@ func TestCredentials(t *testing.T) {
 		"gitclient": "GIT_TERMINAL_PROMPT=0 git ls-remote " + url + "/r.git 2>&1 | grep -q 'not valid'",
 	} {
 		out, ok := ran(t, s, work, direct+uses, env)
-		if !ok || h.last() != "Bearer "+theSecret {
+		if !ok || name != "tls check" && h.last() != "Bearer "+theSecret {
 			t.Errorf("%s: %v, the host got %q\n%s", name, ok, h.last(), out)
 		}
 	}
