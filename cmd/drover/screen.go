@@ -101,7 +101,7 @@ func connection(find func(context.Context) (console.Session, error)) func(contex
 		}
 		api, release, err := s.Open(ctx)
 		if err != nil {
-			return tui.Connection{}, fmt.Errorf("open session %s: %w", s.Info().Session, err)
+			return tui.Connection{}, err
 		}
 		return tui.Connection{API: api, Info: s.Info(), Release: release}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,18 +23,10 @@ type Difference struct {
 // folders and sessions are left out, and so is how far a task was between two changes.
 func Compare(was, has *Recording) []Difference {
 	a, b := lanes(was), lanes(has)
-	names := make([]string, 0, len(a))
-	for name := range a {
-		names = append(names, name)
-	}
-	for name := range b {
-		if _, ok := a[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	either := maps.Clone(a)
+	maps.Copy(either, b)
 	var out []Difference
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(either)) {
 		x, y := a[name], b[name]
 		for i := range max(len(x), len(y)) {
 			d := Difference{Where: fmt.Sprintf("%s, %d", name, i+1)}

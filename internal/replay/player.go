@@ -36,9 +36,9 @@ type Config struct {
 	Until int
 }
 
-// Player is the seam of a session that plays a recording, once. Agents, messages and workflows of the session
-// are real; other tasks print what they printed and end as they ended, and what agents got from outside they
-// get again. With [Config.Until] what was not recorded by then is real. The methods may be called by several
+// Player is the [environment.Seam] of a session that plays a recording, once. Agents, messages and workflows of the
+// session are real; other tasks print what they printed and end as they ended, and what agents got from outside
+// they get again. With [Config.Until] what was not recorded by then is real. The methods may be called by several
 // goroutines.
 type Player struct {
 	order
@@ -245,10 +245,7 @@ func (p *Player) Err() error {
 // Missing names the first thing that was recorded and has not happened; empty: nothing is missing.
 func (p *Player) Missing() string { return p.missing() }
 
-// Texts implements [environment.Seam].
-func (p *Player) Texts(
-	_ context.Context, id task.ID, what string, get func() ([]string, error),
-) ([]string, error) {
+func (p *Player) Texts(_ context.Context, id task.ID, what string, get func() ([]string, error)) ([]string, error) {
 	e, ok := p.text(id, what)
 	switch {
 	case !ok && p.live:
@@ -315,31 +312,14 @@ func (p *Player) Prepare(d task.Driver, spec task.Spec) supervise.Prepared {
 	return start
 }
 
-// Log implements [environment.Seam].
-func (p *Player) Log(log environment.Log) supervise.Log { return playedLog{p, log} }
+func (p *Player) Log(log environment.Log) supervise.Log {
+	return playedLog{heard{log, func(_ task.Seq, e lifecycle.Entry) { p.step(p.change(e.Verb, e.Task)) }}, p}
+}
 
 // playedLog says what has come into the log, and lets messages into it in the recorded order.
 type playedLog struct {
+	heard
 	p *Player
-	supervise.Log
-}
-
-func (l playedLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
-	seq, err := l.Log.Append(ctx, e)
-	if err == nil {
-		l.p.step(l.p.change(e.Verb, e.Task))
-	}
-	return seq, err
-}
-
-func (l playedLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
-	seqs, errs := l.Log.AppendAll(ctx, entries)
-	for i, e := range entries {
-		if errs[i] == nil {
-			l.p.step(l.p.change(e.Verb, e.Task))
-		}
-	}
-	return seqs, errs
 }
 
 // Post writes a message when its turn has come. What was not recorded is written at once: agents that go on
@@ -366,7 +346,7 @@ func (l playedLog) Post(ctx context.Context, m task.Message) (task.Seq, error) {
 	return seq, err
 }
 
-// driver prints what was recorded, and ends as recorded.
+// driver prints the recorded output, and ends as recorded.
 type driver struct {
 	p    *Player
 	next task.Driver
@@ -375,7 +355,6 @@ type driver struct {
 // unbegun is work that could not be started, and has ended without having begun.
 type unbegun struct{ driver }
 
-// Launches implements [task.Launcher].
 func (*unbegun) Launches() {}
 
 func (d *driver) Kind() task.Kind                   { return d.next.Kind() }

@@ -27,7 +27,6 @@ func works(tool string) bool {
 // edits reports whether a tool changes files, which a run that continues live needs.
 func edits(tool string) bool { return tool == "Write" || tool == "Edit" }
 
-// Agent implements [environment.Seam].
 func (p *Player) Agent(id task.ID, c *agent.Config) {
 	a := p.known(id)
 	if a == nil {
@@ -65,14 +64,13 @@ func (gone) Call(context.Context, agent.Call) (agent.Output, error) {
 	return agent.Refuse("this tool was there when the run was recorded, and is not there now"), nil
 }
 
-// port gives one agent what came from outside in the recording.
+// port is an [agent.Port] that gives one agent what came from outside in the recording.
 type port struct {
 	p  *Player
 	a  *part
 	id task.ID
 }
 
-// Reply implements [agent.Port].
 func (s *port) Reply(
 	ctx context.Context, req *agent.Request, on func(agent.Part), ask func(func(agent.Part)) (*agent.Reply, error),
 ) (*agent.Reply, error) {
@@ -179,9 +177,7 @@ func (s *port) call(id string, over bool) (e Entry, ok bool) {
 }
 
 // Check implements [agent.Port]: it decides as recorded, and asks nobody.
-func (s *port) Check(
-	ctx context.Context, c agent.Call, decide func() (agent.Decision, error),
-) (agent.Decision, error) {
+func (s *port) Check(ctx context.Context, c agent.Call, decide func() (agent.Decision, error)) (agent.Decision, error) {
 	e, ok := s.call(c.ID, false)
 	if !ok && s.p.live {
 		return decide()
@@ -210,10 +206,8 @@ func (s *port) Check(
 	return d, nil
 }
 
-// Run implements [agent.Port].
 func (s *port) Run(
-	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error),
-	after func(agent.Output) agent.Output,
+	_ context.Context, tool string, c agent.Call, run func() (agent.Output, error), after func(agent.Output) agent.Output,
 ) (agent.Output, error) {
 	e, ok := s.call(c.ID, true)
 	switch {
@@ -238,15 +232,12 @@ func (s *port) Run(
 	return out, nil
 }
 
-// Texts implements [agent.Port].
 func (s *port) Texts(ctx context.Context, what string, get func() ([]string, error)) ([]string, error) {
 	return s.p.Texts(ctx, s.id, what, get)
 }
 
 // Take implements [agent.Port]: it returns what the agent found then, once it has come, and nothing else.
-func (s *port) Take(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (s *port) Take(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	p, a := s.p, s.a
 	p.play.Lock()
 	if len(a.looks) == 0 {
@@ -278,9 +269,7 @@ func (s *port) Take(
 }
 
 // beyond is a look that was not recorded: the agent ended before it, or continues live.
-func (s *port) beyond(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (s *port) beyond(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	if s.p.live {
 		return take()
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Recorder is the seam of a session that is recorded. It writes as things happen and changes nothing; what
-// cannot be written is an error of Close. Its methods may be called by several goroutines.
+// Recorder is the [environment.Seam] of a session that is recorded. It writes as things happen and changes nothing;
+// what cannot be written is an error of Close. Its methods may be called by several goroutines.
 type Recorder struct {
 	begin time.Time
 	main  task.ID
@@ -63,7 +63,6 @@ func (r *Recorder) add(e Entry) {
 	r.w.Add(e)
 }
 
-// Agent implements [environment.Seam].
 func (r *Recorder) Agent(id task.ID, c *agent.Config) {
 	r.next.Agent(id, c)
 	e := Entry{Kind: AgentEntry, Agent: id, Deferred: c.Deferred}
@@ -81,10 +80,7 @@ func (r *Recorder) Agent(id task.ID, c *agent.Config) {
 	c.Port = &recorded{r: r, id: id, next: next, decided: map[string]*Entry{}}
 }
 
-// Texts implements [environment.Seam].
-func (r *Recorder) Texts(
-	ctx context.Context, id task.ID, what string, get func() ([]string, error),
-) ([]string, error) {
+func (r *Recorder) Texts(ctx context.Context, id task.ID, what string, get func() ([]string, error)) ([]string, error) {
 	texts, err := r.next.Texts(ctx, id, what, get)
 	r.texts(id, what, texts, err)
 	return texts, err
@@ -98,12 +94,11 @@ func (r *Recorder) texts(id task.ID, what string, texts []string, err error) {
 	r.add(e)
 }
 
-// Prepare implements [environment.Seam].
 func (r *Recorder) Prepare(d task.Driver, spec task.Spec) supervise.Prepared {
 	return r.next.Prepare(d, spec)
 }
 
-// recorded is the port of one agent.
+// recorded is the [agent.Port] of one agent.
 type recorded struct {
 	r    *Recorder
 	id   task.ID
@@ -113,7 +108,6 @@ type recorded struct {
 	decided map[string]*Entry // by call; guarded by mu
 }
 
-// Reply implements [agent.Port].
 func (p *recorded) Reply(
 	ctx context.Context, req *agent.Request, on func(agent.Part), ask func(func(agent.Part)) (*agent.Reply, error),
 ) (*agent.Reply, error) {
@@ -172,7 +166,6 @@ func failure(ctx context.Context, err error) *Failure {
 	return f
 }
 
-// Check implements [agent.Port].
 func (p *recorded) Check(
 	ctx context.Context, c agent.Call, decide func() (agent.Decision, error),
 ) (agent.Decision, error) {
@@ -198,7 +191,6 @@ func (p *recorded) Check(
 	return d, err
 }
 
-// Run implements [agent.Port].
 func (p *recorded) Run(
 	ctx context.Context, tool string, c agent.Call, run func() (agent.Output, error),
 	after func(agent.Output) agent.Output,
@@ -225,10 +217,7 @@ func (p *recorded) Run(
 	return out, err
 }
 
-// Take implements [agent.Port].
-func (p *recorded) Take(
-	ctx context.Context, take func() ([]agent.MailMessage, error),
-) ([]agent.MailMessage, error) {
+func (p *recorded) Take(ctx context.Context, take func() ([]agent.MailMessage, error)) ([]agent.MailMessage, error) {
 	mail, err := p.next.Take(ctx, take)
 	if err != nil {
 		return mail, err
@@ -241,47 +230,51 @@ func (p *recorded) Take(
 	return mail, nil
 }
 
-// Texts implements [agent.Port].
 func (p *recorded) Texts(ctx context.Context, what string, get func() ([]string, error)) ([]string, error) {
 	texts, err := p.next.Texts(ctx, what, get)
 	p.r.texts(p.id, what, texts, err)
 	return texts, err
 }
 
-// Log implements [environment.Seam].
 func (r *Recorder) Log(log environment.Log) supervise.Log {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log = log
-	return recordedLog{r, r.next.Log(log)}
+	return recordedLog{heard{r.next.Log(log), r.event}, r}
 }
 
-// recordedLog notes what becomes durable.
-type recordedLog struct {
-	r    *Recorder
-	next supervise.Log
+// heard is a log with a listener for the changes of tasks that have come into it.
+type heard struct {
+	supervise.Log
+	event func(task.Seq, lifecycle.Entry)
 }
 
-func (l recordedLog) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
-	seq, err := l.next.Append(ctx, e)
+func (l heard) Append(ctx context.Context, e lifecycle.Entry) (task.Seq, error) {
+	seq, err := l.Log.Append(ctx, e)
 	if err == nil {
-		l.r.event(seq, e)
+		l.event(seq, e)
 	}
 	return seq, err
 }
 
-func (l recordedLog) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
-	seqs, errs := l.next.AppendAll(ctx, entries)
+func (l heard) AppendAll(ctx context.Context, entries []lifecycle.Entry) ([]task.Seq, []error) {
+	seqs, errs := l.Log.AppendAll(ctx, entries)
 	for i, e := range entries {
 		if errs[i] == nil {
-			l.r.event(seqs[i], e)
+			l.event(seqs[i], e)
 		}
 	}
 	return seqs, errs
 }
 
+// recordedLog notes what becomes durable.
+type recordedLog struct {
+	heard
+	r *Recorder
+}
+
 func (l recordedLog) Post(ctx context.Context, m task.Message) (seq task.Seq, err error) {
-	m.Seq, err = l.next.Post(ctx, m)
+	m.Seq, err = l.Log.Post(ctx, m)
 	if err == nil && m.Kind != task.Prompt && m.Kind != task.Stalled { // a replay has its own prompt and clock
 		l.r.add(Entry{Kind: MessageEntry, Message: &m})
 	}

@@ -102,7 +102,7 @@ type Window struct {
 	Share  float64 `json:"share"`
 }
 
-// Request is what is kept of a call of a model.
+// Request is the kept part of a call of a model.
 type Request struct {
 	Model   string   `json:"model"`
 	Label   string   `json:"label"` // of the agent
@@ -137,7 +137,7 @@ type Failure struct {
 	At          agent.Spot    `json:"at,omitzero"`
 }
 
-// Result is what a call of a tool handed back.
+// Result is the result of a call of a tool.
 type Result struct {
 	Text       string          `json:"text"`
 	Images     []agent.Block   `json:"images,omitempty"`

@@ -17,7 +17,7 @@ var bare = []struct {
 	why   string
 	files []string
 }{
-	{"this is the way itself, and the folders that are trusted", []string{"internal/platform/saferoot/*.go", "internal/platform/home/safe.go", "internal/project/todo/folder.go"}},
+	{"this is the way itself, and the folders that are trusted", []string{"internal/platform/saferoot/*.go", "internal/platform/home/safe.go", "internal/platform/home/folder.go"}},
 	{"paths that the user names, in which his links count", []string{"cmd/drover/export.go", "cmd/drover/overssh.go", "internal/frontend/cli/agents/mcp.go", "internal/frontend/cli/prompt/foreign.go", "internal/frontend/cli/prompt/record.go", "internal/frontend/cli/project/teleport.go",
 		"internal/project/catalog/plugin.go", "internal/frontend/cli/console/print.go", "internal/frontend/cli/manual/main.go", "internal/frontend/cli/run/run.go", "internal/mcp/mcpconfig/edit.go", "internal/model/script/load.go", "internal/project/settings/file.go", "internal/platform/userservice/userservice.go", "internal/frontend/telemetry/sender.go"}},
 	{"paths that users of the library name", []string{"agent/fork.go", "agent/transcript_unix.go"}},

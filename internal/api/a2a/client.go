@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -20,7 +19,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/platform/lines"
 )
 
 // Limits of what is read from a stranger.
@@ -88,15 +89,10 @@ func checkURL(text string) (*url.URL, error) {
 			"with the token)")
 	case u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
 		return nil, fmt.Errorf("%.200q is not the address of an agent card (such as https://example.com%s)", text, CardPath)
-	case u.Scheme == "https", u.Scheme == "http" && local(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && addresses.Loopback(u.Hostname()):
 		return u, nil
 	}
 	return nil, fmt.Errorf("%.200q is neither https nor on this machine", text)
-}
-
-func local(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // newHTTP returns a client for one address. It follows no redirects; http reaches this machine only.
@@ -382,33 +378,16 @@ func (c *Client) events(
 
 // frames reads the data of server-sent events.
 func frames(r io.Reader, each func([]byte) error) error {
-	in := bufio.NewReaderSize(r, 64<<10)
-	var line, data []byte
+	events := lines.NewEvents(r, maxAnswer, fmt.Errorf("an event is larger than %d bytes", maxAnswer))
 	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line)+len(data) > maxAnswer {
-			return fmt.Errorf("an event is larger than %d bytes", maxAnswer)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
-		text := bytes.TrimRight(line, "\r\n")
-		if rest, ok := bytes.CutPrefix(text, []byte("data:")); ok {
-			data = append(append(data, bytes.TrimPrefix(rest, []byte(" "))...), '\n')
+		if err := each(e.Data); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil // an event without its empty line is incomplete
-		}
-		if len(text) == 0 && len(data) > 0 {
-			if failed := each(data); failed != nil {
-				return failed
-			}
-			data = nil
-		}
-		line = line[:0]
 	}
 }

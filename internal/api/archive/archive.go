@@ -305,11 +305,7 @@ func (a *Archive) find(ctx context.Context, ref string) (task.Record, error) {
 	case 1:
 		return matches[0], nil
 	}
-	e := &control.Error{
-		Code:    control.Ambiguous,
-		Message: fmt.Sprintf("%q fits %d tasks", ref, len(matches)),
-		Fix:     "give more of the ID",
-	}
+	e := control.Refuse(control.Ambiguous, fmt.Sprintf("%q fits %d tasks", ref, len(matches)), "give more of the ID")
 	for _, m := range matches {
 		e.Matches = append(e.Matches, string(m.ID))
 	}
@@ -347,10 +343,8 @@ func (a *Archive) Stop(ctx context.Context, req control.StopRequest) (task.Recei
 		if !r.Status.Terminal() {
 			return receipt, a.refuse("stop " + ref)
 		}
-		receipt.Stopped = append(
-			receipt.Stopped,
-			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}},
-		)
+		receipt.Stopped = append(receipt.Stopped,
+			task.Stopped{ID: r.ID, Status: r.Status, Cause: r.Cause, Signals: []task.SignalSent{}})
 		child.EndSurvivors(ctx, r, req.Grace, &receipt)
 	}
 	return receipt, nil
@@ -383,11 +377,6 @@ func (a *Archive) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 	return a.log.Events(ctx, after)
 }
 
-// Start is refused.
-func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
-	return nil, a.refuse("start")
-}
-
 // Approvals returns none: the askers have died.
 func (a *Archive) Approvals(context.Context, control.ApprovalsRequest) (control.Approvals, error) {
 	return control.Approvals{Questions: []task.Question{}}, nil
@@ -415,34 +404,14 @@ func (a *Archive) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 }
 
-// MarkSeen is refused, since nothing is written here.
-func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
-	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
-}
-
 // State returns the state of an idle session.
 func (a *Archive) State(context.Context, control.StateRequest) (control.State, error) {
 	return control.State{Idle: true, IdleCount: 1, Version: 1, Seq: a.log.Last()}, nil
 }
 
-// Decide is refused.
-func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
-	return a.refuse("answer question " + req.ID)
-}
-
-// Promote is refused.
-func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
-	return task.Record{}, a.refuse("promote " + ref)
-}
-
 // Send is refused: a host would have to open the session first.
 func (a *Archive) Send(_ context.Context, req control.SendRequest) (task.Record, error) {
 	return task.Record{}, a.goOn("send to " + req.Ref)
-}
-
-// Pause is refused.
-func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
-	return nil, a.refuse("pause " + strings.Join(refs, ", "))
 }
 
 // Resume is refused, as Send is.
@@ -455,10 +424,7 @@ func (a *Archive) goOn(what string) error {
 	if a.info.Stopped {
 		return a.refuse(what)
 	}
-	e := &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
-	}
+	e := control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session), "")
 	e.Fix = fmt.Sprintf("go on with it by `drover -p --resume %s \"…\"`, and ask for the agent there", a.info.Session)
 	if a.info.Role == "background" { // the session has no main agent
 		e.Fix = "`drover resume` and `drover send` start a host for it"
@@ -466,36 +432,49 @@ func (a *Archive) goOn(what string) error {
 	return e
 }
 
-// Interrupt is refused.
+// What changes an ended session, or asks for its host, is refused.
+
+func (a *Archive) Start(context.Context, []control.StartRequest) ([]control.Started, error) {
+	return nil, a.refuse("start")
+}
+
+func (a *Archive) Decide(_ context.Context, req control.DecideRequest) error {
+	return a.refuse("answer question " + req.ID)
+}
+
+func (a *Archive) Promote(_ context.Context, ref string) (task.Record, error) {
+	return task.Record{}, a.refuse("promote " + ref)
+}
+
+func (a *Archive) Pause(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("pause " + strings.Join(refs, ", "))
+}
+
 func (a *Archive) Interrupt(_ context.Context, ref string) (task.Record, error) {
 	return task.Record{}, a.refuse("interrupt " + ref)
 }
 
-// HoldLease is refused.
 func (a *Archive) HoldLease(context.Context, string) error { return a.refuse("hold") }
+
+// MarkSeen is refused: nothing is written here.
+func (a *Archive) MarkSeen(_ context.Context, refs []string) ([]task.Record, error) {
+	return nil, a.refuse("mark " + strings.Join(refs, ", ") + " as seen")
+}
 
 func (a *Archive) refuse(what string) error {
 	if a.info.Stopped {
-		return &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
-			Fix:     fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID),
-		}
+		return control.Refuse(control.Conflict,
+			fmt.Sprintf("cannot %s: the host of session %s stands still, as after Ctrl-Z", what, a.info.Session),
+			fmt.Sprintf("continue it by `fg` in its terminal, or by `kill -CONT %d`", a.info.PID))
 	}
 	if a.Kept() {
 		fix := fmt.Sprintf("`drover attach %s` starts one", a.info.Session)
 		if a.info.Role == "background" {
 			fix = fmt.Sprintf("`drover run -d true` in %s starts one", a.info.Project)
 		}
-		return &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
-			Fix:     fix + ", or says why it cannot",
-		}
+		return control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has no host", what, a.info.Session),
+			fix+", or says why it cannot")
 	}
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
-		Fix:     "start something new with `drover run -d` or `drover -p`",
-	}
+	return control.Refuse(control.Unavailable, fmt.Sprintf("cannot %s: session %s has ended", what, a.info.Session),
+		"start something new with `drover run -d` or `drover -p`")
 }

@@ -51,23 +51,22 @@ func Fork(place home.Session, req control.ForkRequest, meta agent.Meta) (control
 			return out, fmt.Errorf("fork session %s: %w", place.ID(), err)
 		}
 		if req.At > len(all) {
-			return out, &control.Error{Code: control.NotFound,
-				Message: fmt.Sprintf("fork session %s: it has %d prompts, and no prompt %d", place.ID(), len(all), req.At),
-				Fix:     fmt.Sprintf("see `drover fork --list %s`", place.ID())}
+			return out, control.Refuse(control.NotFound,
+				fmt.Sprintf("fork session %s: it has %d prompts, and no prompt %d", place.ID(), len(all), req.At),
+				fmt.Sprintf("see `drover fork --list %s`", place.ID()))
 		}
 		at = all[req.At-1]
 	} else if req.At < 0 {
-		return out, &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("fork session %s: prompt %d does not exist: prompts are counted from 1", place.ID(), req.At)}
+		return out, control.Refuse(control.Invalid,
+			fmt.Sprintf("fork session %s: prompt %d does not exist: prompts are counted from 1", place.ID(), req.At), "")
 	}
 	if req.Session != "" && !home.SessionID(string(req.Session)) {
-		return out, &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("fork session %s: %.40q is not the ID of a session", place.ID(), req.Session)}
+		return out, control.Refuse(control.Invalid,
+			fmt.Sprintf("fork session %s: %.40q is not the ID of a session", place.ID(), req.Session), "")
 	}
 	fresh := place.Project().Session(cmp.Or(req.Session, task.NewSessionID()))
-	taken := &control.Error{Code: control.Conflict,
-		Message: fmt.Sprintf("fork session %s: session %s exists already", place.ID(), fresh.ID()),
-		Fix:     "give --session-id another ID"}
+	taken := control.Refuse(control.Conflict,
+		fmt.Sprintf("fork session %s: session %s exists already", place.ID(), fresh.ID()), "give --session-id another ID")
 	if _, err := fresh.Below().Lstat(fresh.Dir()); err == nil {
 		return out, taken
 	}

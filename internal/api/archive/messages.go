@@ -35,11 +35,8 @@ func (a *Archive) Messages(ctx context.Context, req control.MessagesRequest) (co
 func Messages(place home.Session, r task.Record, limit int) (control.Messages, error) {
 	out := control.Messages{Task: r, List: []control.Message{}}
 	if !r.Kind.IsAgent() {
-		return out, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s is a %s, which has no messages", r.ID, r.Kind),
-			Fix:     fmt.Sprintf("see `drover logs %s`", r.ID),
-		}
+		return out, control.Refuse(control.Conflict, fmt.Sprintf("task %s is a %s, which has no messages", r.ID, r.Kind),
+			fmt.Sprintf("see `drover logs %s`", r.ID))
 	}
 	if limit <= 0 || limit > control.MaxMessages {
 		limit = control.MaxMessages

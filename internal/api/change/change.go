@@ -25,14 +25,13 @@ const maxPaths = 1000
 func Read(ctx context.Context, store *worktree.Store, rec task.Record, req control.DiffRequest) (control.Diff, error) {
 	for _, p := range req.Paths {
 		if !filepath.IsLocal(p) {
-			return control.Diff{}, &control.Error{Code: control.Invalid,
-				Message: fmt.Sprintf("path %.200q is not one of the repository", p), Fix: "give paths from its top folder"}
+			return control.Diff{}, control.Refuse(control.Invalid, fmt.Sprintf("path %.200q is not one of the repository", p),
+				"give paths from its top folder")
 		}
 	}
 	if len(req.Paths) > maxPaths {
-		return control.Diff{}, &control.Error{Code: control.Invalid,
-			Message: fmt.Sprintf("the request has %d paths, more than the limit of %d", len(req.Paths), maxPaths),
-			Fix:     "name folders"}
+		return control.Diff{}, control.Refuse(control.Invalid,
+			fmt.Sprintf("the request has %d paths, more than the limit of %d", len(req.Paths), maxPaths), "name folders")
 	}
 	c, err := find(ctx, store, rec)
 	if err != nil {
@@ -60,7 +59,7 @@ func Read(ctx context.Context, store *worktree.Store, rec task.Record, req contr
 		return d, err
 	}
 	if err != nil {
-		return d, &control.Error{Code: control.TooLarge, Message: err.Error(), Fix: "name some of its paths"}
+		return d, control.Refuse(control.TooLarge, err.Error(), "name some of its paths")
 	}
 	if req.Patch {
 		d.Patch, d.Cut = limited(patch)
@@ -72,9 +71,8 @@ func Read(ctx context.Context, store *worktree.Store, rec task.Record, req contr
 
 // find looks for the change; without one its error says what to do.
 func find(ctx context.Context, store *worktree.Store, rec task.Record) (worktree.Change, error) {
-	gone := &control.Error{Code: control.NotFound,
-		Message: fmt.Sprintf("task %s has no change of its own: it had no worktree", rec.ID),
-		Fix:     "agents have one with `--isolation worktree`"}
+	gone := control.Refuse(control.NotFound, fmt.Sprintf("task %s has no change of its own: it had no worktree", rec.ID),
+		"agents have one with `--isolation worktree`")
 	if store == nil {
 		return worktree.Change{}, gone
 	}

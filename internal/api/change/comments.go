@@ -28,9 +28,9 @@ func Comments(ctx context.Context, store *worktree.Store, rec task.Record, req c
 		return "", err
 	}
 	if now := digest(c); req.Digest != "" && req.Digest != now {
-		return "", &control.Error{Code: control.Conflict,
-			Message: fmt.Sprintf("task %s has changed its files since the diff was read: it is %s now", rec.ID, now),
-			Fix:     "read the diff again"}
+		return "", control.Refuse(control.Conflict,
+			fmt.Sprintf("task %s has changed its files since the diff was read: it is %s now", rec.ID, now),
+			"read the diff again")
 	}
 	var b strings.Builder
 	b.WriteString("Comments of the user on lines of your change. Take up each of them.\n")
@@ -102,5 +102,5 @@ func quoted(line string) string {
 }
 
 func invalid(format string, args ...any) error {
-	return &control.Error{Code: control.Invalid, Message: fmt.Sprintf(format, args...)}
+	return control.Refuse(control.Invalid, fmt.Sprintf(format, args...), "")
 }

@@ -241,37 +241,30 @@ func (r StartRequest) Check() error {
 			Message: "a start request names exactly one thing to start: a command, an agent, a monitor, a workflow, remote work or a dream",
 		}
 	case len(r.Lease) > task.MaxName:
-		return &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName),
-			Fix:     "give a shorter one",
-		}
+		return Refuse(Invalid, fmt.Sprintf("the lease has %d bytes, more than the limit of %d", len(r.Lease), task.MaxName),
+			"give a shorter one")
 	case envBytes(r.Env) > maxEnv:
-		return &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
-			Fix:     "leave out what the task does not need",
-		}
+		return Refuse(Invalid,
+			fmt.Sprintf("the environment has %d bytes, more than the limit of %d", envBytes(r.Env), maxEnv),
+			"leave out what the task does not need")
 	case r.Shell != nil && (r.Shell.Retries < 0 || r.Shell.Retries > task.MaxRetries):
-		return &Error{Code: Invalid,
-			Message: fmt.Sprintf("%d retries are not between 0 and %d", r.Shell.Retries, task.MaxRetries)}
+		return Refuse(Invalid, fmt.Sprintf("%d retries are not between 0 and %d", r.Shell.Retries, task.MaxRetries), "")
 	case r.Shell != nil && r.Shell.Retries > 0 && (r.Keep || r.Shell.TTY):
-		return &Error{Code: Invalid, Message: "retries of a command that is kept or has a terminal",
-			Fix: "leave one of them out: only its host can start a command again"}
+		return Refuse(Invalid, "retries of a command that is kept or has a terminal",
+			"leave one of them out: only its host can start a command again")
 	case r.On != "" && r.Shell == nil && r.Agent == nil:
-		return &Error{Code: Invalid, Message: "only commands and agents work at workers", Fix: "leave out on"}
+		return Refuse(Invalid, "only commands and agents work at workers", "leave out on")
 	case r.Agent != nil && len(r.EnvNames) > 0:
 		return &Error{Code: Invalid, Message: "variables do not travel with an agent", Fix: "leave them out: its commands have the environment of the worker"}
 	case r.On == "" && len(r.EnvNames) > 0:
-		return &Error{Code: Invalid, Message: "variables that travel, and no worker to travel to", Fix: "name one with on"}
+		return Refuse(Invalid, "variables that travel, and no worker to travel to", "name one with on")
 	case r.On == "" && (r.NoFolder || r.Sync || len(r.Untracked) > 0):
-		return &Error{Code: Invalid, Message: "what of the folder travels, and no worker to travel to",
-			Fix: "name one with on"}
+		return Refuse(Invalid, "what of the folder travels, and no worker to travel to", "name one with on")
 	case r.Sync && (r.NoFolder || len(r.Untracked) > 0):
-		return &Error{Code: Invalid, Message: "sync, which sends all files of a folder, with no_folder or untracked",
-			Fix: "leave one of them out"}
+		return Refuse(Invalid, "sync, which sends all files of a folder, with no_folder or untracked",
+			"leave one of them out")
 	case r.Timeout < 0:
-		return &Error{Code: Invalid, Message: fmt.Sprintf("the time limit %s is negative", r.Timeout)}
+		return Refuse(Invalid, fmt.Sprintf("the time limit %s is negative", r.Timeout), "")
 	}
 	return nil
 }
@@ -598,7 +591,7 @@ func Refuse(code Code, message, fix string) *Error {
 
 // NotFoundError means that ref names no task.
 func NotFoundError(ref string) *Error {
-	return &Error{Code: NotFound, Message: fmt.Sprintf("unknown task_id: %s", ref), Fix: "see `drover ps -a`"}
+	return Refuse(NotFound, fmt.Sprintf("unknown task_id: %s", ref), "see `drover ps -a`")
 }
 
 // AsError converts any error to an [*Error].

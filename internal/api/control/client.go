@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/task"
 )
 
-// Client is the [API] of a session behind a socket. Several goroutines may use
+// Client is the [API] of a session behind a socket, which documents its methods. Several goroutines may use
 // one. When a context ends, a method returns its cause; when the session does
 // not answer, an [*Error] with [Unavailable].
 type Client struct {
@@ -64,12 +64,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Info implements [API].
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	return call[Info](ctx, c, http.MethodGet, "/v1/info", nil)
 }
 
-// Start implements [API].
 func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, error) {
 	body, err := c.do(ctx, http.MethodPost, "/v1/tasks", newStartBody(reqs))
 	if e, ok := errors.AsType[*Error](err); ok && e.Code == TooLarge && len(reqs) > 1 {
@@ -84,7 +82,7 @@ func (c *Client) Start(ctx context.Context, reqs []StartRequest) ([]Started, err
 		return nil, c.broken(ctx, err)
 	}
 	if len(started) != len(reqs) {
-		return nil, &Error{Code: Internal, Message: fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs))}
+		return nil, Refuse(Internal, fmt.Sprintf("start: %d answers to %d requests", len(started), len(reqs)), "")
 	}
 	return started, nil
 }
@@ -145,60 +143,49 @@ func (c *Client) page(ctx context.Context, req ListRequest) (Page, error) {
 	return page, nil
 }
 
-// Get implements [API].
 func (c *Client) Get(ctx context.Context, ref string) (task.Record, error) {
 	return onTask[task.Record](ctx, c, http.MethodGet, ref, "")
 }
 
-// Wait implements [API].
 func (c *Client) Wait(ctx context.Context, req WaitRequest) (WaitReply, error) {
 	return call[WaitReply](ctx, c, http.MethodPost, "/v1/wait", req)
 }
 
-// Stop implements [API].
 func (c *Client) Stop(ctx context.Context, req StopRequest) (task.Receipt, error) {
 	return call[task.Receipt](ctx, c, http.MethodPost, "/v1/stop", req)
 }
 
-// Promote implements [API].
 func (c *Client) Promote(ctx context.Context, ref string) (task.Record, error) {
 	return onTask[task.Record](ctx, c, http.MethodPost, ref, "/promote")
 }
 
-// Output implements [API].
 func (c *Client) Output(ctx context.Context, req OutputRequest) (Chunk, error) {
 	return onTask[Chunk](ctx, c, http.MethodGet, req.Ref, "/output?"+address(req).Encode())
 }
 
-// Messages implements [API].
 func (c *Client) Messages(ctx context.Context, req MessagesRequest) (Messages, error) {
 	return onTask[Messages](ctx, c, http.MethodGet, req.Ref, "/messages?"+address(req).Encode())
 }
 
-// Result implements [API].
 func (c *Client) Result(ctx context.Context, req ResultRequest) (Answer, error) {
 	q := address(req)
 	q.Set("offset", strconv.FormatInt(req.Offset, 10)) // also 0: without one, a host gives the whole answer
 	return onTask[Answer](ctx, c, http.MethodGet, req.Ref, "/result?"+q.Encode())
 }
 
-// Approvals implements [API].
 func (c *Client) Approvals(ctx context.Context, req ApprovalsRequest) (Approvals, error) {
 	return call[Approvals](ctx, c, http.MethodGet, "/v1/approvals?"+address(req).Encode(), nil)
 }
 
-// Decide implements [API].
 func (c *Client) Decide(ctx context.Context, req DecideRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/approvals", req)
 	return err
 }
 
-// Attention implements [API].
 func (c *Client) Attention(ctx context.Context, req AttentionRequest) (Attention, error) {
 	return call[Attention](ctx, c, http.MethodGet, "/v1/attention?"+address(req).Encode(), nil)
 }
 
-// Schedules implements [API].
 func (c *Client) Schedules(ctx context.Context, req ScheduleRequest) (Schedules, error) {
 	if req == (ScheduleRequest{}) {
 		return call[Schedules](ctx, c, http.MethodGet, "/v1/schedules", nil)
@@ -206,7 +193,6 @@ func (c *Client) Schedules(ctx context.Context, req ScheduleRequest) (Schedules,
 	return call[Schedules](ctx, c, http.MethodPost, "/v1/schedules", req)
 }
 
-// Forward implements [API].
 func (c *Client) Forward(ctx context.Context, req ForwardRequest) (Forwards, error) {
 	if req == (ForwardRequest{}) {
 		return call[Forwards](ctx, c, http.MethodGet, "/v1/forwards", nil)
@@ -214,73 +200,59 @@ func (c *Client) Forward(ctx context.Context, req ForwardRequest) (Forwards, err
 	return call[Forwards](ctx, c, http.MethodPost, "/v1/forwards", req)
 }
 
-// MarkSeen implements [API].
 func (c *Client) MarkSeen(ctx context.Context, refs []string) ([]task.Record, error) {
 	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/attention/seen", seenRequest{refs})
 }
 
-// State implements [API].
 func (c *Client) State(ctx context.Context, req StateRequest) (State, error) {
 	return call[State](ctx, c, http.MethodGet, "/v1/state?"+address(req).Encode(), nil)
 }
 
-// Configure implements [API].
 func (c *Client) Configure(ctx context.Context, req ConfigureRequest) (Settings, error) {
 	return call[Settings](ctx, c, http.MethodPatch, "/v1/settings", req)
 }
 
-// Environment implements [API].
 func (c *Client) Environment(ctx context.Context) (Environment, error) {
 	return call[Environment](ctx, c, http.MethodGet, "/v1/environment", nil)
 }
 
-// Commands implements [API].
 func (c *Client) Commands(ctx context.Context) (Commands, error) {
 	return call[Commands](ctx, c, http.MethodGet, "/v1/commands", nil)
 }
 
-// Prompts implements [API].
 func (c *Client) Prompts(ctx context.Context) (Prompts, error) {
 	return call[Prompts](ctx, c, http.MethodGet, "/v1/prompts", nil)
 }
 
-// Fork implements [API].
 func (c *Client) Fork(ctx context.Context, req ForkRequest) (Forked, error) {
 	return call[Forked](ctx, c, http.MethodPost, "/v1/fork", req)
 }
 
-// Diff implements [API].
 func (c *Client) Diff(ctx context.Context, req DiffRequest) (Diff, error) {
 	return call[Diff](ctx, c, http.MethodPost, "/v1/diff", req)
 }
 
-// Comment implements [API].
 func (c *Client) Comment(ctx context.Context, req CommentRequest) (task.Record, error) {
 	return call[task.Record](ctx, c, http.MethodPost, "/v1/comments", req)
 }
 
-// Prompt implements [API].
 func (c *Client) Prompt(ctx context.Context, req PromptRequest) error {
 	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/prompt", req)
 	return err
 }
 
-// Send implements [API].
 func (c *Client) Send(ctx context.Context, req SendRequest) (task.Record, error) {
 	return call[task.Record](ctx, c, http.MethodPost, "/v1/send", req)
 }
 
-// Pause implements [API].
 func (c *Client) Pause(ctx context.Context, refs []string) ([]task.Record, error) {
 	return call[[]task.Record](ctx, c, http.MethodPost, "/v1/pause", pauseBody{refs})
 }
 
-// Resume implements [API].
 func (c *Client) Resume(ctx context.Context, req ResumeRequest) (task.Record, error) {
 	return call[task.Record](ctx, c, http.MethodPost, "/v1/resume", req)
 }
 
-// Interrupt implements [API].
 func (c *Client) Interrupt(ctx context.Context, ref string) (task.Record, error) {
 	return onTask[task.Record](ctx, c, http.MethodPost, ref, "/interrupt")
 }
@@ -298,12 +270,8 @@ func (c *Client) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Even
 	return func(yield func(task.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // breaks the connection when the reader stops
-		body, err := c.do(
-			ctx,
-			http.MethodGet,
-			"/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10),
-			nil,
-		)
+		body, err := c.do(ctx, http.MethodGet, "/v1/events?names="+ownNames+"&after="+strconv.FormatInt(int64(after), 10),
+			nil)
 		if err != nil {
 			yield(task.Event{}, err)
 			return
@@ -416,7 +384,7 @@ func (c *Client) ask(ctx context.Context, at *target, method, path string, data 
 	defer drain(resp.Body)
 	var e errorBody
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Error == nil {
-		return nil, &Error{Code: Internal, Message: "session answers " + resp.Status}
+		return nil, Refuse(Internal, "session answers "+resp.Status, "")
 	}
 	return nil, e.Error
 }
@@ -445,11 +413,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		errors.Is(err, io.EOF),
 		errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		return &Error{Code: Unavailable, Message: "the connection to the session broke", Fix: "see `drover sessions`"}
+		return Refuse(Unavailable, "the connection to the session broke", "see `drover sessions`")
 	}
-	return &Error{
-		Code:    Unavailable,
-		Message: fmt.Sprintf("ask session at %s: %v", socket, err),
-		Fix:     "see `drover sessions`",
-	}
+	return Refuse(Unavailable, fmt.Sprintf("ask session at %s: %v", socket, err), "see `drover sessions`")
 }

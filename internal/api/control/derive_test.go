@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -149,6 +150,7 @@ func (w *wire) sse(t *testing.T, path string) (next func() frame) {
 			if err != nil {
 				return
 			}
+			f.data = bytes.Clone(f.data)
 			got <- f
 		}
 	}()

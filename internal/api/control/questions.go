@@ -19,9 +19,7 @@ const questionWait = time.Minute
 // session does not answer. The context of a call ends with [ErrAnswered] when its question is no longer open.
 // With person the caller shows the questions to a person. All calls have returned when EachQuestion returns;
 // the error is nil if ctx has ended.
-func EachQuestion(
-	ctx context.Context, api API, person bool, ask func(context.Context, task.Question),
-) error {
+func EachQuestion(ctx context.Context, api API, person bool, ask func(context.Context, task.Question)) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)

@@ -141,11 +141,8 @@ func (s *Server) routes() http.Handler {
 	route("GET /v1/events", s.events)
 	route("GET /v1/watch", s.watch)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
-		return &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path),
-			Fix:     "see docs/control-api.md",
-		}
+		return Refuse(Invalid, fmt.Sprintf("no such request: %.20s %.100s", r.Method, r.URL.Path),
+			"see docs/control-api.md")
 	})
 
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -204,11 +201,8 @@ func (a *answer) Write(p []byte) (int, error) {
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func mismatch(theirs, ours string) *Error {
-	return &Error{
-		Code:    Unavailable,
-		Message: fmt.Sprintf("the other side speaks protocol %.20q, this drover speaks %q", theirs, ours),
-		Fix:     "use the drover that started the session, or let the session end",
-	}
+	return Refuse(Unavailable, fmt.Sprintf("the other side speaks protocol %.20q, this drover speaks %q", theirs, ours),
+		"use the drover that started the session, or let the session end")
 }
 
 func answerError(w http.ResponseWriter, r *http.Request, err error) {
@@ -229,11 +223,8 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func tooLong(limit int64) *Error {
-	return &Error{
-		Code:    TooLarge,
-		Message: fmt.Sprintf("the request has more than the limit of %d bytes", limit),
-		Fix:     "send it in parts, or give the names of files",
-	}
+	return Refuse(TooLarge, fmt.Sprintf("the request has more than the limit of %d bytes", limit),
+		"send it in parts, or give the names of files")
 }
 
 func answerJSON(w http.ResponseWriter, status int, v any) error {
@@ -333,7 +324,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err != nil {
-		return &Error{Code: Invalid, Message: "read request: " + err.Error(), Fix: "see docs/control-api.md"}
+		return Refuse(Invalid, "read request: "+err.Error(), "see docs/control-api.md")
 	}
 	return nil
 }

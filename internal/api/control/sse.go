@@ -2,7 +2,6 @@ package control
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/failpoint"
+	"github.com/drover-dev/drover/internal/platform/lines"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -39,28 +39,18 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
 	st := newStream(w)
 	st.named, st.last = named, after
-	if st.flush() != nil {
-		return nil
-	}
-	done := make(chan struct{})
-	var flusher sync.WaitGroup
-	flusher.Go(func() { st.run(done, s.heartbeat) })
-	watch, end := context.WithCancel(r.Context())
+	defer st.begin(w, s.heartbeat)()
 	if named {
-		flusher.Go(func() { s.follow(watch, st) })
+		var follower sync.WaitGroup
+		watch, end := context.WithCancel(r.Context())
+		follower.Go(func() { s.follow(watch, st) })
+		defer func() {
+			end()
+			follower.Wait()
+		}()
 	}
-	defer func() {
-		end()
-		close(done)
-		flusher.Wait()
-		_ = st.flush()
-	}()
 
 	_ = failpoint.Hit("events/open")
 	for e, err := range s.api.Events(r.Context(), after) {
@@ -89,11 +79,8 @@ func afterOf(r *http.Request) (task.Seq, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("after %.40q: not a sequence number", text),
-			Fix:     "give the id of the last event you have, or 0",
-		}
+		return 0, Refuse(Invalid, fmt.Sprintf("after %.40q: not a sequence number", text),
+			"give the id of the last event you have, or 0")
 	}
 	return task.Seq(n), nil
 }
@@ -112,7 +99,7 @@ func namedOf(r *http.Request) (bool, error) {
 	case ownNames:
 		return false, nil
 	default:
-		return false, &Error{Code: Invalid, Message: fmt.Sprintf("names %.40q: neither own nor all", text)}
+		return false, Refuse(Invalid, fmt.Sprintf("names %.40q: neither own nor all", text), "")
 	}
 }
 
@@ -157,6 +144,22 @@ func newStream(w http.ResponseWriter) *stream {
 		w:     bufio.NewWriterSize(w, streamBuffer),
 		rc:    http.NewResponseController(w),
 		dirty: make(chan struct{}, 1),
+	}
+}
+
+// begin sends the header of the answer, and flushes in the background until end is called, which flushes the rest.
+func (st *stream) begin(w http.ResponseWriter, heartbeat time.Duration) (end func()) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_ = st.flush() // after an error the first event fails
+	done := make(chan struct{})
+	var flusher sync.WaitGroup
+	flusher.Go(func() { st.run(done, heartbeat) })
+	return func() {
+		close(done)
+		flusher.Wait()
+		_ = st.flush()
 	}
 }
 
@@ -292,70 +295,23 @@ type frame struct {
 // number is an event under a foreign name.
 func (f frame) known() bool { return f.id != "" || f.event == errorEvent }
 
-// frames reads server-sent events until r ends. The end of the stream between events is not an
-// error.
+// frames reads server-sent events until r ends. The end of the stream is not an error. The data of a frame is valid
+// until the next one.
 func frames(r io.Reader) iter.Seq2[frame, error] {
 	return func(yield func(frame, error) bool) {
-		br := bufio.NewReaderSize(r, 32<<10)
-		var f frame
-		var size int
+		events := lines.NewEvents(r, maxEvent, fmt.Errorf("event longer than %d bytes", maxEvent))
 		for {
-			line, err := readLine(br, maxEvent-size)
-			if errors.Is(err, io.EOF) {
+			e, err := events.Next()
+			switch {
+			case errors.Is(err, io.EOF):
 				return
-			}
-			if err != nil {
+			case err != nil:
 				yield(frame{}, err)
 				return
-			}
-			size += len(line)
-			if len(line) == 0 {
-				if f.data != nil && !yield(f, nil) {
-					return
-				}
-				f, size = frame{}, 0
-				continue
-			}
-			field, value, _ := bytes.Cut(line, []byte(":"))
-			value = bytes.TrimPrefix(value, []byte(" "))
-			switch string(field) {
-			case "id":
-				f.id = string(value)
-			case "event":
-				f.event = string(value)
-			case "data":
-				if f.data != nil {
-					f.data = append(f.data, '\n')
-				}
-				f.data = append(f.data, value...)
-				if f.data == nil {
-					f.data = []byte{}
-				}
+			case !yield(frame{string(e.ID), string(e.Name), e.Data}, nil):
+				return
 			}
 		}
-	}
-}
-
-// readLine reads a line without its ending. The last line of a stream counts only if it is
-// ended.
-func readLine(br *bufio.Reader, limit int) ([]byte, error) {
-	var long []byte
-	for {
-		part, err := br.ReadSlice('\n')
-		if len(long)+len(part) > limit {
-			return nil, fmt.Errorf("event longer than %d bytes", maxEvent)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			long = append(long, part...)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if long != nil {
-			part = append(long, part...)
-		}
-		return bytes.TrimRight(part, "\r\n"), nil
 	}
 }
 

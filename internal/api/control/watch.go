@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drover-dev/drover/task"
@@ -40,11 +39,8 @@ func ParseMark(text string) (Mark, error) {
 	n, bad := strconv.ParseInt(number, 10, 64)
 	l, worse := strconv.ParseInt(length, 10, 32)
 	if bad != nil || worse != nil || n < 0 || l < 0 {
-		return Mark{}, &Error{
-			Code:    Invalid,
-			Message: fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
-			Fix:     "give the id of the last piece you have, or leave it out",
-		}
+		return Mark{}, Refuse(Invalid, fmt.Sprintf("after %.40q: not a mark such as 12.40", text),
+			"give the id of the last piece you have, or leave it out")
 	}
 	return Mark{N: n, Len: int(l)}, nil
 }
@@ -104,26 +100,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	req.After = after
 	st := newStream(w)
-	done := make(chan struct{})
-	var flusher sync.WaitGroup
 	begun := false
-	defer func() {
-		close(done)
-		flusher.Wait()
-		if begun {
-			_ = st.flush()
-		}
-	}()
 	for p, err := range s.api.Watch(r.Context(), req) {
 		if err != nil && !begun {
 			return err // it was refused
 		}
 		if !begun {
 			begun = true
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusOK)
-			flusher.Go(func() { st.run(done, s.heartbeat) })
+			defer st.begin(w, s.heartbeat)()
 		}
 		switch {
 		case err == nil:

@@ -53,10 +53,7 @@ func (p Session) Describe(ctx context.Context, version string) (err error) {
 // roleOf returns the role of a session, as far as its folder and its project show it.
 func roleOf(place home.Session) string {
 	project := place.Project()
-	if id, err := project.Root().ReadFile(
-		project.BackgroundFile(),
-		1<<10,
-	); err == nil &&
+	if id, err := project.Root().ReadFile(project.BackgroundFile(), 1<<10); err == nil &&
 		strings.TrimSpace(string(id)) == string(place.ID()) {
 		return control.RoleBackground
 	}

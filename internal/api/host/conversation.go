@@ -86,9 +86,7 @@ func (e Entry) Gone(ctx context.Context) bool {
 // callers get the same host, and only one has started it. undo reverts prepare; false: the host
 // already has it.
 func (d *Directory) Conversation(
-	ctx context.Context,
-	id task.ID,
-	prepare func() (env []string, undo func() bool, err error),
+	ctx context.Context, id task.ID, prepare func() (env []string, undo func() bool, err error),
 ) (e Entry, started bool, err error) {
 	if err := d.Project().Ensure(); err != nil {
 		return Entry{}, false, err
@@ -110,11 +108,7 @@ func (d *Directory) Conversation(
 	started = failed == nil || !undo()
 	info, live := look(place)
 	if !live && failed == nil {
-		failed = &control.Error{
-			Code:    control.Unavailable,
-			Message: "the detached host started and went away again",
-			Fix:     "see " + d.logFile(),
-		}
+		failed = control.Refuse(control.Unavailable, "the detached host started and went away again", "see "+d.logFile())
 	}
 	if !live {
 		return Entry{}, false, failed

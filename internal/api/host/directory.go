@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/api/archive"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/api/socket"
+	"github.com/drover-dev/drover/internal/platform/annotate"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/task"
@@ -59,15 +60,14 @@ func (d *Directory) Project() home.Project { return d.Root.Project(d.Folder) }
 
 // Sessions returns the sessions of the project, or of all projects, newest first; with live
 // only the live ones.
-func (d *Directory) Sessions(ctx context.Context, live, all bool) ([]Entry, error) {
+func (d *Directory) Sessions(ctx context.Context, live, all bool) (out []Entry, err error) {
+	defer annotate.Error(&err, "list sessions")
 	projects := []home.Project{d.Project()}
 	if all {
-		var err error
 		if projects, err = d.Root.Projects(); err != nil {
 			return nil, err
 		}
 	}
-	var out []Entry
 	var died []task.ID
 	for _, p := range projects {
 		d.at(p).revive(ctx)
@@ -212,7 +212,7 @@ func (e Entry) Reach(ctx context.Context) (control.API, func(), error) {
 func (e Entry) read(ctx context.Context) (control.API, func(), error) {
 	a, err := archive.Open(ctx, e.Place, e.Info)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("open session %s: %w", e.Info.Session, err)
 	}
 	return a, func() { _ = a.Close() }, nil
 }
@@ -286,11 +286,8 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	}
 	defer unlock()
 	if was.Info.PID != 0 && !was.Gone(ctx) {
-		return Entry{}, &control.Error{
-			Code:    control.Unavailable,
-			Message: fmt.Sprintf("the detached host has been ending for %s", goneWait),
-			Fix:     "see " + d.logFile(),
-		}
+		return Entry{}, control.Refuse(control.Unavailable,
+			fmt.Sprintf("the detached host has been ending for %s", goneWait), "see "+d.logFile())
 	}
 	if now, live := d.lives(was); live { // another process has started it meanwhile
 		return now, nil
@@ -305,11 +302,8 @@ func (d *Directory) detached(ctx context.Context, was Entry) (Entry, error) {
 	case failed != nil:
 		return Entry{}, failed
 	}
-	return Entry{}, &control.Error{
-		Code:    control.Unavailable,
-		Message: "the detached host started and went away again",
-		Fix:     "see " + d.logFile(),
-	}
+	return Entry{}, control.Refuse(control.Unavailable, "the detached host started and went away again",
+		"see "+d.logFile())
 }
 
 // lives returns the project's detached host, if one answers that differs from was.
@@ -325,11 +319,8 @@ func (d *Directory) lives(was Entry) (Entry, bool) {
 
 // lock waits for the lock under which hosts are started.
 func (d *Directory) lock(ctx context.Context) (func(), error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		startWait,
-		fmt.Errorf("another process has been starting one for %s", startWait),
-	)
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait,
+		fmt.Errorf("another process has been starting one for %s", startWait))
 	defer cancel()
 	unlock, err := home.Await(ctx, d.Project().Lock)
 	if err != nil {
@@ -377,11 +368,8 @@ func (d *Directory) Start(ctx context.Context, env ...string) error {
 	}
 	why, _ := d.Root.ReadFile(d.logFile(), maxInfo)
 	why = why[min(int(before), len(why)):]
-	return &control.Error{
-		Code:    control.Unavailable,
-		Message: "the detached host did not start: " + lastLine(string(why)),
-		Fix:     "see " + d.logFile(),
-	}
+	return control.Refuse(control.Unavailable, "the detached host did not start: "+lastLine(string(why)),
+		"see "+d.logFile())
 }
 
 // maxLog is the size at which the log of hosts is truncated.

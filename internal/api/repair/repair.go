@@ -124,11 +124,8 @@ func (r *repair) open(name string) (*file, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf(
-			"%s is not a regular file (%s): move it away",
-			filepath.Join(r.place.Dir(), name),
-			info.Mode().Type(),
-		)
+		err = fmt.Errorf("%s is not a regular file (%s): move it away", filepath.Join(r.place.Dir(), name),
+			info.Mode().Type())
 	}
 	if err != nil {
 		_ = f.Close()

@@ -58,7 +58,7 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 	limit = min(limit, maxRead)
 	c := control.Chunk{Offset: req.Offset, Next: req.Offset, Data: []byte{}}
 	if req.Offset < 0 {
-		return c, &control.Error{Code: control.Invalid, Message: "the offset is negative"}
+		return c, control.Refuse(control.Invalid, "the offset is negative", "")
 	}
 	var data []byte
 	var err error
@@ -75,11 +75,8 @@ func Output(r task.Record, req control.OutputRequest) (control.Chunk, error) {
 		return c, nil // it has never begun, or failed to start
 	}
 	if errors.Is(err, spool.ErrTruncated) {
-		return c, &control.Error{
-			Code:    control.Invalid,
-			Message: fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID),
-			Fix:     "read from 0 on",
-		}
+		return c, control.Refuse(control.Invalid,
+			fmt.Sprintf("offset %d is beyond the end of the output of %s", req.Offset, r.ID), "read from 0 on")
 	}
 	if err != nil {
 		return c, err // the error names the file
@@ -98,20 +95,14 @@ const resultPart = 1 << 20
 // Answer returns a part of the answer of a task: for a command the end of its output, for
 // others the text in the log.
 func Answer(
-	ctx context.Context,
-	log *journal.Journal,
-	r task.Record,
-	req control.ResultRequest,
+	ctx context.Context, log *journal.Journal, r task.Record, req control.ResultRequest,
 ) (a control.Answer, err error) {
 	switch {
 	case !r.Status.Terminal():
-		return a, &control.Error{
-			Code:    control.Conflict,
-			Message: fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
-			Fix:     fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID),
-		}
+		return a, control.Refuse(control.Conflict, fmt.Sprintf("task %s has not ended: it is %s", r.ID, r.Status),
+			fmt.Sprintf("see `drover wait %s` or `drover logs %s`", r.ID, r.ID))
 	case req.Offset < 0 || req.Max < 0:
-		return a, &control.Error{Code: control.Invalid, Message: "the offset or the length of a part is negative"}
+		return a, control.Refuse(control.Invalid, "the offset or the length of a part is negative", "")
 	}
 	a.Task = r
 	var all []byte
@@ -128,15 +119,9 @@ func Answer(
 		return a, err
 	}
 	if req.Offset > a.Size {
-		return a, &control.Error{
-			Code: control.Invalid,
-			Message: fmt.Sprintf(
-				"offset %d is beyond the end of the answer of %s, which has %d bytes",
-				req.Offset,
-				r.ID,
-				a.Size,
-			),
-		}
+		return a, control.Refuse(control.Invalid,
+			fmt.Sprintf("offset %d is beyond the end of the answer of %s, which has %d bytes", req.Offset, r.ID, a.Size),
+			"")
 	}
 	most := min(cmp.Or(req.Max, resultPart), maxRead)
 	var text []byte

@@ -1,7 +1,7 @@
 // Package builtin has the list of all kinds of tasks.
 //
-// It creates the drivers of a session and their inputs; no other package names a
-// driver. It starts nothing.
+// It creates the drivers of a session and their inputs. No other package names a driver, but package tasks, which has
+// commands alone. It starts nothing.
 package builtin
 
 import (

@@ -10,7 +10,12 @@ import (
 func Quote(args ...string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
-		if words[i] = a; a == "" || strings.ContainsFunc(a, special) {
+		switch {
+		case a != "" && !strings.ContainsFunc(a, special):
+			words[i] = a
+		case strings.Contains(a, "'") && !strings.ContainsAny(a, "\"\\$`!"):
+			words[i] = `"` + a + `"`
+		default:
 			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 	}

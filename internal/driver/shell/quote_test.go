@@ -18,7 +18,7 @@ func TestQuote(t *testing.T) {
 	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, args) {
 		t.Errorf("split into %q, want %q", got, args)
 	}
-	if line := Quote("go", "test", "./...", "-run=TestX", "über", "two words"); line != "go test ./... -run=TestX über 'two words'" {
+	if line := Quote("go", "test", "./...", "-run=TestX", "über", "two words", "it's"); line != `go test ./... -run=TestX über 'two words' "it's"` {
 		t.Errorf("shown as %s", line)
 	}
 }

@@ -128,11 +128,17 @@ func Open(path string, opts Options) (*Journal, error) {
 }
 
 func (j *Journal) dsn() string {
+	sync := "NORMAL"
+	if j.opts.Power {
+		sync = "FULL"
+	}
 	q := url.Values{}
 	q.Add("_pragma", "busy_timeout(5000)")
 	if j.opts.ReadOnly {
 		q.Set("mode", "ro")
 	} else {
+		q.Add("_pragma", "journal_mode(WAL)")
+		q.Add("_pragma", "synchronous("+sync+")")
 		q.Set("_txlock", "immediate")
 	}
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: q.Encode()}).String()
@@ -188,8 +194,7 @@ func (j *Journal) openWriter() (err error) {
 	if err := widowed(j.path); err != nil {
 		return err
 	}
-	fresh, err := makePrivate(j.path)
-	if err != nil {
+	if err := makePrivate(j.path); err != nil {
 		return err
 	}
 	j.write, err = sql.Open("sqlite", j.dsn())
@@ -207,18 +212,6 @@ func (j *Journal) openWriter() (err error) {
 		return err
 	}
 	j.w = &writer{conn: conn}
-	mode, sync := "PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"
-	switch {
-	case j.opts.Power:
-		sync = "PRAGMA synchronous = FULL"
-	case fresh:
-		// Until its first checkpoint a new file survives the end of the process without a flush of
-		// the disk and a rollback journal.
-		mode = "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; " + mode
-	}
-	if _, err = conn.ExecContext(ctx, mode); err != nil {
-		return err
-	}
 	var version int
 	if err = conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
@@ -235,8 +228,8 @@ func (j *Journal) openWriter() (err error) {
 			return err
 		}
 	}
-	if _, err = conn.ExecContext(ctx, sync); err != nil || version == 0 {
-		return err // or it is new and empty
+	if version == 0 {
+		return nil // new and empty
 	}
 	err = conn.QueryRowContext(ctx, newestNumbers).Scan(&j.last, &j.count)
 	j.undelivered.gone = j.count
@@ -245,15 +238,13 @@ func (j *Journal) openWriter() (err error) {
 
 const newestNumbers = `SELECT e, max(e, (SELECT coalesce(max(seq), 0) FROM messages)) FROM (SELECT coalesce(max(seq), 0) AS e FROM events)`
 
-// makePrivate creates the file before SQLite does, which would make it readable by others. It
-// reports whether the file is new.
-func makePrivate(path string) (fresh bool, err error) {
+// makePrivate creates the file before SQLite does, which would make it readable by others.
+func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
-		return false, err
+		return err
 	}
-	info, err := f.Stat()
-	return err == nil && info.Size() == 0, errors.Join(err, f.Close())
+	return f.Close()
 }
 
 // load reads the numbers that a reader of a dead session needs.

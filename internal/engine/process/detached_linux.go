@@ -57,7 +57,8 @@ func isDrover(program string) bool {
 		_              [14]byte
 		Size, Number   uint16
 	}
-	if err := binary.Read(f, binary.NativeEndian, &head); err != nil || string(head.Magic[:]) != "\x7fELF" || head.Class != 2 {
+	err = binary.Read(f, binary.NativeEndian, &head)
+	if err != nil || string(head.Magic[:]) != "\x7fELF" || head.Class != 2 {
 		return false
 	}
 	for i := range int64(head.Number) {

@@ -19,13 +19,13 @@ import (
 // Return says what comes back from another machine. It is made by [Cache.Collect]; [Receive] checks
 // all of it.
 type Return struct {
-	V        int      `json:"v"`
-	Commit   string   `json:"commit"`           // of the manifest
-	Snapshot string   `json:"snapshot"`         // of the manifest
-	Result   string   `json:"result,omitempty"` // the commit that comes back; empty: nothing was changed or committed
-	Head     string   `json:"head,omitempty"`   // the last commit of the task; empty: it made none
-	Parts    []Part   `json:"parts,omitempty"`
-	Notes    []string `json:"notes,omitempty"` // what does not come back; for people
+	V        int    `json:"v"`
+	Commit   string `json:"commit"`           // of the manifest
+	Snapshot string `json:"snapshot"`         // of the manifest
+	Result   string `json:"result,omitempty"` // the commit that comes back; empty: nothing was changed or committed
+	Head     string `json:"head,omitempty"`   // the last commit of the task; empty: it made none
+	Parts    []Part `json:"parts,omitempty"`
+	Notes    Notes  `json:"notes,omitempty"` // what does not come back; for people
 }
 
 // ReadReturn reads what comes back as JSON and checks it.
@@ -53,16 +53,10 @@ func (r Return) check(l Limits) error {
 	if (r.Result == "") != (len(r.Parts) == 0) {
 		return fmt.Errorf("it has %d parts and the result %q", len(r.Parts), short(r.Result))
 	}
-	if err := checkNotes(r.Notes); err != nil {
+	if err := r.Notes.check(); err != nil {
 		return err
 	}
 	return checkParts(r.Parts, l.PackedBytes)
-}
-
-func (r *Return) note(format string, args ...any) {
-	if len(r.Notes) < maxNotes {
-		r.Notes = append(r.Notes, note(format, args...))
-	}
 }
 
 // Ending describes the commit that [Cache.Collect] makes.
@@ -108,7 +102,7 @@ func (c *Cache) Collect(
 		return r, err
 	}
 	if r.Head, err = headOf(ctx, g, m); err != nil {
-		r.note("the repository of the work tree cannot be read, so only the files come back, without commits: %v", err)
+		r.Notes.add("the repository of the work tree cannot be read, so only the files come back, without commits: %v", err)
 	}
 	tree, err := r.tree(ctx, g, m, l)
 	if err != nil {
@@ -220,9 +214,7 @@ func (r *Return) tree(ctx context.Context, g gitrun.Git, m Manifest, l Limits) (
 	if err != nil {
 		return "", err
 	}
-	if len(nested) > 0 {
-		r.note("these folders are repositories of their own and do not come back: %s", named(nested))
-	}
+	r.Notes.naming("these folders are repositories of their own and do not come back: %s", nested)
 	marks, err := specials(ctx, g)
 	if err != nil {
 		return "", err
@@ -243,11 +235,9 @@ func (r *Return) commit(ctx context.Context, g gitrun.Git, m Manifest, e Ending,
 	if r.Head != "" {
 		straight := false
 		if !m.Changes() {
-			_, err := g.Run(ctx, "merge-base", "--is-ancestor", m.Commit, r.Head)
-			if err != nil && !gitrun.Exited(err, 1) {
+			if straight, err = g.Ancestor(ctx, m.Commit, r.Head); err != nil {
 				return err
 			}
-			straight = err == nil
 		}
 		if straight { // nothing of the user's is between
 			parents = []string{r.Head}

@@ -36,7 +36,7 @@ type Manifest struct {
 	Shallow  []string `json:"shallow,omitempty"` // commits whose parents do not travel, since they are not at home either
 	Needs    []string `json:"needs,omitempty"`   // commits that the receiver has said that it has
 	Parts    []Part   `json:"parts,omitempty"`   // of the pack; none: the receiver has all of it
-	Notes    []string `json:"notes,omitempty"`   // what does not travel, or travels in another form; for people
+	Notes    Notes    `json:"notes,omitempty"`   // what does not travel, or travels in another form; for people
 	Plain    bool     `json:"plain,omitempty"`   // a folder without git: Commit is a commit of ours with all of its files
 }
 
@@ -104,7 +104,7 @@ func (m Manifest) check(l Limits) error {
 			return fmt.Errorf("its user %.100q is no name", text)
 		}
 	}
-	if err := checkNotes(m.Notes); err != nil {
+	if err := m.Notes.check(); err != nil {
 		return err
 	}
 	return checkParts(m.Parts, l.PackedBytes)
@@ -133,7 +133,7 @@ func checkIDs(what string, ids []string, digits, most int) error {
 	return nil
 }
 
-func checkNotes(notes []string) error {
+func (notes Notes) check() error {
 	if len(notes) > maxNotes {
 		return fmt.Errorf("it has %d notes, the limit is %d", len(notes), maxNotes)
 	}

@@ -61,7 +61,7 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 	}
 	if !branchName(r.branch) {
 		m.Branch = ""
-		m.note("the branch %q has a name that cannot travel; the worker has its commit without a branch", r.branch)
+		m.Notes.add("the branch %q has a name that cannot travel; the worker has its commit without a branch", r.branch)
 	}
 	if m.Repo, err = r.identity(ctx); err != nil {
 		return m, err
@@ -70,7 +70,7 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 		return m, err
 	}
 	if len(m.Shallow) > 0 {
-		m.note("this is a shallow clone; the worker gets no more history than it has")
+		m.Notes.add("this is a shallow clone; the worker gets no more history than it has")
 	}
 	m.Name, m.Mail = r.user(ctx)
 	tmp, remove, err := temporary()
@@ -98,7 +98,7 @@ func pack(ctx context.Context, dir string, c Choice, s Store) (m Manifest, err e
 	if err = try(); !errors.Is(err, errHistory) || slices.Contains(m.Shallow, m.Commit) {
 		return m, err
 	}
-	m.note("the worker gets no history before commit %s: %v", short(m.Commit), err)
+	m.Notes.add("the worker gets no history before commit %s: %v", short(m.Commit), err)
 	m.Shallow = append(m.Shallow, m.Commit)
 	if err := writeShallow(tmp, m.Shallow); err != nil {
 		return m, err
@@ -116,12 +116,6 @@ type history struct{ text string }
 
 func (h *history) Error() string { return h.text }
 func (h *history) Unwrap() error { return errHistory }
-
-func (m *Manifest) note(format string, args ...any) {
-	if len(m.Notes) < maxNotes {
-		m.Notes = append(m.Notes, note(format, args...))
-	}
-}
 
 // snapshot makes commits of the uncommitted changes. They are written to a folder of ours, and the
 // git that is returned sees them. The same files make the same commits.
@@ -198,7 +192,7 @@ func (r repository) quiet(ctx context.Context, m *Manifest) error {
 		{"rebase-apply", "rebase"}, {"BISECT_LOG", "bisect"},
 	} {
 		if _, err := os.Lstat(filepath.Join(r.Admin, op[0])); err == nil {
-			m.note("a %s is in progress; the worker gets the files as they are, and knows nothing of it", op[1])
+			m.Notes.add("a %s is in progress; the worker gets the files as they are, and knows nothing of it", op[1])
 		}
 	}
 	return nil
@@ -210,19 +204,13 @@ func (r repository) remarks(ctx context.Context, g gitrun.Git, m *Manifest) (spe
 	if err != nil {
 		return s, err
 	}
-	if len(s.links) > 0 {
-		m.note("submodules travel as their recorded commits only, and their folders are empty on the worker: %s", named(s.links))
-	}
+	m.Notes.naming("submodules travel as their recorded commits only, and their folders are empty on the worker: %s", s.links)
 	if s.sparse {
-		m.note("this is a sparse checkout; the worker gets all files of the commit")
+		m.Notes.add("this is a sparse checkout; the worker gets all files of the commit")
 	}
-	if len(s.hidden) > 0 {
-		m.note("these files are marked as unchanged (git update-index --assume-unchanged) and travel as they were added: %s", named(s.hidden))
-	}
+	m.Notes.naming("these files are marked as unchanged (git update-index --assume-unchanged) and travel as they were added: %s", s.hidden)
 	lfs, err := g.Fields(ctx, "ls-files", "-z", "--", ":(top,attr:filter=lfs)")
-	if len(lfs) > 0 {
-		m.note("files of Git LFS travel as pointers, without their content: %s", named(lfs))
-	}
+	m.Notes.naming("files of Git LFS travel as pointers, without their content: %s", lfs)
 	return s, err
 }
 
@@ -235,9 +223,7 @@ func (r repository) chosen(ctx context.Context, g gitrun.Git, c Choice, l Limits
 		if err != nil {
 			return nil, err
 		}
-		if len(nested) > 0 {
-			m.note("these folders are repositories of their own and do not travel: %s", named(nested))
-		}
+		m.Notes.naming("these folders are repositories of their own and do not travel: %s", nested)
 		all = files
 	}
 	if len(c.Untracked) > maxPatterns {
@@ -256,11 +242,9 @@ func (r repository) chosen(ctx context.Context, g gitrun.Git, c Choice, l Limits
 		if err != nil {
 			return nil, err
 		}
-		if len(nested) > 0 {
-			m.note("these folders are repositories of their own and do not travel: %s", named(nested))
-		}
+		m.Notes.naming("these folders are repositories of their own and do not travel: %s", nested)
 		if len(files) == 0 {
-			m.note("no untracked file matches %q", p)
+			m.Notes.add("no untracked file matches %q", p)
 		}
 		all = append(all, files...)
 	}

@@ -54,9 +54,7 @@ func packPlain(ctx context.Context, dir string, c Choice, s Store) (m Manifest, 
 	if err != nil {
 		return m, err
 	}
-	for _, n := range notes {
-		m.note("%s", n)
-	}
+	m.Notes = append(m.Notes, notes...)
 	if m.Snapshot, err = commit(ctx, g, tree, "Files", time.Unix(0, 0)); err != nil {
 		return m, err
 	}
@@ -83,9 +81,7 @@ func ours(ctx context.Context, admin, tree string) (gitrun.Git, error) {
 func adminOf(dir string) string { return dir + ".git" }
 
 // commit makes a commit of a tree, which is the same each time.
-func commit(
-	ctx context.Context, g gitrun.Git, tree, message string, at time.Time, parents ...string,
-) (string, error) {
+func commit(ctx context.Context, g gitrun.Git, tree, message string, at time.Time, parents ...string) (string, error) {
 	stamp := "@" + strconv.FormatInt(at.Unix(), 10) + " +0000"
 	g.Vars = append(slices.Clone(g.Vars), "GIT_AUTHOR_DATE="+stamp, "GIT_COMMITTER_DATE="+stamp)
 	args := []string{"commit-tree", tree, "-m", message}
@@ -96,7 +92,7 @@ func commit(
 }
 
 // files writes the tree of the files in a folder, and returns notes of what does not travel.
-func files(ctx context.Context, g gitrun.Git, l Limits) (tree string, notes []string, err error) {
+func files(ctx context.Context, g gitrun.Git, l Limits) (tree string, notes Notes, err error) {
 	root, err := os.OpenRoot(g.Tree)
 	if err != nil {
 		return "", nil, err
@@ -106,19 +102,10 @@ func files(ctx context.Context, g gitrun.Git, l Limits) (tree string, notes []st
 	if err := w.folder("."); err != nil {
 		return "", nil, err
 	}
-	for _, n := range []struct {
-		names []string
-		what  string
-	}{
-		{w.repos, "these git repositories in the folder do not travel, only their files: %s"},
-		{w.outside, "these links lead out of the folder and do not travel: %s"},
-		{w.odd, "these are neither files nor folders nor links and do not travel: %s"},
-		{w.empty, "these folders are empty and do not travel: %s"},
-	} {
-		if len(n.names) > 0 {
-			notes = append(notes, note(n.what, named(n.names)))
-		}
-	}
+	notes.naming("these git repositories in the folder do not travel, only their files: %s", w.repos)
+	notes.naming("these links lead out of the folder and do not travel: %s", w.outside)
+	notes.naming("these are neither files nor folders nor links and do not travel: %s", w.odd)
+	notes.naming("these folders are empty and do not travel: %s", w.empty)
 	list := strings.NewReader(strings.Join(append(w.names, ""), "\x00"))
 	if err := g.Feed(ctx, list, "update-index", "--add", "-z", "--stdin"); err != nil {
 		return "", nil, err
@@ -302,9 +289,7 @@ func (c *Cache) collectPlain(
 	if err != nil {
 		return r, err
 	}
-	for _, n := range notes {
-		r.note("%s", n)
-	}
+	r.Notes = append(r.Notes, notes...)
 	var changed, deleted strings.Builder
 	head := ""
 	err = each(ctx, g, func(entry string) error {

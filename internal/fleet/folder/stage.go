@@ -134,11 +134,23 @@ func named(names []string) string {
 	return b.String()
 }
 
-// note formats a text for people and shortens it.
-func note(format string, args ...any) string {
+// Notes are what does not travel, or travels in another form; for people.
+type Notes []string
+
+// add formats a note and shortens it. Above a number of notes it adds none.
+func (notes *Notes) add(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
 	if len(s) > maxNote {
 		s = strings.ToValidUTF8(s[:maxNote-3], "") + "…"
 	}
-	return s
+	if len(*notes) < maxNotes {
+		*notes = append(*notes, s)
+	}
+}
+
+// naming adds a note about files, if there are any.
+func (notes *Notes) naming(format string, files []string) {
+	if len(files) > 0 {
+		notes.add(format, named(files))
+	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/link"
 	"github.com/drover-dev/drover/internal/fleet/members"
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -122,7 +123,7 @@ func Open(ctx context.Context, c Config) (_ *Hub, err error) {
 		CustomClientAuthentication: h,
 		NoSystemAccount:            false,
 	}
-	if !link.Loopback(host) {
+	if !addresses.Loopback(host) {
 		cert, pin, err := h.certificate()
 		if err != nil {
 			return nil, err
@@ -177,11 +178,8 @@ func (h *Hub) lock() error {
 	}
 	if err := home.Flock(f); err != nil {
 		_ = f.Close()
-		return fmt.Errorf(
-			"open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w",
-			h.cfg.Dir,
-			err,
-		)
+		return fmt.Errorf("open hub: another one has the folder %s (one hub for each user: `drover hub status`): %w",
+			h.cfg.Dir, err)
 	}
 	h.unlock = func() { _ = f.Close() }
 	return nil
@@ -198,10 +196,8 @@ func (h *Hub) Describe(ctx context.Context, version string) error {
 	if old, err := h.cfg.Root.ReadFile(link.OwnFile(h.cfg.Dir), maxFile); err == nil { // it stays valid
 		if j, err := link.ParseJoin(string(old)); err == nil && j.Pin == h.pin {
 			j.Address = h.Address()
-			return errors.Join(
-				h.ensure(ctx, members.DefaultProject),
-				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")),
-			)
+			return errors.Join(h.ensure(ctx, members.DefaultProject),
+				h.cfg.Root.WriteAtomic(link.OwnFile(h.cfg.Dir), []byte(j.String()+"\n")))
 		}
 	}
 	j, err := h.Join(ctx, members.DefaultProject, link.RoleSession, "")

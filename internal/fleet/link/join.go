@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/home"
 )
 
@@ -60,7 +60,7 @@ func ParseJoin(line string) (Join, error) {
 		if pin, err := hex.DecodeString(j.Pin); err != nil || len(pin) != sha256.Size {
 			return bad("its certificate is not named by a SHA-256")
 		}
-	} else if !Loopback(u.Hostname()) {
+	} else if !addresses.Loopback(u.Hostname()) {
 		return bad(fmt.Sprintf("%s is on another machine, and the line names no certificate", u.Hostname()))
 	}
 	return j, nil
@@ -85,12 +85,6 @@ func Own(root home.Root, dir string) (Join, error) {
 		return Join{}, fmt.Errorf("find hub: %w", err)
 	}
 	return ParseJoin(string(data))
-}
-
-// Loopback reports whether only this machine reaches a host.
-func Loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Pin names the certificate of an authority.

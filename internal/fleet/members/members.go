@@ -147,10 +147,8 @@ func (m *Members) bind(name, key string) error {
 		return fmt.Errorf("another worker has this name (choose another one with --name, or remove %s)", file)
 	}
 	if all, err := m.root.Below().Names(filepath.Dir(file)); err != nil || len(all) >= Max {
-		return errors.Join(
-			err,
-			fmt.Errorf("there are %d workers already (remove some from %s)", len(all), filepath.Dir(file)),
-		)
+		return errors.Join(err,
+			fmt.Errorf("there are %d workers already (remove some from %s)", len(all), filepath.Dir(file)))
 	}
 	return m.root.WriteAtomic(file, []byte(key+"\n"))
 }

@@ -135,10 +135,7 @@ func (r *run) attach(ctx context.Context, p *pipe) (attached, ended bool, err er
 
 // follow does what the worker reports until the connection ends.
 func (r *run) follow(
-	ctx context.Context,
-	p *pipe,
-	control net.Conn,
-	reports <-chan report,
+	ctx context.Context, p *pipe, control net.Conn, reports <-chan report,
 ) (attached, ended bool, err error) {
 	stop := ctx.Done()
 	late := time.NewTimer(stopWait)

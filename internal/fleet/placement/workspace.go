@@ -187,7 +187,6 @@ type remoteTool struct {
 	here func(json.RawMessage) bool
 }
 
-// Call implements [agent.Tool].
 func (t remoteTool) Call(ctx context.Context, c agent.Call) (agent.Output, error) {
 	if t.here(c.Input) {
 		return t.Tool.Call(ctx, c)
@@ -196,19 +195,16 @@ func (t remoteTool) Call(ctx context.Context, c agent.Call) (agent.Output, error
 	return t.ws.call(ctx, c)
 }
 
-// Parallel implements [agent.Parallel].
 func (t remoteTool) Parallel() bool {
 	p, ok := t.Tool.(agent.Parallel)
 	return ok && p.Parallel()
 }
 
-// ReadOnly implements [agent.ReadOnly].
 func (t remoteTool) ReadOnly() bool {
 	r, ok := t.Tool.(agent.ReadOnly)
 	return ok && r.ReadOnly()
 }
 
-// Aliases implements [agent.Aliased].
 func (t remoteTool) Aliases() []string {
 	if a, ok := t.Tool.(agent.Aliased); ok {
 		return a.Aliases()

@@ -82,12 +82,7 @@ func (w *Worker) renewOf(ctx context.Context, session task.ID, held []*claim) bo
 	defer cancel()
 	asked := time.Now() // the session may have counted from any moment after this
 	var out fleetwire.Renewed
-	if _, err := w.cfg.Link.Ask(
-		one,
-		fleetwire.Ask(session, fleetwire.AskRenew, w.cfg.Name),
-		r,
-		&out,
-	); err != nil ||
+	if _, err := w.cfg.Link.Ask(one, fleetwire.Ask(session, fleetwire.AskRenew, w.cfg.Name), r, &out); err != nil ||
 		len(out.Tasks) != len(held) {
 		return false // the leases run on
 	}

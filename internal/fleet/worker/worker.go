@@ -658,10 +658,8 @@ func (w *Worker) follow(ctx context.Context, c *claim, rec task.Record) (int64, 
 		case at = <-c.resend:
 		default:
 		}
-		chunk, err := w.cfg.API.Output(
-			ctx,
-			control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: fleetwire.MaxChunk, Wait: outputWait},
-		)
+		chunk, err := w.cfg.API.Output(ctx,
+			control.OutputRequest{Ref: string(rec.ID), Offset: at, Max: fleetwire.MaxChunk, Wait: outputWait})
 		if err != nil {
 			if ctx.Err() != nil {
 				return at, context.Cause(ctx)

@@ -91,7 +91,7 @@ func (a *app) attachable(ctx context.Context, word string, all bool) (f console.
 	for _, where := range console.SearchOrder(word, all) {
 		known, listed := a.Known(ctx, false, where[0].All)
 		if listed != nil {
-			return console.Found{}, fmt.Errorf("list sessions: %w", listed)
+			return console.Found{}, listed
 		}
 		s, other := console.PickSession(known, word)
 		if other == nil && string(s.Info().Session) == word {

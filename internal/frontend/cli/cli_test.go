@@ -197,7 +197,7 @@ func TestPsDamage(t *testing.T) {
 	broken.openErr = errors.New("connection \x1b[31mrefused")
 	w.mine = append(w.mine, broken)
 	got := w.do(t, "ps", "-q")
-	if got.code != 0 || strings.Count(got.out, "\n") != 3 || got.err != "drover: ask session sbroken00: connection refused\n" {
+	if got.code != 0 || strings.Count(got.out, "\n") != 3 || got.err != "drover: open session sbroken00: connection refused\n" {
 		t.Errorf("got %+v", got)
 	}
 }

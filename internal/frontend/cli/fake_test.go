@@ -87,7 +87,10 @@ type handle struct{ *session }
 func (h handle) Info() control.Info { return h.info }
 
 func (h handle) Open(context.Context) (control.API, func(), error) {
-	return h.session, func() {}, h.openErr
+	if h.openErr != nil {
+		return nil, nil, fmt.Errorf("open session %s: %w", h.info.Session, h.openErr)
+	}
+	return h.session, func() {}, nil
 }
 
 func (h handle) Reach(ctx context.Context) (control.API, func(), error) { return h.Open(ctx) }

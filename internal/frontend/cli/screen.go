@@ -118,7 +118,7 @@ func (a *app) show(ctx context.Context, s Screen, c prompt.Joining) error {
 func (a *app) choices(ctx context.Context, all bool) ([]Conversation, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	var live, ended []Conversation
 	for _, s := range known {
@@ -188,14 +188,14 @@ func (a *app) everywhere(s *Screen) {
 	s.Reach = func(ctx context.Context, id task.ID) (console.Session, error) {
 		known, err := a.Known(ctx, true, true)
 		if err != nil {
-			return nil, fmt.Errorf("list sessions: %w", err)
+			return nil, err
 		}
 		return console.PickSession(known, string(id))
 	}
 	s.Seen = func(ctx context.Context, id task.ID, refs []string) error {
 		known, err := a.Known(ctx, false, true)
 		if err != nil {
-			return fmt.Errorf("list sessions: %w", err)
+			return err
 		}
 		of, err := console.PickSession(known, string(id))
 		if err != nil {
@@ -210,7 +210,7 @@ func (a *app) everywhere(s *Screen) {
 func (a *app) open(ctx context.Context, c prompt.Joining, plain, setUp bool) error {
 	known, err := a.Known(ctx, true, false)
 	if err != nil {
-		return fmt.Errorf("list sessions: %w", err)
+		return err
 	}
 	var live []console.Session
 	for _, s := range known {
@@ -272,7 +272,7 @@ func (a *app) top() *cobra.Command {
 		}
 		known, err := a.Known(ctx, true, *all)
 		if err != nil {
-			return fmt.Errorf("list sessions: %w", err)
+			return err
 		}
 		var s console.Session
 		switch {

@@ -36,8 +36,8 @@ const endpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 // sender exports spans by OTLP over HTTP, encoded as JSON. It implements [sdktrace.SpanExporter].
 //
 // It takes the place of otlptracehttp, which links Protocol Buffers and gRPC: these make the binary 7 MB larger and
-// each start two milliseconds slower, also when nothing is exported (docs/adr/0010). The variables OTEL_EXPORTER_OTLP_… have
-// the same meaning as for that exporter. It does not speak gRPC or http/protobuf.
+// each start two milliseconds slower, also when nothing is exported (docs/adr/0010). The variables
+// OTEL_EXPORTER_OTLP_… have the same meaning as for that exporter. It does not speak gRPC or http/protobuf.
 type sender struct {
 	url     string
 	headers http.Header

@@ -50,3 +50,29 @@ func TestStream(t *testing.T) {
 		t.Errorf("git failed: %v", err)
 	}
 }
+
+// A commit that is not there is an error, not one that is no ancestor.
+func TestAncestor(t *testing.T) {
+	g := Git{Dir: t.TempDir()}
+	ids := make([]string, 2)
+	for i := range ids {
+		for _, args := range [][]string{{"init", "-q", "--template="}, {"-c", "user.name=u", "-c", "user.email=u@x.invalid", "commit", "-q",
+			"--allow-empty", "--no-gpg-sign", "-m", "x"}} {
+			if _, err := g.Run(t.Context(), args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if ids[i], err = g.Text(t.Context(), "rev-parse", "HEAD"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		older, newer string
+		want, fails  bool
+	}{{ids[0], ids[1], true, false}, {ids[1], ids[0], false, false}, {strings.Repeat("0", 40), ids[1], false, true}} {
+		if got, err := g.Ancestor(t.Context(), c.older, c.newer); got != c.want || (err != nil) != c.fails {
+			t.Errorf("%s of %s: %v, %v", c.older, c.newer, got, err)
+		}
+	}
+}

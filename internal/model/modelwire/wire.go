@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/platform/lines"
 )
 
 const (
@@ -295,6 +296,18 @@ func readWhole(_ context.Context, d Decoder, body *watched) (*agent.Reply, error
 		return nil, told
 	}
 	return nil, &Useless{fmt.Sprintf("no event stream, but application/json of %s", sizeText(len(data)))}
+}
+
+// maxEvent bounds one event in bytes: more than the longest tool input that a tool
+// accepts, and little enough to hold.
+const maxEvent = 16 << 20
+
+// Event is one server-sent event of an answer.
+type Event = lines.Event
+
+// NewEvents reads the events of an answer.
+func NewEvents(r io.Reader) *lines.Events {
+	return lines.NewEvents(r, maxEvent, &Useless{fmt.Sprintf("an event is larger than %d MiB", maxEvent>>20)})
 }
 
 // read takes events until the answer is whole.

@@ -1,7 +1,6 @@
 package modelwire
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -25,45 +24,6 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
 			t.Errorf("Retry-After %q = %v, want %v", text, got, want)
-		}
-	}
-}
-
-// Events are found whole, whatever the bytes are, and never more than there are.
-func FuzzEvents(f *testing.F) {
-	f.Add([]byte("event: a\r\ndata: 1\r\ndata: 2\r\n\r\n: c\n\ndata\n\ndata: cut"))
-	f.Add([]byte("\xef\xbb\xbfdata: x\n\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		events := NewEvents(bytes.NewReader(in))
-		total := 0
-		for {
-			e, err := events.Next()
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					t.Fatal(err)
-				}
-				break
-			}
-			if len(bytes.TrimSpace(e.Data)) == 0 {
-				t.Fatal("an event without data")
-			}
-			total += len(e.Data)
-		}
-		if total > len(in) {
-			t.Fatalf("%d bytes of data in %d", total, len(in))
-		}
-	})
-}
-
-// Lines of every length around the size of the buffer come whole.
-func TestLongLines(t *testing.T) {
-	for _, n := range []int{1, 32<<10 - 8, 32<<10 - 7, 32<<10 - 6, 32 << 10, 64 << 10, 100_000} {
-		want := strings.Repeat("x", n)
-		events := NewEvents(strings.NewReader("data: " + want + "\ndata: y\n\ndata: z\n\n"))
-		for _, want := range []string{want + "\ny", "z"} {
-			if e, err := events.Next(); err != nil || string(e.Data) != want {
-				t.Errorf("%d: %d bytes, %v", n, len(e.Data), err)
-			}
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package addresses
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -38,6 +39,12 @@ var blocks = sync.OnceValue(func() []block {
 	}
 	return out
 })
+
+// Loopback reports whether only this machine reaches a host, which is an address or a name.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
 
 // Special names the network of an address that is not of the open internet, else "". The
 // IPv4 ranges for documentation and for benchmarks are not special: neither this machine nor

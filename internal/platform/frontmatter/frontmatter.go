@@ -159,7 +159,7 @@ func (d *Document) read(head string, known []string) error {
 	}
 	d.Tolerant = true
 	fields, warnings, broken := tolerant(head, known)
-	line, reason := place(why)
+	line, reason := Place(why)
 	if line < 2 { // the YAML reader named the beginning of the value that it was in
 		line = broken
 	}
@@ -185,8 +185,8 @@ func untab(head string) (string, int) {
 	return strings.Join(lines, "\n"), first
 }
 
-// place takes the line out of an error of the YAML reader.
-func place(err error) (int, string) {
+// Place takes the line out of an error of the YAML reader; 0: it names none.
+func Place(err error) (int, string) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	rest, ok := strings.CutPrefix(text, "line ")
 	number, reason, found := strings.Cut(rest, ": ")

@@ -69,13 +69,19 @@ func foreign(info fs.FileInfo, most int64) string {
 // Plain refuses everything except a regular file with a single name: links, pipes, and
 // hard links to a file elsewhere.
 func Plain(name string, info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
+	several := false
+	switch stat := info.Sys().(type) {
+	case *syscall.Stat_t:
+		several = stat.Nlink > 1
+	case *unix.Stat_t:
+		several = stat.Nlink > 1
+	}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("%s is a symbolic link (move it away)", name)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file (move it away)", name)
-	case ok && stat.Nlink > 1:
+	case several:
 		return fmt.Errorf("%s has another name elsewhere (move it away)", name)
 	}
 	return nil

@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/addresses"
 )
 
 const (
@@ -102,8 +104,7 @@ func Local(hostport string, hosts ...string) bool {
 		host = name
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback() || host != "" && slices.Contains(hosts, host)
+	return addresses.Loopback(host) || host != "" && slices.Contains(hosts, host)
 }
 
 // ForeignOrigin returns the first origin of a request that is neither its host nor allowed; empty: none.

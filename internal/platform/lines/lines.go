@@ -1,7 +1,8 @@
-// Package lines reads lines of bounded length.
+// Package lines reads lines and server-sent events of bounded length.
 //
-// It owns no reader: the caller keeps the [bufio.Reader]. It promises that a line above the limit is read
-// to its end without being kept, so that the next line can be read. It does not decode lines.
+// Of lines it owns no reader: the caller keeps the [bufio.Reader]. It promises that a line above the limit is read
+// to its end without being kept, so that the next line can be read. It does not decode lines
+// or the data of events.
 package lines
 
 import (

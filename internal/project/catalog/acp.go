@@ -27,45 +27,26 @@ func (r *reader) acp() *subagent.ACP {
 	}
 	a := &subagent.ACP{}
 	bad := func(key string) { r.say(Error, "acp", fmt.Sprintf("acp has a %.40q that cannot be used", key), fix) }
+	texts := map[string]*string{"command": &a.Command, "mode": &a.Mode, "login": &a.Login, "protocol": &a.Protocol}
+	lists := map[string]*[]string{"args": &a.Args, "keys": &a.Keys, "folders": &a.Folders, "hosts": &a.Hosts}
 	for _, key := range slices.Sorted(maps.Keys(parts)) {
 		v := parts[key]
-		switch key {
-		case "command", "mode", "login", "protocol":
+		switch {
+		case texts[key] != nil:
 			text, is := v.(string)
 			if !is || strings.ContainsRune(text, 0) {
 				bad(key)
 				continue
 			}
-			switch text = strings.TrimSpace(text); key {
-			case "command":
-				a.Command = text
-			case "mode":
-				a.Mode = text
-			case "login":
-				a.Login = text
-			case "protocol":
-				if !slices.Contains([]string{"", "claude", "codex"}, text) {
-					bad("protocol: " + text)
-				}
-				a.Protocol = text
-			}
-		case "args", "keys", "folders", "hosts":
+			*texts[key] = strings.TrimSpace(text)
+		case lists[key] != nil:
 			list, good := stringList(v)
 			if !good {
 				bad(key)
 				continue
 			}
-			switch key {
-			case "args":
-				a.Args = list
-			case "keys":
-				a.Keys = list
-			case "folders":
-				a.Folders = list
-			case "hosts":
-				a.Hosts = list
-			}
-		case "env":
+			*lists[key] = list
+		case key == "env":
 			env, is := v.(map[string]any)
 			if !is && v != nil {
 				bad(key)
@@ -83,6 +64,9 @@ func (r *reader) acp() *subagent.ACP {
 		default:
 			r.say(Warning, "acp", fmt.Sprintf("acp has %.40q, which is not known, and has no effect", key), fix)
 		}
+	}
+	if !slices.Contains([]string{"", "claude", "codex"}, a.Protocol) {
+		bad("protocol: " + a.Protocol)
 	}
 	if a.Command == "" {
 		r.say(Error, "acp", "acp names no command, so nobody knows which program the agent is", fix)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/internal/platform/addresses"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/untrusted"
 )
@@ -78,15 +78,10 @@ func allowed(address string) error {
 	if err != nil || u.Host == "" || u.User != nil {
 		return errors.New("the address is no URL, or has a password in it")
 	}
-	if u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()) {
+	if u.Scheme == "https" || u.Scheme == "http" && addresses.Loopback(u.Hostname()) {
 		return nil
 	}
 	return fmt.Errorf("%s://%s is not allowed (use https, or http on this machine)", u.Scheme, u.Host)
-}
-
-func loopback(name string) bool {
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // host is the part of an address that may be shown: paths can hold secrets.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // Bounds of the board.
@@ -81,8 +83,8 @@ func (s *Store) Board() (Board, error) {
 	return b, nil
 }
 
-func readBoard(root *os.Root) (Board, error) {
-	data, info, err := read(root, boardName, maxBoardFile)
+func readBoard(root *home.Folder) (Board, error) {
+	data, info, err := root.Read(boardName, maxBoardFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Board{}, nil
 	}
@@ -263,7 +265,7 @@ func (s *Store) change(ctx context.Context, create bool, do func(*Board) error) 
 		return err
 	}
 	defer root.Close()
-	unlock, err := lockFile(ctx, root, boardLock)
+	unlock, err := root.Lock(ctx, boardLock, patience)
 	if err != nil {
 		return err
 	}
@@ -278,16 +280,16 @@ func (s *Store) change(ctx context.Context, create bool, do func(*Board) error) 
 	if err := setAside(root, b.torn); err != nil {
 		return err
 	}
-	return replace(root, boardName, b.encoded(), time.Time{})
+	return root.Write(boardName, b.encoded(), true, time.Time{})
 }
 
 // setAside keeps a last line that was cut off. It is kept before the board is
 // written without it: a crash between the two keeps it twice.
-func setAside(root *os.Root, torn []byte) error {
+func setAside(root *home.Folder, torn []byte) error {
 	if len(torn) == 0 {
 		return nil
 	}
-	f, _, err := openFile(root, tornName, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+	f, _, err := root.OpenFile(tornName, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("set a line aside that was cut off: %w", err)
 	}

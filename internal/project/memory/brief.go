@@ -52,7 +52,7 @@ func (s *Store) index() (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	data, info, err := read(root, Index, BriefBytes+1)
+	data, info, err := root.Read(Index, BriefBytes+1)
 	if err != nil {
 		return "", err
 	}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,8 +85,8 @@ func (m mark) last(changed time.Time) time.Time {
 
 // readMark reads the file. A missing file is the zero mark, never changed. It ignores
 // invalid content, since only the time counts.
-func readMark(root *os.Root) (mark, time.Time, error) {
-	data, info, err := read(root, markName, maxMark)
+func readMark(root *home.Folder) (mark, time.Time, error) {
+	data, info, err := root.Read(markName, maxMark)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, time.Time{}, nil
 	}
@@ -104,17 +103,17 @@ func readMark(root *os.Root) (mark, time.Time, error) {
 	return m, info.ModTime(), nil
 }
 
-func writeMark(root *os.Root, m mark, changed time.Time) error {
+func writeMark(root *home.Folder, m mark, changed time.Time) error {
 	m.Version = markVersion
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return replace(root, markName, append(data, '\n'), changed)
+	return root.Write(markName, append(data, '\n'), true, changed)
 }
 
 // restore puts the file back as it was before a consolidation began.
-func restore(root *os.Root, prior time.Time) error {
+func restore(root *home.Folder, prior time.Time) error {
 	if !prior.IsZero() {
 		return writeMark(root, mark{}, prior)
 	}
@@ -127,7 +126,7 @@ func restore(root *os.Root, prior time.Time) error {
 // Lock is the right to consolidate. One goroutine at a time may use it, and ends
 // it by Done or Rollback; what comes after that does nothing.
 type Lock struct {
-	root   *os.Root
+	root   *home.Folder
 	unlock func()
 	prior  time.Time
 	ended  bool
@@ -147,7 +146,7 @@ func (s *Store) Acquire() (_ *Lock, err error) {
 			l.close()
 		}
 	}()
-	if l.unlock, err = tryLock(root, markLock); err != nil {
+	if l.unlock, err = root.TryLock(markLock); err != nil {
 		if errors.Is(err, home.ErrLocked) {
 			return nil, heldBy(root)
 		}
@@ -169,7 +168,7 @@ func (s *Store) Acquire() (_ *Lock, err error) {
 }
 
 // heldBy names the holder, if it has told already.
-func heldBy(root *os.Root) error {
+func heldBy(root *home.Folder) error {
 	m, _, err := readMark(root)
 	if err != nil || m.Holder == nil {
 		return &HeldError{}
@@ -207,7 +206,7 @@ func (l *Lock) close() {
 	if l.unlock != nil {
 		l.unlock()
 	}
-	_ = l.root.Close()
+	l.root.Close()
 }
 
 // Recover undoes the mark of a dead holder. It is cheap without one, and leaves a
@@ -224,7 +223,7 @@ func (s *Store) Recover() error {
 	if m, _, err := readMark(root); err != nil || m.Holder == nil {
 		return err
 	}
-	unlock, err := tryLock(root, markLock)
+	unlock, err := root.TryLock(markLock)
 	if errors.Is(err, home.ErrLocked) {
 		return nil
 	}
@@ -240,28 +239,4 @@ func (s *Store) Recover() error {
 		return fmt.Errorf("look after memory: %w", err)
 	}
 	return nil
-}
-
-// tryLock locks a file of the folder, or returns [home.ErrLocked]. The file stays.
-func tryLock(root *os.Root, name string) (func(), error) {
-	f, _, err := openFile(root, name, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
-	if err := home.Flock(f); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return func() { home.Unlock(f) }, nil
-}
-
-// lockFile waits for the lock of a file, at most for [patience].
-func lockFile(ctx context.Context, root *os.Root, name string) (func(), error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience,
-		fmt.Errorf("another process has held %s for %s (end that process)", name, patience))
-	defer cancel()
-	return home.Await(ctx, func() (func(), error) { return tryLock(root, name) })
 }

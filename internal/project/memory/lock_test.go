@@ -249,7 +249,7 @@ func tryAgain(s *Store) (bool, error) {
 		return false, err
 	}
 	defer root.Close()
-	unlock, err := tryLock(root, markLock)
+	unlock, err := root.TryLock(markLock)
 	if err == nil {
 		unlock()
 	}

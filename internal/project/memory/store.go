@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
 // Index is the file that is read into new sessions.
@@ -25,9 +23,6 @@ const (
 	MaxFiles = 100      // files of memory
 	MaxFile  = 64 << 10 // bytes of one, when it is written
 )
-
-// tempName begins the names of files that are being written.
-const tempName = ".tmp-"
 
 // Store is the memory of one project. It keeps no state of its own, so that
 // several processes and goroutines may use the same folder.
@@ -41,115 +36,15 @@ func (s *Store) Dir() string { return s.dir }
 
 // Ensure makes the folder, and refuses a folder that other users could write to.
 func (s *Store) Ensure() error {
-	root, err := s.open(true)
+	dir, err := s.open(true)
 	if err != nil {
 		return fmt.Errorf("open memory: %w", err)
 	}
-	return root.Close()
+	dir.Close()
+	return nil
 }
 
-// open opens the folder. Without create it returns [fs.ErrNotExist] for a missing
-// folder.
-func (s *Store) open(create bool) (*os.Root, error) {
-	if create {
-		if err := saferoot.Near(s.dir).Mkdir(s.dir); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	named, err := os.Lstat(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	if !named.IsDir() {
-		return nil, fmt.Errorf("%s is no folder, or a link to one (move it away)", s.dir)
-	}
-	root, err := saferoot.Near(s.dir).Root(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := root.Stat(".")
-	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s was exchanged while it was opened", s.dir)
-	}
-	if err == nil {
-		err = home.Own(s.dir, opened)
-	}
-	if err != nil {
-		_ = root.Close()
-		return nil, err
-	}
-	return root, nil
-}
-
-// openFile opens a file of the folder. It is looked at before, since to open a
-// device may already do something, and again after, since it may have been swapped.
-func openFile(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
-	before, err := root.Lstat(name)
-	if err == nil {
-		err = home.Plain(name, before)
-	} else if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
-		err = nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := root.OpenFile(name, flag|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, nil, err
-	}
-	after, err := f.Stat()
-	if err == nil {
-		err = home.Plain(name, after)
-	}
-	if err == nil && before != nil && !os.SameFile(before, after) {
-		err = fmt.Errorf("%s was exchanged while it was opened", name)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, after, nil
-}
-
-// read returns the first bytes of a file, and its info.
-func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
-	f, info, err := openFile(root, name, os.O_RDONLY)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	return data, info, err
-}
-
-// replace puts a file in the place of another at once, with the time of its last
-// change unless that is zero. The caller holds the lock that guards the file, so a
-// existing temporary file was left by a crash.
-func replace(root *os.Root, name string, data []byte, changed time.Time) error {
-	temp := tempName + name
-	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync() // else a power cut may leave an empty file under the name
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil && !changed.IsZero() {
-		err = root.Chtimes(temp, changed, changed)
-	}
-	if err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		_ = root.Remove(temp)
-	}
-	return err
-}
+func (s *Store) open(create bool) (*home.Folder, error) { return home.OpenFolder(s.dir, create) }
 
 // File is one file of memory.
 type File struct {
@@ -197,13 +92,8 @@ func (s *Store) Files() (files []File, problems []string, err error) {
 const maxNames = 10_000
 
 // names are those that a file of memory can have.
-func names(root *os.Root) ([]string, error) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	all, err := dir.Readdirnames(maxNames)
+func names(dir *home.Folder) ([]string, error) {
+	all, err := dir.File().Readdirnames(maxNames)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

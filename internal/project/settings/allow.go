@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-dev/drover/internal/platform/annotate"
+	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/jsonc"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
@@ -31,11 +33,7 @@ const lockPatience = 5 * time.Second
 // file that the reader of settings would refuse is left as it is. Readers see the
 // old file or the new one.
 func Allow(ctx context.Context, folder, rule string) (data []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write the rule to %s: %w", filepath.Join(folder, LocalFile), err)
-		}
-	}()
+	defer annotate.Error(&err, "write the rule to %s", filepath.Join(folder, LocalFile))
 	dir, name := saferoot.Dir(folder), filepath.Base(LocalFile)
 	path := filepath.Join(folder, filepath.Dir(LocalFile))
 	if err := dir.Mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -89,19 +87,8 @@ func content(f *saferoot.Folder, name string) ([]byte, error) {
 func lock(ctx context.Context, folder *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errors.New("another process writes it"))
 	defer cancel()
-	again := time.NewTicker(10 * time.Millisecond) // the system has no lock that a context ends
-	defer again.Stop()
-	for {
-		err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	_, err := home.Await(ctx, func() (*os.File, error) { return folder, home.Flock(folder) })
+	return err
 }
 
 // withRule is the text of a settings file with one more rule in permissions.allow,

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -388,14 +387,7 @@ func (l *loader) prune(source, path string, tree map[string]any, typ reflect.Typ
 	}
 }
 
-func keys(tree map[string]any) []string {
-	out := make([]string, 0, len(tree))
-	for k := range tree {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
-}
+func keys(tree map[string]any) []string { return slices.Sorted(maps.Keys(tree)) }
 
 // forbidding keeps of a project's settings what can only forbid.
 func (l *loader) forbidding(source string, tree map[string]any) map[string]any {

@@ -2,28 +2,20 @@ package todo
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-dev/drover/internal/platform/home"
-	"github.com/drover-dev/drover/internal/platform/saferoot"
 )
 
 const (
 	lockName = "lock" // locked, never read or written
 	markName = "last" // the highest number that was ever given
-	tempName = ".tmp-"
 
 	// How long a change waits for others before it gives up.
 	patience = 10 * time.Second
@@ -32,163 +24,50 @@ const (
 // folder is the folder of a list while this process has its lock, so no other process
 // changes it. Its methods make the names, which hold no slash, and follow no link.
 type folder struct {
-	dir   *saferoot.Folder
-	lock  *os.File
-	power bool
+	dir    *home.Folder
+	unlock func()
+	power  bool
 }
 
 // open takes the lock. It waits for others until ctx ends, at most for
 // [patience]. Without create a folder that is not there is [fs.ErrNotExist].
 func open(ctx context.Context, path string, create, power bool) (*folder, error) {
-	dir, err := saferoot.Near(path).Folder(path)
-	if create && errors.Is(err, fs.ErrNotExist) {
-		dir, err = makeFolder(path)
-	}
+	dir, err := home.OpenFolder(path, create)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{dir: dir, power: power}
-	info, err := dir.File().Stat()
-	if err == nil {
-		err = home.Own(path, info)
-	}
-	if err == nil {
-		err = f.acquire(ctx)
-	}
+	unlock, err := dir.Lock(ctx, lockName, patience)
 	if err != nil {
 		dir.Close()
 		return nil, err
 	}
-	return f, nil
-}
-
-// makeFolder makes the folder of a list, and the folder of all lists.
-func makeFolder(path string) (*saferoot.Folder, error) {
-	top := saferoot.Near(path)
-	if err := os.MkdirAll(string(top), 0o700); err != nil { // which is trusted
-		return nil, err
-	}
-	for _, dir := range []string{filepath.Dir(path), path} {
-		if err := top.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	return top.Folder(path)
-}
-
-func (f *folder) acquire(ctx context.Context) (err error) {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience,
-		fmt.Errorf("another process has held %s/%s for %s (end that process)", f.dir.File().Name(), lockName, patience))
-	defer cancel()
-	f.lock, err = home.Await(ctx, f.tryLock)
-	return err
-}
-
-// tryLock opens and locks the lock file. A file that was removed between the two excludes
-// no other process, so another attempt follows.
-func (f *folder) tryLock() (*os.File, error) {
-	lock, err := f.openFile(lockName, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	if err = home.Flock(lock); err == nil {
-		var st unix.Stat_t
-		if err = unix.Fstat(int(lock.Fd()), &st); err == nil && st.Nlink > 0 {
-			return lock, nil
-		}
-		err = cmp.Or(err, home.ErrLocked)
-	}
-	_ = lock.Close()
-	return nil, err
+	return &folder{dir, unlock, power}, nil
 }
 
 func (f *folder) close() {
-	home.Unlock(f.lock)
+	f.unlock()
 	f.dir.Close()
-}
-
-// openFile opens a regular file of the folder, and waits for no pipe.
-func (f *folder) openFile(name string, flags int) (*os.File, error) {
-	file, err := f.dir.Open(name, flags|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil {
-		err = home.Plain(name, info)
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
 }
 
 // read returns a whole file of a bounded size.
 func (f *folder) read(name string) ([]byte, error) {
-	file, err := f.openFile(name, os.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	data, _, err := f.dir.Read(name, maxFile+1)
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
 	}
 	return data, err
 }
 
-// write replaces a file: a reader sees the old content or the new.
 func (f *folder) write(name string, data []byte) error {
-	file, err := f.temporary()
-	if err != nil {
-		return err
-	}
-	temp := filepath.Base(file.Name())
-	_, err = file.Write(data)
-	if err == nil && f.power {
-		err = file.Sync()
-	}
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = f.dir.Rename(temp, f.dir, name)
-	}
-	if err != nil {
-		_ = f.dir.Remove(temp)
-		return err
-	}
-	return f.sync()
-}
-
-// temporary makes a file to be renamed. Only the holder of the lock writes, so an existing
-// file was left by a crash and is removed; if that fails, another name is used.
-func (f *folder) temporary() (file *os.File, err error) {
-	for i := range 8 {
-		name := tempName + strconv.Itoa(i)
-		_ = f.dir.Remove(name)
-		if file, err = f.openFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL); !errors.Is(err, fs.ErrExist) {
-			break
-		}
-	}
-	return file, err
+	return f.dir.Write(name, data, f.power, time.Time{})
 }
 
 func (f *folder) remove(name string) error {
-	if err := f.dir.Remove(name); err != nil {
-		return err
+	err := f.dir.Remove(name)
+	if err == nil && f.power {
+		err = f.dir.Sync()
 	}
-	return f.sync()
-}
-
-// sync makes a change of names survive a power cut, if that was asked for.
-func (f *folder) sync() error {
-	if !f.power {
-		return nil
-	}
-	return f.dir.Sync()
+	return err
 }
 
 // file is the name of a to-do's.

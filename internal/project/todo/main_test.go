@@ -311,7 +311,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	create(t, s, "still writable")
-	if names, _ := filepath.Glob(filepath.Join(s.dir, tempName+"*")); len(names) > 0 {
+	if names, _ := filepath.Glob(filepath.Join(s.dir, ".tmp-"+"*")); len(names) > 0 {
 		t.Errorf("left behind: %v", names)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"time"
+
+	"github.com/drover-dev/drover/internal/platform/annotate"
 )
 
 // ErrNotFound is returned for a number that no to-do of the list has.
@@ -72,6 +74,7 @@ type Change struct {
 // List reads all to-dos as they are at one moment. What cannot be read is among
 // the problems of the list. A folder that is not there is an empty list.
 func (s *Store) List(ctx context.Context) (l List, err error) {
+	defer annotate.Error(&err, "read to-dos")
 	err = s.locked(ctx, false, func(f *folder) error {
 		l, err = f.load()
 		return err
@@ -79,16 +82,17 @@ func (s *Store) List(ctx context.Context) (l List, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return List{}, nil
 	}
-	return l, wrap("read to-dos", err)
+	return l, err
 }
 
 // Create adds a to-do with the next number.
 func (s *Store) Create(ctx context.Context, d Draft) (it Item, err error) {
+	defer annotate.Error(&err, "create to-do")
 	err = s.locked(ctx, true, func(f *folder) error {
 		it, err = s.create(f, d)
 		return err
 	})
-	return it, wrap("create to-do", err)
+	return it, err
 }
 
 func (s *Store) create(f *folder, d Draft) (Item, error) {
@@ -141,6 +145,7 @@ func (s *Store) create(f *folder, d Draft) (Item, error) {
 // Update changes a to-do, and those that it blocks. A crash may leave a part of
 // these changed, each as a whole.
 func (s *Store) Update(ctx context.Context, id ID, p Patch) (c Change, err error) {
+	defer annotate.Error(&err, "update to-do")
 	err = s.locked(ctx, false, func(f *folder) error {
 		c, err = s.update(f, id, p)
 		return err
@@ -148,7 +153,7 @@ func (s *Store) Update(ctx context.Context, id ID, p Patch) (c Change, err error
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("to-do %s: %w", id, ErrNotFound)
 	}
-	return c, wrap("update to-do", err)
+	return c, err
 }
 
 func (s *Store) update(f *folder, id ID, p Patch) (Change, error) {
@@ -192,6 +197,7 @@ func (it Item) touched(now time.Time) Item {
 // wait for it: an edge to a deleted number means nothing, and numbers are never
 // used again.
 func (s *Store) Delete(ctx context.Context, id ID) (it Item, err error) {
+	defer annotate.Error(&err, "delete to-do")
 	err = s.locked(ctx, false, func(f *folder) error {
 		it, err = s.remove(f, id)
 		return err
@@ -199,7 +205,7 @@ func (s *Store) Delete(ctx context.Context, id ID) (it Item, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("to-do %s: %w", id, ErrNotFound)
 	}
-	return it, wrap("delete to-do", err)
+	return it, err
 }
 
 func (s *Store) remove(f *folder, id ID) (Item, error) {
@@ -232,11 +238,4 @@ func (s *Store) locked(ctx context.Context, create bool, do func(*folder) error)
 	}
 	defer f.close()
 	return do(f)
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

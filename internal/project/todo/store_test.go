@@ -274,7 +274,7 @@ func TestPlanted(t *testing.T) {
 			if err := make(at("2.json")); err != nil {
 				t.Fatal(err)
 			}
-			if err := make(at(tempName + "0")); err != nil {
+			if err := make(at(".tmp-3.json")); err != nil {
 				t.Fatal(err)
 			}
 			if it := create(t, s, "after"); it.ID != 3 {

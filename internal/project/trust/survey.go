@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,30 +52,26 @@ func look(folder string) (survey, error) {
 	}
 	defer func() { _ = root.Close() }()
 	s := survey{root: root, sums: map[string]string{}}
-	for _, name := range []string{".drover/settings.json", ".drover/settings.local.json"} {
-		s.file(name, ours)
+	for _, f := range []struct {
+		name string
+		read reading
+	}{
+		{".drover/settings.json", object(ours)}, {".drover/settings.local.json", object(ours)},
+		{".claude/settings.json", object(theirs)}, {".claude/settings.local.json", object(theirs)},
+		{".mcp.json", object(servers)}, {".drover/mcp.json", object(servers)},
+	} {
+		s.file(f.name, f.read)
 	}
-	for _, name := range []string{".claude/settings.json", ".claude/settings.local.json"} {
-		s.file(name, theirs)
-	}
-	s.file(".mcp.json", servers)
-	s.file(".drover/mcp.json", servers)
 	for _, f := range []struct {
 		dir, end string
 		read     reading
 	}{
-		{".github/hooks", ".json", hooks},
+		{".github/hooks", ".json", object(hooks)},
 		{".drover/agents", ".md", agent}, {".claude/agents", ".md", agent}, {".github/agents", ".md", agent},
+		{".drover/commands", ".md", prompt}, {".claude/commands", ".md", prompt}, {".github/prompts", ".prompt.md", prompt},
 	} {
 		for _, name := range s.below(f.dir, f.end) {
 			s.file(name, f.read)
-		}
-	}
-	for _, f := range []struct{ dir, end string }{
-		{".drover/commands", ".md"}, {".claude/commands", ".md"}, {".github/prompts", ".prompt.md"},
-	} {
-		for _, name := range s.below(f.dir, f.end) {
-			s.file(name, prompt)
 		}
 	}
 	for _, dir := range []string{".drover/skills", ".claude/skills", ".github/skills"} {
@@ -89,13 +86,8 @@ func look(folder string) (survey, error) {
 
 // digest returns the digest of the files and their contents.
 func (s survey) digest() string {
-	names := make([]string, 0, len(s.sums))
-	for name := range s.sums {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	h := sha256.New()
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s.sums)) {
 		fmt.Fprintf(h, "%q %s\n", name, s.sums[name])
 	}
 	// Trust that was given when only hooks of these files counted does not cover the rest.
@@ -165,8 +157,15 @@ func (s *survey) skills(dir string) {
 	}
 }
 
-// reading returns the effects of a file, and the commands among them.
-type reading func(data []byte) (what, commands []string, err error)
+// effects are what a file would have Drover do, and the commands that it names.
+type effects struct{ what, commands []string }
+
+func (e *effects) add(format string, args ...any) {
+	e.what = append(e.what, fmt.Sprintf(format, args...))
+}
+
+// reading adds the effects of a file.
+type reading func(e *effects, data []byte) error
 
 func (s *survey) file(name string, read reading) {
 	data, err := untrusted.Read(s.root, name, maxFile)
@@ -180,15 +179,15 @@ func (s *survey) file(name string, read reading) {
 		s.unseen(name, "%v", err)
 		return
 	}
-	what, commands, err := read(data)
-	if err != nil {
+	var e effects
+	if err := read(&e, data); err != nil {
 		s.unseen(name, "%v", err)
 		return
 	}
-	if len(what) == 0 && !strings.HasSuffix(name, ".json") {
+	if len(e.what) == 0 && !strings.HasSuffix(name, ".json") {
 		return // for JSON, a reader that sees more in it than this one may come
 	}
-	for _, w := range what {
+	for _, w := range e.what {
 		s.items = append(s.items, Item{name, w})
 	}
 	if len(s.items) > maxItems {
@@ -196,7 +195,7 @@ func (s *survey) file(name string, read reading) {
 		s.unseen(name, "there are more than %d items", maxItems)
 	}
 	s.sums[name] = sum(data)
-	for _, c := range commands {
+	for _, c := range e.commands {
 		s.named(c)
 	}
 }
@@ -234,48 +233,35 @@ func (s *survey) named(command string) {
 }
 
 // object reads a JSON object and refuses what two readers could see differently.
-func object(data []byte) (map[string]any, error) {
-	var tree map[string]any
-	if data = jsonc.Plain(data); len(bytes.TrimSpace(data)) == 0 {
-		return nil, nil
+func object(read func(*effects, map[string]any)) reading {
+	return func(e *effects, data []byte) error {
+		var tree map[string]any
+		if data = jsonc.Plain(data); len(bytes.TrimSpace(data)) > 0 && json.Unmarshal(data, &tree) != nil {
+			return errors.New("it is not a JSON object")
+		}
+		read(e, tree)
+		return nil
 	}
-	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, errors.New("it is not a JSON object")
-	}
-	return tree, nil
 }
 
 // ours reads settings of Drover: all that does not only forbid.
-func ours(data []byte) (what, commands []string, err error) {
-	tree, err := object(data)
-	if err != nil {
-		return nil, nil, err
-	}
+func ours(e *effects, tree map[string]any) {
 	for _, key := range keys(tree) {
 		switch key {
 		case "$schema":
 		case "hooks":
-			w, c := hooksOf(tree[key])
-			what, commands = append(what, w...), append(commands, c...)
+			e.hooks(tree[key])
 		case "permissions":
-			what = append(what, permissions(tree[key])...)
+			e.permissions(tree[key])
 		default:
-			what = append(what, fmt.Sprintf("sets %s to %s", key, short(tree[key])))
+			e.add("sets %s to %s", key, short(tree[key]))
 		}
 	}
-	return what, commands, nil
 }
 
 // theirs reads settings of another program: hooks, and what else of them counts.
-func theirs(data []byte) (what, commands []string, err error) {
-	what, commands, err = hooks(data)
-	if err != nil {
-		return nil, nil, err
-	}
-	tree, err := object(data)
-	if err != nil {
-		return nil, nil, err
-	}
+func theirs(e *effects, tree map[string]any) {
+	hooks(e, tree)
 	rules, _ := tree["permissions"].(map[string]any)
 	counts := map[string]any{}
 	for _, key := range []string{"allow", "additionalDirectories", "defaultMode"} {
@@ -283,48 +269,37 @@ func theirs(data []byte) (what, commands []string, err error) {
 			counts[key] = v
 		}
 	}
-	what = append(what, permissions(counts)...)
+	e.permissions(counts)
 	for _, key := range []string{"model", "env", "enabledPlugins"} {
 		if v, ok := tree[key]; ok {
-			what = append(what, fmt.Sprintf("sets %s to %s", key, short(v)))
+			e.add("sets %s to %s", key, short(v))
 		}
 	}
-	return what, commands, nil
 }
 
-func permissions(v any) []string {
-	tree, ok := v.(map[string]any)
-	if !ok {
-		return nil
-	}
-	var out []string
+func (e *effects) permissions(v any) {
+	tree, _ := v.(map[string]any)
 	for _, key := range keys(tree) {
 		switch key {
 		case "deny", "ask":
 		case "allow":
 			rules, _ := tree[key].([]any)
 			for _, r := range rules {
-				out = append(out, fmt.Sprintf("allows %v without a question", r))
+				e.add("allows %v without a question", r)
 			}
 		default:
-			out = append(out, fmt.Sprintf("sets permissions.%s to %s", key, short(tree[key])))
+			e.add("sets permissions.%s to %s", key, short(tree[key]))
 		}
 	}
-	return out
 }
 
 // hooks reads a file of hooks, with or without an object around them.
-func hooks(data []byte) (what, commands []string, err error) {
-	tree, err := object(data)
-	if err != nil {
-		return nil, nil, err
-	}
+func hooks(e *effects, tree map[string]any) {
 	inner, ok := tree["hooks"]
 	if !ok {
 		inner = events(tree)
 	}
-	what, commands = hooksOf(inner)
-	return what, commands, nil
+	e.hooks(inner)
 }
 
 // events are the hooks of a file that has them without an object around them:
@@ -341,27 +316,23 @@ func events(tree map[string]any) map[string]any {
 	return out
 }
 
-// hooksOf finds the commands and addresses of hooks by their names, in
+// hooks finds the commands and addresses of hooks by their names, in
 // whatever form they stand.
-func hooksOf(v any) (what, commands []string) {
+func (e *effects) hooks(v any) {
 	tree, ok := v.(map[string]any)
-	if !ok {
-		if v != nil {
-			what = append(what, "has hooks: "+short(v))
-		}
-		return what, nil
+	if !ok && v != nil {
+		e.add("has hooks: %s", short(v))
 	}
 	for _, event := range keys(tree) {
 		lines := leaves(tree[event], 0, "command", "bash", "url", "prompt")
 		for _, l := range lines {
-			what = append(what, fmt.Sprintf("runs at %s: %s", event, l))
+			e.add("runs at %s: %s", event, l)
 		}
 		if list, empty := tree[event].([]any); len(lines) == 0 && (!empty || len(list) > 0) {
-			what = append(what, fmt.Sprintf("has a hook at %s: %s", event, short(tree[event])))
+			e.add("has a hook at %s: %s", event, short(tree[event]))
 		}
-		commands = append(commands, lines...)
+		e.commands = append(e.commands, lines...)
 	}
-	return what, commands
 }
 
 // leaves are the texts under some keys, however deep.
@@ -387,119 +358,105 @@ func leaves(v any, depth int, names ...string) []string {
 }
 
 // servers reads .mcp.json.
-func servers(data []byte) (what, commands []string, err error) {
-	tree, err := object(data)
-	if err != nil {
-		return nil, nil, err
-	}
+func servers(e *effects, tree map[string]any) {
 	list, ok := tree["mcpServers"]
 	if !ok {
 		list = tree["servers"]
 	}
-	what, commands = serversOf(list)
-	return what, commands, nil
+	e.servers(list)
 }
 
-func serversOf(v any) (what, commands []string) {
-	if list, ok := v.([]any); ok {
-		for _, item := range list {
-			if name, ok := item.(string); ok {
-				what = append(what, "uses the MCP server "+name)
-				continue
-			}
-			w, c := serversOf(item)
-			what, commands = append(what, w...), append(commands, c...)
+func (e *effects) servers(v any) {
+	list, _ := v.([]any)
+	for _, item := range list {
+		if name, ok := item.(string); ok {
+			e.add("uses the MCP server %s", name)
+		} else {
+			e.servers(item)
 		}
-		return what, commands
 	}
-	tree, ok := v.(map[string]any)
-	if !ok {
-		return nil, nil
-	}
+	tree, _ := v.(map[string]any)
 	for _, name := range keys(tree) {
 		one, _ := tree[name].(map[string]any)
-		line := []string{text(one["command"])}
-		args, _ := one["args"].([]any)
-		for _, a := range args {
-			line = append(line, text(a))
-		}
-		switch url := text(one["url"]); {
-		case line[0] != "":
-			what = append(what, fmt.Sprintf("starts the MCP server %s: %s", name, strings.Join(line, " ")))
-			commands = append(commands, strings.Join(line, " "))
+		switch line, url := program(one), text(one["url"]); {
+		case text(one["command"]) != "":
+			e.add("starts the MCP server %s: %s", name, line)
+			e.commands = append(e.commands, line)
 		case url != "":
-			what = append(what, fmt.Sprintf("connects to the MCP server %s at %s", name, url))
+			e.add("connects to the MCP server %s at %s", name, url)
 		default:
-			what = append(what, fmt.Sprintf("has the MCP server %s: %s", name, short(tree[name])))
+			e.add("has the MCP server %s: %s", name, short(tree[name]))
 		}
 	}
-	return what, commands
+}
+
+// program is the command line of a program.
+func program(parts map[string]any) string {
+	line := []string{text(parts["command"])}
+	args, _ := parts["args"].([]any)
+	for _, a := range args {
+		line = append(line, text(a))
+	}
+	return strings.Join(line, " ")
 }
 
 // agent reads the definition of an agent: only hooks, servers and its program count.
-func agent(data []byte) (what, commands []string, err error) {
+func agent(e *effects, data []byte) error {
 	// Its tools and prompts run nothing by themselves, whatever else is wrong.
 	d, err := frontmatter.Parse(data, frontmatter.AgentKeys())
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if f, ok := d.Get("hooks"); ok {
-		what, commands = hooksOf(f.Value)
+		e.hooks(f.Value)
 	}
 	if f, ok := d.Get("acp"); ok {
-		what = append(what, "is an agent of another vendor: "+short(f.Value))
-		commands = append(commands, programOf(f.Value)...)
+		e.add("is an agent of another vendor: %s", short(f.Value))
+		line := text(f.Value)
+		if parts, ok := f.Value.(map[string]any); ok {
+			line = program(parts)
+		}
+		e.commands = append(e.commands, line)
 	}
 	for _, key := range []string{"mcpServers", "mcp-servers"} {
 		f, ok := d.Get(key)
 		if !ok {
 			continue
 		}
-		w, c := serversOf(f.Value)
-		if len(w) == 0 && text(f.Value) != "" {
-			w = []string{"uses MCP servers: " + short(f.Value)}
+		before := len(e.what)
+		if e.servers(f.Value); len(e.what) == before && text(f.Value) != "" {
+			e.add("uses MCP servers: %s", short(f.Value))
 		}
-		what, commands = append(what, w...), append(commands, c...)
 	}
-	return what, commands, nil
-}
-
-// programOf is the line of the program of an agent of another vendor.
-func programOf(v any) []string {
-	parts, ok := v.(map[string]any)
-	if !ok {
-		return []string{text(v)}
-	}
-	line := []string{text(parts["command"])}
-	args, _ := parts["args"].([]any)
-	for _, a := range args {
-		line = append(line, text(a))
-	}
-	return []string{strings.Join(line, " ")}
+	return nil
 }
 
 // prompt reads a command: its shell lines and inclusions when it is called, and the rules
 // that it asks for. An unreadable command cannot be called.
-func prompt(data []byte) (what, commands []string, err error) {
-	c, err := command.Read(data)
-	if err != nil {
-		return nil, nil, nil
+func prompt(e *effects, data []byte) error {
+	if c, err := command.Read(data); err == nil {
+		e.command(c)
 	}
-	return command.Effects(c), c.Template.ShellLines(), nil
+	return nil
+}
+
+func (e *effects) command(c command.Command) {
+	e.what = append(e.what, command.Effects(c)...)
+	e.commands = append(e.commands, c.Template.ShellLines()...)
 }
 
 // allowed reads a SKILL.md: the rules that it asks for count, and the commands that it
 // runs when the user calls it by its name.
-func allowed(data []byte) (what, commands []string, err error) {
+func allowed(e *effects, data []byte) error {
 	d, err := frontmatter.Parse(data, frontmatter.SkillKeys())
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	for _, rule := range d.List("allowed-tools") {
-		what = append(what, fmt.Sprintf("allows %s without a question, once the skill is used", rule))
+		e.add("allows %s without a question, once the skill is used", rule)
 	}
-	c := command.Command{Template: command.Parse(d.Body)}
-	return append(what, command.Effects(c)...), c.Template.ShellLines(), nil
+	e.command(command.Command{Template: command.Parse(d.Body)})
+	return nil
 }
 
 func text(v any) string {
@@ -518,11 +475,4 @@ func short(v any) string {
 	return string(data)
 }
 
-func keys(tree map[string]any) []string {
-	out := make([]string, 0, len(tree))
-	for k := range tree {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func keys(tree map[string]any) []string { return slices.Sorted(maps.Keys(tree)) }

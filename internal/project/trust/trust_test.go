@@ -97,6 +97,8 @@ func everything() map[string]string {
 		".claude/commands/text.md":    "Only text of $1, and @README.md",
 		".github/prompts/p.prompt.md": "---\nallowed-tools: Bash(make:*)\n---\nx",
 		".github/skills/u/SKILL.md":   "---\nname: u\ndescription: x\n---\n!`make tidy`",
+		".claude/agents/vendor.md":    "---\nname: v\ndescription: x\nacp: {command: sh, args: [scripts/vendor.sh]}\n---\n",
+		"scripts/vendor.sh":           "vendor",
 		"scripts/ship.sh":             "echo ship",
 		"scripts/check.sh":            "echo one",
 		"README.md":                   "x",
@@ -108,6 +110,7 @@ func TestSurvey(t *testing.T) {
 	want := []string{
 		`.claude/agents/sub/a.md runs at Stop: agent-hook`,
 		`.claude/agents/sub/a.md uses the MCP server github`,
+		`.claude/agents/vendor.md is an agent of another vendor: {"args":["scripts/vendor.sh"],"command":"sh"}`,
 		`.claude/commands/a/ship.md includes when it is called: ../up.md`,
 		`.claude/commands/a/ship.md runs when it is called: ./scripts/ship.sh $1`,
 		`.claude/commands/a/ship.md wants the model big`,
@@ -159,6 +162,7 @@ func TestChanged(t *testing.T) {
 		{"command", ".claude/commands/text.md", "now !`evil`", []Change{{".claude/commands/text.md", "added"}}},
 		{"command-text", ".claude/commands/text.md", "other text", []Change{}},
 		{"command-script", "scripts/ship.sh", "evil", []Change{{"scripts/ship.sh", "changed"}}},
+		{"program-script", "scripts/vendor.sh", "evil", []Change{{"scripts/vendor.sh", "changed"}}},
 		{"twice", ".github/hooks/b.json", `{"hooks":{"x":[{"bash":"evil"}]},"hooks":{}}`, []Change{{".github/hooks/b.json", "added"}}},
 		{"gone", ".mcp.json", "", []Change{{".mcp.json", "removed"}}},
 		{"readme", "README.md", "other", []Change{}},
@@ -335,9 +339,9 @@ func FuzzSurvey(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, read := range []reading{ours, hooks, servers, agent, allowed} {
-			what, commands, err := read(data)
-			if err != nil && len(what)+len(commands) > 0 {
+		for _, read := range []reading{object(ours), object(hooks), object(servers), agent, allowed} {
+			var e effects
+			if err := read(&e, data); err != nil && len(e.what)+len(e.commands) > 0 {
 				t.Errorf("%q: items beside an error", data)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/drover-dev/drover/internal/platform/frontmatter"
 )
 
 // reader makes a plan of the nodes of a file, and notes every fault.
@@ -91,7 +93,7 @@ func (r *reader) nodes(data []byte) *yaml.Node {
 		r.fault(0, "", "the file is empty")
 		return nil
 	case err != nil:
-		line, text := place(err)
+		line, text := frontmatter.Place(err)
 		r.fault(line, "", "this is not YAML: %s", text)
 		return nil
 	case !errors.Is(d.Decode(&next), io.EOF):
@@ -138,17 +140,6 @@ func (r *reader) sound(n *yaml.Node, depth int) bool {
 		good = r.sound(c, depth+1) && good
 	}
 	return good
-}
-
-// place takes the line out of an error of the YAML reader.
-func place(err error) (int, string) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	rest, ok := strings.CutPrefix(text, "line ")
-	number, reason, found := strings.Cut(rest, ": ")
-	if line, err := strconv.Atoi(number); ok && found && err == nil {
-		return line, reason
-	}
-	return 0, text
 }
 
 // object hands each value of an object to the function of its key.

@@ -109,7 +109,7 @@ func (a *App) attentionTest() *cobra.Command {
 func (a *App) Items(ctx context.Context, all bool) (control.Attention, map[task.ID]console.Session, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
-		return control.Attention{}, nil, fmt.Errorf("list sessions: %w", err)
+		return control.Attention{}, nil, err
 	}
 	ended := 0
 	oldest := a.Now().Add(-attentionAge)
@@ -256,7 +256,7 @@ func (a *App) markSeenAt(ctx context.Context, s console.Session, refs []string) 
 	}
 	api, done, err := s.Open(ctx)
 	if err != nil {
-		return fmt.Errorf("open session %s: %w", s.Info().Session, err)
+		return err
 	}
 	defer done()
 	_, err = api.MarkSeen(ctx, refs)

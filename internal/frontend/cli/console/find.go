@@ -20,7 +20,7 @@ import (
 func (a *Console) Newest(ctx context.Context, all bool) (live []Session, last Session, err error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list sessions: %w", err)
+		return nil, nil, err
 	}
 	for _, s := range known {
 		switch i := s.Info(); {
@@ -85,29 +85,11 @@ const (
 
 // Found is a task and the session that knows it.
 type Found struct {
-	Session Session
-	Record  task.Record
+	Session
+	Record task.Record
 }
 
-func (f Found) Live() bool { return f.Session.Info().Live }
-
-// Open opens the session of the task.
-func (f Found) Open(ctx context.Context) (control.API, func(), error) {
-	api, done, err := f.Session.Open(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open session %s: %w", f.Session.Info().Session, err)
-	}
-	return api, done, nil
-}
-
-// Reach is Open for commands that wait for a suspended host.
-func (f Found) Reach(ctx context.Context) (control.API, func(), error) {
-	api, done, err := f.Session.Reach(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open session %s: %w", f.Session.Info().Session, err)
-	}
-	return api, done, nil
-}
+func (f Found) Live() bool { return f.Info().Live }
 
 // Ask opens a session for one request.
 func Ask[T any](
@@ -147,11 +129,12 @@ func Each[T any](ctx context.Context, sessions []Session, ask func(context.Conte
 			ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer in %s", patience))
 			defer cancel()
 			api, done, err := s.Open(ctx)
-			if err == nil {
-				defer done()
-				answers[i], err = ask(ctx, api)
-			}
 			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer done()
+			if answers[i], err = ask(ctx, api); err != nil {
 				errs[i] = fmt.Errorf("ask session %s: %w", s.Info().Session, err)
 			}
 		})
@@ -197,7 +180,7 @@ func (a *Console) Search(ctx context.Context, ref string, places []place) (Found
 		}
 		sessions, err := a.Known(ctx, p.Live, p.All)
 		if err != nil {
-			return Found{}, fmt.Errorf("list sessions: %w", err)
+			return Found{}, err
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool { return seen[s.Info().Session] })
 		if ended != nil { // sessions that ended before it have nothing newer
@@ -338,9 +321,9 @@ func PickSession(known []Session, word string) (Session, error) {
 		case len(hits) == 1:
 			return hits[0], nil
 		case len(same) > 1: // the user chose the ID twice
-			return nil, &control.Error{Code: control.Ambiguous,
-				Message: fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
-				Fix:     "go to the folder, and leave out --all-sessions"}
+			return nil, control.Refuse(control.Ambiguous,
+				fmt.Sprintf("%s is a session of %s and of %s", word, same[0].Info().Project, same[1].Info().Project),
+				"go to the folder, and leave out --all-sessions")
 		case len(hits) > 1:
 			ids := make([]string, len(hits))
 			for i, s := range hits {
@@ -358,7 +341,7 @@ func (a *Console) FindSession(ctx context.Context, word string) (s Session, err 
 	for _, all := range []bool{false, true} {
 		known, listed := a.Known(ctx, false, all)
 		if listed != nil {
-			return nil, fmt.Errorf("list sessions: %w", listed)
+			return nil, listed
 		}
 		if s, err = PickSession(known, word); !NotFound(err) || len(word) < LeastID {
 			return s, err
@@ -398,7 +381,7 @@ func BySession(tasks []Found) [][]Found {
 	var groups [][]Found
 	for _, f := range tasks {
 		i := slices.IndexFunc(groups, func(g []Found) bool {
-			return g[0].Session.Info().Session == f.Session.Info().Session
+			return g[0].Info().Session == f.Info().Session
 		})
 		if i < 0 {
 			groups = append(groups, nil)
@@ -431,7 +414,7 @@ func SeveralMatches(ref string, matches []string) error {
 // OpenToResume opens the session of a task that shall continue. If the detached host of the session has
 // died, the next one is started, which resumes the session.
 func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(), error) {
-	if f.Live() || f.Session.Info().Role != "background" || !f.Record.Traits().Resumable {
+	if f.Live() || f.Info().Role != "background" || !f.Record.Traits().Resumable {
 		return f.Open(ctx)
 	}
 	folder, _, _, err := a.At(f.Session)
@@ -442,7 +425,7 @@ func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	if info, err := api.Info(ctx); err == nil && info.Session == f.Session.Info().Session {
+	if info, err := api.Info(ctx); err == nil && info.Session == f.Info().Session {
 		return api, done, nil
 	}
 	done()
@@ -452,7 +435,7 @@ func (a *Console) OpenToResume(ctx context.Context, f Found) (control.API, func(
 func (a *Console) Infos(ctx context.Context, all bool) ([]control.Info, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	infos := make([]control.Info, len(sessions))
 	for i, s := range sessions {

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ func (a *Console) FollowSessions(
 	for {
 		sessions, err := a.Known(ctx, true, all)
 		if err != nil {
-			return cmp.Or(context.Cause(ctx), fmt.Errorf("list sessions: %w", err))
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		for _, s := range sessions {
 			id := s.Info().Session

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ const NameChars = 30
 func (a *Console) List(ctx context.Context, ended, all bool, limit int) (records []task.Record, more bool, err error) {
 	sessions, err := a.Known(ctx, !ended, all)
 	if err != nil {
-		return nil, false, fmt.Errorf("list sessions: %w", err)
+		return nil, false, err
 	}
 	sessions = slices.DeleteFunc(slices.Clone(sessions), func(s Session) bool {
 		i := s.Info()
@@ -78,7 +77,7 @@ func (a *Console) listLeft(ctx context.Context, s Session, all bool,
 	ask func(context.Context, control.API) (control.Page, error)) (control.Page, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
-		return control.Page{}, fmt.Errorf("list sessions: %w", err)
+		return control.Page{}, err
 	}
 	same := slices.DeleteFunc(slices.Clone(known), func(k Session) bool { return k.Info().Session != s.Info().Session })
 	pages, errs := Each(ctx, same, ask)

@@ -61,7 +61,7 @@ func (a *app) sessions() *cobra.Command {
 func (a *app) recount(ctx context.Context, all bool) ([]control.Info, error) {
 	sessions, err := a.Known(ctx, false, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	infos := make([]control.Info, len(sessions))
 	var open []console.Session
@@ -137,7 +137,7 @@ func (a *app) sessionsRemove() *cobra.Command {
 func (a *app) pick(ctx context.Context, word string, all bool) (control.Info, error) {
 	known, err := a.Known(ctx, false, all)
 	if err != nil {
-		return control.Info{}, fmt.Errorf("list sessions: %w", err)
+		return control.Info{}, err
 	}
 	s, err := console.PickSession(known, word)
 	if err == nil {

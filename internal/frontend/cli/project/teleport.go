@@ -31,8 +31,7 @@ func (a *app) teleportCommand() *cobra.Command {
 }
 
 func errTeleportOff() error {
-	return &control.Error{Code: control.Unavailable, Message: "teleport is turned off",
-		Fix: "set teleport.enabled in your settings"}
+	return control.Refuse(control.Unavailable, "teleport is turned off", "set teleport.enabled in your settings")
 }
 
 func (a *app) teleportExport() *cobra.Command {

@@ -347,10 +347,8 @@ func (a *App) readPrompt(ctx context.Context, p *Prompt, words []string) error {
 		p.Prompt += piped
 	}
 	if strings.TrimSpace(p.Prompt) == "" {
-		return console.Usage(
-			"the prompt is missing",
-			"give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`",
-		)
+		return console.Usage("the prompt is missing",
+			"give it as an argument, as in `drover -p \"what changed?\"`, or on stdin with `drover -p -`")
 	}
 	return nil
 }

@@ -60,10 +60,8 @@ func (a *app) agentCommand() *cobra.Command {
 			start := control.StartRequest{Name: name, Agent: &req, Env: a.Env, Cwd: a.Cwd, On: on, Untracked: untracked,
 				NoFolder: bare, Sync: sync}
 			if req.Team != "" && (!detach || name == "") {
-				return console.Usage(
-					"--team needs -d and --name",
-					"add both: a teammate runs in the detached host and is addressed by its name",
-				)
+				return console.Usage("--team needs -d and --name",
+					"add both: a teammate runs in the detached host and is addressed by its name")
 			}
 			if detach && settings != "" {
 				return console.Usage("--settings and --detach are mutually exclusive",

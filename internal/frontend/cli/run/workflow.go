@@ -188,9 +188,9 @@ func (a *app) resumeFlow(ctx context.Context, f workflowFlags) error {
 	case info.Role == "run":
 		return a.flowHere(ctx, info.Session, info.Title, f, again)
 	default:
-		return &control.Error{Code: control.Unavailable,
-			Message: fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
-			Fix:     fmt.Sprintf("resume it with `drover -p --resume %s \"…\"`", info.Session)}
+		return control.Refuse(control.Unavailable,
+			fmt.Sprintf("workflow %s belongs to the conversation %s, which has no host", rec.ID, info.Session),
+			fmt.Sprintf("resume it with `drover -p --resume %s \"…\"`", info.Session))
 	}
 	if err != nil {
 		return err

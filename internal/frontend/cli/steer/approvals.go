@@ -138,7 +138,7 @@ func (a *app) showQuestion(all *bool) *cobra.Command {
 		}
 		api, done, err := q.session.Open(ctx)
 		if err != nil {
-			return fmt.Errorf("open session %s: %w", q.Session, err)
+			return err
 		}
 		defer done()
 		list, err := api.Approvals(ctx, control.ApprovalsRequest{ID: q.ID})
@@ -178,7 +178,7 @@ func digestFlag(cmd *cobra.Command) *string {
 func (a *app) questions(ctx context.Context, all bool) ([]openQuestion, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	lists, errs := console.Each(ctx, sessions, func(ctx context.Context, api control.API) (control.Approvals, error) {
 		return api.Approvals(ctx, control.ApprovalsRequest{})
@@ -228,7 +228,7 @@ func (a *app) decide(ctx context.Context, ref string, all bool, done string, v v
 	}
 	api, close, err := q.session.Open(ctx)
 	if err != nil {
-		return fmt.Errorf("open session %s: %w", q.Session, err)
+		return err
 	}
 	defer close()
 	req.Reply = reply

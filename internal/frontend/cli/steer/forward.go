@@ -88,7 +88,7 @@ func (a *app) sandboxed(ctx context.Context, word string, all bool) (console.Ses
 	}
 	known, err := a.Known(ctx, true, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	live := slices.DeleteFunc(slices.Clone(known), func(s console.Session) bool { return !s.Info().Live })
 	switch len(live) {

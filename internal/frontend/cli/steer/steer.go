@@ -124,7 +124,7 @@ func (a *app) host(ctx context.Context, word string, all bool) (s console.Sessio
 	for _, p := range slices.Concat(console.SearchOrder(word, all)...) {
 		known, listed := a.Known(ctx, p.Live, p.All)
 		if listed != nil {
-			return nil, fmt.Errorf("list sessions: %w", listed)
+			return nil, listed
 		}
 		if s, err = console.PickSession(known, word); console.NotFound(err) {
 			continue

@@ -79,7 +79,7 @@ func (a *app) stop() *cobra.Command {
 func (a *app) everyTask(ctx context.Context, all bool) ([]console.Found, error) {
 	sessions, err := a.Known(ctx, true, all)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, err
 	}
 	pages, errs := console.Each(ctx, sessions, func(ctx context.Context, api control.API) (control.Page, error) {
 		return api.List(ctx, control.ListRequest{})

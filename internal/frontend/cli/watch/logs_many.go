@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io"
 	"strings"
@@ -106,7 +105,7 @@ func (j *joined) followAll(ctx context.Context) error {
 	if j.many.session != "" {
 		known, err := j.a.Known(ctx, false, true)
 		if err != nil {
-			return fmt.Errorf("list sessions: %w", err)
+			return err
 		}
 		s, err := console.PickSession(known, j.many.session)
 		if err != nil {
@@ -169,7 +168,7 @@ func (j *joined) joinLive(ctx context.Context) (some bool, err error) {
 	}
 	known, err := j.a.Known(ctx, true, j.many.sessions)
 	if err != nil {
-		return false, fmt.Errorf("list sessions: %w", err)
+		return false, err
 	}
 	for _, s := range known {
 		for _, r := range records {

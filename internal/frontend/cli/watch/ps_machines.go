@@ -29,7 +29,7 @@ func (a *app) onMachines(ctx context.Context, ended bool, limit int) ([]machined
 	}
 	sessions, err := a.Known(ctx, false, true)
 	if err != nil {
-		return nil, false, fmt.Errorf("list sessions: %w", err)
+		return nil, false, err
 	}
 	own := map[task.ID]bool{}
 	for _, s := range sessions {
