@@ -68,7 +68,9 @@ func TestBeforeMain(t *testing.T) {
 		}
 		allowed[w.name] = w
 	}
-	more := func(w work) bool { return w.bytes*100 > allowed[w.name].bytes*105 || w.calls*100 > allowed[w.name].calls*105 }
+	more := func(w work) bool {
+		return w.bytes*100 > allowed[w.name].bytes*105 || w.calls*100 > allowed[w.name].calls*105
+	}
 	if !more(now[0]) {
 		return
 	}

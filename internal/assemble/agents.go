@@ -282,7 +282,7 @@ func Sandbox(c Config) sandboxes.Config {
 	return sandboxes.Config{
 		Mode: sandboxes.Mode(set.Mode), Auto: set.AutoAllow, Starter: c.Starter, Home: user, TempDir: env("TMPDIR"),
 		Write: below(user, set.Write), Hidden: below(user, set.Hidden), Domains: set.Domains, Outside: set.Outside,
-		Sockets:  below(user, set.Sockets),
+		Sockets:  below(user, set.UnixSockets),
 		Upstream: upstream(env), Denied: denied(c),
 		Credentials: credentials(c), Certificates: env("SSL_CERT_FILE"),
 	}

@@ -216,13 +216,13 @@ type Merge struct {
 
 // Sandbox is what bounds the commands that models start.
 type Sandbox struct {
-	Mode      string   `json:"mode,omitempty" jsonschema:"best: by what this machine has, which the record of each command says; required: by everything, or the command does not start; off: not at all; projects cannot set off" set:"default=best,words=required|best|off,env=DROVER_SANDBOX"`
-	AutoAllow bool     `json:"autoAllow" jsonschema:"commands that the sandbox bounds in every way run without a question; deny and ask rules hold, and so do the modes plan and dontAsk" set:"own,default=true,env=DROVER_SANDBOX_AUTO_ALLOW"`
-	Write     []string `json:"write,omitempty" jsonschema:"further folders that commands may write, absolute or below ~" set:"own"`
-	Hidden    []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
-	Outside   []string `json:"outside,omitempty" jsonschema:"hooks and MCP servers of projects that run outside, by the names that lists have: mcp:NAME, or hook: and the command; a * at the end stands for any text" set:"own"`
-	Sockets   []string `json:"unixSockets,omitempty" jsonschema:"Unix sockets of the machine that commands reach, such as /var/run/docker.sock, absolute or below ~" set:"own"`
-	Domains   []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
+	Mode        string   `json:"mode,omitempty" jsonschema:"best: by what this machine has, which the record of each command says; required: by everything, or the command does not start; off: not at all; projects cannot set off" set:"default=best,words=required|best|off,env=DROVER_SANDBOX"`
+	AutoAllow   bool     `json:"autoAllow" jsonschema:"commands that the sandbox bounds in every way run without a question; deny and ask rules hold, and so do the modes plan and dontAsk" set:"own,default=true,env=DROVER_SANDBOX_AUTO_ALLOW"`
+	Write       []string `json:"write,omitempty" jsonschema:"further folders that commands may write, absolute or below ~" set:"own"`
+	Hidden      []string `json:"hidden,omitempty" jsonschema:"further files and folders that commands cannot read, absolute or below ~" set:"own"`
+	Outside     []string `json:"outside,omitempty" jsonschema:"hooks and MCP servers of projects that run outside, by the names that lists have: mcp:NAME, or hook: and the command; a * at the end stands for any text" set:"own"`
+	UnixSockets []string `json:"unixSockets,omitempty" jsonschema:"Unix sockets of the machine that commands reach, such as /var/run/docker.sock, absolute or below ~" set:"own"`
+	Domains     []string `json:"domains,omitempty" jsonschema:"hosts that commands reach without a question, such as proxy.golang.org, *.npmjs.org or 10.0.0.5:8443" set:"own"`
 
 	Credentials map[string]SandboxCredential `json:"credentials,omitempty" jsonschema:"secrets that the proxy of the sandbox adds to requests, by name: commands use them and do not get them" set:"own,see=sandbox.md"`
 }

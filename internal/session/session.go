@@ -262,13 +262,13 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 	if s.cfg.Info.Socket != "" {
 		c.Hidden = append(c.Hidden, filepath.Dir(s.cfg.Info.Socket))
 	}
-	c.Scratch = place.Scratch()
+	c.Scratch, c.Caches = place.Scratch(), filepath.Join(place.Project().Dir(), "caches")
 	if w := s.cfg.Agents.Worktrees; w != nil {
 		if err := w.Ensure(); err != nil { // a folder that is made after the first command starts is not shown
 			s.tree.Say(err.Error())
 		}
 	}
-	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, root.Worktrees(), root.Workspaces())
+	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, filepath.Join(c.Caches, "own"), root.Worktrees(), root.Workspaces())
 	c.Report = s.tree.Report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
 		// It needs nothing else, and a command inside could try to read it.

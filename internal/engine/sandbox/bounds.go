@@ -36,8 +36,18 @@ type RoomConfig struct {
 	Env     []string // of the starter, with the marks of its host
 	Hidden  []string // files and folders that cannot be read inside; absolute
 	Shown   []string // folders below Hidden that can
-	Sockets []string // Unix sockets outside that programs may reach
-	Offer   Offer    // the mechanisms to use; see [Probe]
+	Reached []string // Unix sockets outside that programs may reach
+	// Overlays are folders whose changes go aside where the kernel can do that; see [Room.Aside].
+	Overlays []Overlay
+	Offer    Offer // the mechanisms to use; see [Probe]
+}
+
+// Overlay is a folder of which programs see the content, and change it only for themselves. All paths are absolute and
+// without symlinks.
+type Overlay struct {
+	Path  string `json:"path"`
+	Upper string `json:"upper"` // has the changes
+	Work  string `json:"work"`  // of the kernel; an empty folder beside it
 }
 
 // Offer has the mechanisms of the kernel of this machine.

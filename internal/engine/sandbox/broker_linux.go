@@ -93,7 +93,10 @@ func (b *broker) serve() {
 		go func() { // ends with the connection
 			defer func() { <-places }()
 			r := response{id: n.id}
-			if err := b.connect(raw, n); err != nil {
+			switch err := b.answer(raw, n); {
+			case err == nil && n.call != unix.SYS_CONNECT:
+				r.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE // about a process of the room
+			case err != nil:
 				var errno syscall.Errno
 				if r.err = -int32(unix.EACCES); errors.As(err, &errno) {
 					r.err = -int32(errno)
@@ -102,6 +105,25 @@ func (b *broker) serve() {
 			_ = raw.Control(func(fd uintptr) { _ = ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) })
 		}()
 	}
+}
+
+// answer grants the call of a program, or reports why it is refused.
+func (b *broker) answer(raw syscall.RawConn, n notification) error {
+	process := n.args[0]
+	switch n.call {
+	case unix.SYS_CONNECT:
+		return b.connect(raw, n)
+	case unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET:
+		process = n.args[1]
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	if of, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", int32(process))); err != nil || of != own {
+		return unix.EPERM
+	}
+	return nil
 }
 
 // maxAddress is the size of sockaddr_storage.

@@ -950,6 +950,8 @@ func oldSignals() map[string]func(pid int) error {
 func calls() map[string]func(pid int) error {
 	all := oldCalls()
 	maps.Copy(all, freshCalls())
+	maps.Copy(all, modeCalls())
+	maps.Copy(all, neighbourCalls())
 	return all
 }
 

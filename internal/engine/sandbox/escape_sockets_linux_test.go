@@ -223,7 +223,7 @@ func listenOutside(path string) (reached func() bool, stop func(), err error) {
 
 // ownSockets are what programs do with sockets of their own every day; it is tried in the sandbox and must work.
 const ownSockets = `
-import socket, os, threading
+import socket, os, threading, subprocess
 def serve(kind, name):
     s = socket.socket(socket.AF_UNIX, kind); s.bind(name); s.listen(5)
     threading.Thread(target=lambda: [s.accept()[0].sendall(b"hello") for _ in range(3)], daemon=True).start()
@@ -240,5 +240,10 @@ for name, want in ("/nowhere", FileNotFoundError), (os.__file__, ConnectionRefus
     try: ask(socket.SOCK_STREAM, name)
     except want: continue
     assert False, name
+os.sched_setaffinity(0, os.sched_getaffinity(0)); os.nice(1)
+child = subprocess.Popen(["sleep", "9"])
+os.sched_setaffinity(child.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, child.pid, 19)
+child.kill()
+os.chmod("own.link", 0o1755)
 print("all works")
 `

@@ -24,6 +24,9 @@ func (r *Room) Listen(int) (net.Listener, error) { return nil, ErrUnsupported }
 // Dial returns [ErrUnsupported].
 func (r *Room) Dial(context.Context, int) (net.Conn, error) { return nil, ErrUnsupported }
 
+// Aside returns nothing.
+func (r *Room) Aside() []string { return nil }
+
 // Close does nothing.
 func (r *Room) Close() {}
 

@@ -21,6 +21,7 @@ import (
 type Room struct {
 	offer    Offer
 	mounts   bool
+	aside    []string
 	brokered bool           // programs inside reach each other's Unix sockets
 	group    *process.Group // the starter
 
@@ -77,7 +78,7 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 	}
 	r.deadline(time.Now().Add(readyWait))
 	answer, _, err := r.ask(request{Op: opSetup, Setup: &setup{
-		Hidden: c.Hidden, Sockets: c.Sockets, Shown: c.Shown,
+		Hidden: c.Hidden, Sockets: c.Reached, Shown: c.Shown, Overlays: c.Overlays,
 		Landlock: c.Offer.Landlock, Seccomp: c.Offer.Seccomp, Root: root,
 	}}, nil)
 	if err != nil {
@@ -85,7 +86,7 @@ func OpenRoom(c RoomConfig) (*Room, error) {
 		return nil, fmt.Errorf("set up namespaces: %w", err)
 	}
 	r.deadline(time.Time{})
-	r.mounts, r.brokered = answer.Mounts, answer.Brokered
+	r.mounts, r.brokered, r.aside = answer.Mounts, answer.Brokered, answer.Aside
 	return r, nil
 }
 
@@ -227,6 +228,9 @@ func (r *Room) socket(op string, port int) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(got[0]), "socket in a room"), nil
 }
+
+// Aside are the folders of [RoomConfig.Overlays] whose changes go aside.
+func (r *Room) Aside() []string { return r.aside }
 
 // Close ends the starter. Programs that run inside go on, in namespaces without a way out.
 func (r *Room) Close() {

@@ -96,6 +96,12 @@ func filter(streams, brokered bool) ([]bpf.RawInstruction, error) {
 	if brokered {
 		p = append(p, is(unix.SYS_CONNECT, 1), bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF})
 	}
+	p = append(p, modes(arg, is, without, errno, call)...)
+	other := errno(unix.EPERM)
+	if brokered {
+		other = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
+	}
+	p = append(p, neighbours(arg, is, other, errno(unix.EPERM), call)...)
 	// A datagram socket reaches others without a connect.
 	connected := []bpf.Instruction{
 		arg(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockType},
@@ -153,6 +159,56 @@ func filter(streams, brokered bool) ([]bpf.RawInstruction, error) {
 	}
 	return raw, nil
 }
+
+// modes refuses to make a file one that runs as its owner or group: such a program on a disk of the machine has the
+// powers of whoever made it. openat2 has its mode in memory, where no filter sees it: callers fall back to openat.
+func modes(
+	arg func(uint32) bpf.Instruction, is func(uint32, uint8) bpf.Instruction, without func(uint32) bpf.Instruction,
+	errno func(unix.Errno) bpf.Instruction, call bpf.Instruction,
+) []bpf.Instruction {
+	p := []bpf.Instruction{is(unix.SYS_OPENAT2, 1), errno(unix.ENOSYS)}
+	at := map[uint32]uint32{unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, unix.SYS_FCHMODAT2: 2, unix.SYS_MKNODAT: 2}
+	opens := map[uint32]uint32{unix.SYS_OPENAT: 2}
+	if runtime.GOARCH == "amd64" { // numbers that newer architectures do not have
+		const open, creat, chmod, mknod = 2, 85, 90, 133
+		at[creat], at[chmod], at[mknod], opens[open] = 1, 1, 1, 1
+	}
+	for n, mode := range at {
+		p = append(p, is(n, 3), arg(mode), without(setID), errno(unix.EPERM), call)
+	}
+	for n, flags := range opens { // without these flags the mode has no meaning
+		p = append(p, is(n, 5), arg(flags), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: makesFile, SkipTrue: 3},
+			arg(flags+1), without(setID), errno(unix.EPERM), call)
+	}
+	return p
+}
+
+const (
+	setID     = unix.S_ISUID | unix.S_ISGID
+	makesFile = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+)
+
+// neighbours lets a program change priority, processors and scheduling of itself. other is for those about another
+// process, whose number they name, and no for those about groups and users.
+func neighbours(
+	arg func(uint32) bpf.Instruction, is func(uint32, uint8) bpf.Instruction, other, no, call bpf.Instruction,
+) (p []bpf.Instruction) {
+	self := bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}
+	for _, n := range []uint32{
+		unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
+	} {
+		p = append(p, is(n, 3), arg(0), self, other, call)
+	}
+	about := map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS, unix.SYS_IOPRIO_SET: ioprioProcess}
+	for n, process := range about {
+		p = append(p, is(n, 6), arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: process, SkipTrue: 1}, no,
+			arg(1), self, other, call)
+	}
+	return p
+}
+
+// ioprioProcess is IOPRIO_WHO_PROCESS of ioprio_set(2).
+const ioprioProcess = 1
 
 // decide ends a program that has loaded the number of a call: by one instruction for the calls of a list,
 // and by another for all else. The kernel tries each call on a new filter, so that a search in halves

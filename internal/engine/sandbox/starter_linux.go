@@ -28,6 +28,7 @@ type starter struct {
 	filter   []bpf.RawInstruction
 	brokered bool // its connects are answered
 	sockets  *sockets
+	aside    []string // folders whose changes go aside
 	mounts   bool
 	drop     []uintptr // capabilities that each program loses
 	dropped  bool      // no thread can pass them on any more
@@ -108,7 +109,7 @@ func (s *starter) serve(r request, files []int) (reply, []int) {
 		if err := s.prepare(*r.Setup); err != nil {
 			return failed(err), nil
 		}
-		return reply{Mounts: s.mounts, Brokered: s.brokered}, nil
+		return reply{Mounts: s.mounts, Brokered: s.brokered, Aside: s.aside}, nil
 	case !s.isReady():
 		return failed(errors.New("the room is not set up")), nil
 	case r.Op == opStart && r.Bounds != nil:
@@ -159,6 +160,11 @@ func (s *starter) prepare(c setup) error {
 		// Landlock other programs of the room could trace it.
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 			return fmt.Errorf("keep programs of a room from its starter: %w", err)
+		}
+	}
+	for _, o := range c.Overlays {
+		if overlay(o) == nil {
+			s.aside = append(s.aside, o.Path)
 		}
 	}
 	s.setup, s.hidden = c, newHidden(c.Hidden, emptyFile)

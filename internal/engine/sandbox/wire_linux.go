@@ -50,21 +50,23 @@ type request struct {
 
 // setup configures a room.
 type setup struct {
-	Hidden   []string `json:"hidden"`
-	Shown    []string `json:"shown"`
-	Sockets  []string `json:"sockets"`
-	Landlock int      `json:"landlock"` // the ABI to use; 0: none
-	Seccomp  bool     `json:"seccomp"`
-	Root     bool     `json:"root"` // programs keep the capabilities of root that do not lead out
+	Hidden   []string  `json:"hidden"`
+	Shown    []string  `json:"shown"`
+	Sockets  []string  `json:"sockets"`
+	Overlays []Overlay `json:"overlays"`
+	Landlock int       `json:"landlock"` // the ABI to use; 0: none
+	Seccomp  bool      `json:"seccomp"`
+	Root     bool      `json:"root"` // programs keep the capabilities of root that do not lead out
 }
 
 type reply struct {
 	PID    int  `json:"pid,omitempty"`
 	Mounts bool `json:"mounts,omitempty"` // of setup: read-only files are mounts
 	// Brokered, of setup, says that programs reach Unix sockets of the room and no others.
-	Brokered bool   `json:"brokered,omitempty"`
-	Error    string `json:"error,omitempty"`
-	Errno    int    `json:"errno,omitempty"`
+	Brokered bool     `json:"brokered,omitempty"`
+	Aside    []string `json:"aside,omitempty"` // of setup: the overlays that were mounted
+	Error    string   `json:"error,omitempty"`
+	Errno    int      `json:"errno,omitempty"`
 }
 
 // err is the error of a reply. It wraps the number that the kernel gave, if any.

@@ -25,7 +25,7 @@ const (
 )
 
 // protectedGit is what commands must not change in the folder of a repository. own is the folder of the checkout in
-// which they work, which may be below it: other checkouts are not theirs, and git there obeys what is in their folders.
+// which they work, which may be below it: other checkouts are not theirs, and git there obeys files there.
 func protectedGit(git, own string) []string {
 	paths := policy.ProtectedGit(git)
 	entries, err := os.ReadDir(filepath.Join(git, "worktrees"))
@@ -40,7 +40,7 @@ func protectedGit(git, own string) []string {
 	return paths
 }
 
-// runsPrograms are the names in a repository of what decides which programs git runs. A mount protects what is there.
+// runsPrograms are the names in a repository of what decides which programs git runs. A mount protects the existing ones.
 //
 //rules:constant never changed after this line
 var runsPrograms = []string{"commondir", "config", "config.worktree", "hooks", "info/attributes"}
@@ -142,7 +142,7 @@ func (s *Sandboxes) readGit(git string, since time.Time) (links, todos []string,
 			}
 			for _, e := range entries {
 				switch path := path.Join(name, e.Name()); {
-				case e.IsDir() && name == "objects" && len(e.Name()) == 2: // objects, whose names say what is in them
+				case e.IsDir() && name == "objects" && len(e.Name()) == 2: // objects, whose names are digests
 				case e.IsDir():
 					was.below = append(was.below, path)
 				case e.Type()&fs.ModeSymlink != 0:

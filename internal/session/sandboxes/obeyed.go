@@ -152,7 +152,7 @@ func (l *look) begin() {
 	}
 }
 
-// made returns what was made or changed since the beginning, with the programs that obey it.
+// made names the files that were made or changed since the beginning, with the programs that obey them.
 func (l *look) made() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,6 +74,7 @@ type Config struct {
 	Hidden  []string // further files and folders that they cannot read
 	Shown   []string // folders below hidden ones that they can read
 	Open    []string // files and folders that are not hidden, with all below them
+	Caches  string   // folder of the project for what commands write into caches of the user; empty: they cannot
 	Scratch string   // folder of the session that they can write; empty: none
 
 	// Denied returns what deny rules keep from commands in the folder of the session and in copies of it, and what they
@@ -108,19 +109,22 @@ type Sandboxes struct {
 	// shared are all such folders, as they are when the first one starts.
 	shared func() []found
 
-	mu     sync.Mutex
-	own    map[string]*Sandboxes // of profiles, by name
-	room   *sandbox.Room         // nil: not open
-	why    error                 // why the room is not open
-	net    *network              // nil: not open
-	tried  bool
-	closed bool
-	below  map[string]nested   // protected files in folders and in repositories below
-	was    map[string]tops     // of folders, as they were looked at last
-	config map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
-	absent map[string][]string // of repositories, see [absentOf]
-	copies []policy.Copy       // of the folder of the session, in which commands run
-	denied []string            // what commands of the room cannot read by deny rules
+	mu      sync.Mutex
+	own     map[string]*Sandboxes // of profiles, by name
+	room    *sandbox.Room         // nil: not open
+	why     error                 // why the room is not open
+	net     *network              // nil: not open
+	tried   bool
+	caches  []string // variables that name caches of the project; set with room
+	written []found  // caches that commands of the room write aside; set with room
+	upper   upper    // for written caches
+	closed  bool
+	below   map[string]nested   // protected files in folders and in repositories below
+	was     map[string]tops     // of folders, as they were looked at last
+	config  map[string]obeying  // of repositories and checkouts, see [Sandboxes.configured]
+	absent  map[string][]string // of repositories, see [absentOf]
+	copies  []policy.Copy       // of the folder of the session, in which commands run
+	denied  []string            // what commands of the room cannot read by deny rules
 
 	reading sync.Mutex                   // held during a look into a repository
 	trees   map[string]map[string]listed // folders of repositories, by name; guarded by reading
@@ -246,7 +250,7 @@ type Start struct {
 	vars []string // which replace others of their names
 	net  *client  // nil: it has no proxy
 
-	// Made returns what was made or changed in the folders since the command began, and other programs obey, with
+	// Made names the files that were made or changed in the folders since the command began, and other programs obey, with
 	// these programs. It is called when the command has ended. nil: no sandbox.
 	Made func() []string
 }
@@ -314,6 +318,7 @@ func (s *Sandboxes) Command(w Wish) (Start, error) {
 		w.Reach = unattended
 	}
 	c, vars := way.join(w.Line, w.Reach)
+	vars = append(vars, s.caches...)
 	if w.Tell {
 		c.tell = func(why string) { s.report("the sandbox: " + why) }
 	}
@@ -383,11 +388,20 @@ func (s *Sandboxes) open() (*sandbox.Room, *network, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var overlays []sandbox.Overlay
+	if s.cfg.Caches != "" {
+		if s.upper, err = takeUpper(s.cfg.Caches); err == nil {
+			overlays = s.overlays(s.upper)
+		} else {
+			s.report("commands read caches of yours and cannot write them: " + err.Error())
+		}
+	}
 	room, err := sandbox.OpenRoom(sandbox.RoomConfig{
 		Starter: s.cfg.Starter, Env: s.cfg.Env, Hidden: s.hidden(), Shown: s.cfg.Shown,
-		Sockets: s.cfg.Sockets, Offer: s.offer(),
+		Reached: s.cfg.Sockets, Overlays: overlays, Offer: s.offer(),
 	})
 	s.room, s.why = room, err
+	s.caches, s.written = s.cachesOf(room)
 	if err != nil {
 		s.report("the sandbox holds in part: " + sandbox.Explain(err) + "; it does not bound secrets, protected files and all of the network")
 	}
@@ -419,7 +433,10 @@ func (s *Sandboxes) shut() {
 	if s.room != nil {
 		s.room.Close()
 	}
-	s.net, s.room = nil, nil
+	if s.upper.lock != nil {
+		_ = s.upper.lock.Close()
+	}
+	s.net, s.room, s.upper = nil, nil, upper{}
 }
 
 func (s *Sandboxes) report(text string) {
@@ -522,7 +539,8 @@ type bounded struct {
 
 // bounds are the bounds of a command in folders.
 func (s *Sandboxes) bounds(folders []string) bounded {
-	b := bounded{Bounds: sandbox.Bounds{Write: trusted(slices.Concat(s.shared(), find(folders))), Ports: devPorts()}}
+	all := slices.Concat(s.shared(), s.aside(), find(folders))
+	b := bounded{Bounds: sandbox.Bounds{Write: trusted(all), Ports: devPorts()}}
 	for _, dir := range folders {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -557,10 +575,8 @@ func (s *Sandboxes) bounds(folders []string) bounded {
 
 func (s *Sandboxes) findShared() []found {
 	paths := slices.Concat(s.temp, []string{s.cfg.TempDir, s.cfg.Scratch}, s.cfg.Write)
-	if s.cfg.Home != "" {
-		for _, c := range caches {
-			paths = append(paths, filepath.Join(s.cfg.Home, c))
-		}
+	if s.cfg.Caches != "" {
+		paths = append(paths, filepath.Join(s.cfg.Caches, "own"))
 	}
 	return find(paths)
 }
@@ -585,15 +601,6 @@ func plain(path string) string {
 		return path
 	}
 	return filepath.Join(dir, filepath.Base(path))
-}
-
-// caches are folders below the home of the user that builds and package managers fill.
-//
-//rules:constant never changed after this line
-var caches = []string{
-	".cache", "go/pkg", ".npm", ".yarn/cache", ".yarn/berry", ".pnpm-store", ".local/share/pnpm", ".bun/install/cache",
-	".cargo/registry", ".cargo/git", ".gradle", ".m2/repository", ".ivy2", ".nuget/packages", ".pub-cache", ".deno",
-	".ccache", ".sccache", "Library/Caches",
 }
 
 // devPorts are TCP ports that servers under development use, to which commands connect where
