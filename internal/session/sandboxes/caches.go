@@ -19,7 +19,8 @@ import (
 //rules:constant never changed after this line
 var caches = []struct{ path, variable string }{
 	{".cache", "XDG_CACHE_HOME"}, {"go/pkg", "GOMODCACHE"}, {".npm", "npm_config_cache"},
-	{".yarn/cache", "YARN_CACHE_FOLDER"}, {".yarn/berry", "YARN_GLOBAL_FOLDER"}, {".pnpm-store", ""}, {".local/share/pnpm", "npm_config_store_dir"},
+	{".yarn/cache", "YARN_CACHE_FOLDER"}, {".yarn/berry", "YARN_GLOBAL_FOLDER"}, {".pnpm-store", ""},
+	{".local/share/pnpm", "npm_config_store_dir"},
 	{".bun/install/cache", "BUN_INSTALL_CACHE_DIR"}, {".cargo/registry", "CARGO_HOME"}, {".cargo/git", ""},
 	{".gradle", "GRADLE_USER_HOME"}, {".m2/repository", ""}, {".ivy2", ""}, {".nuget/packages", "NUGET_PACKAGES"},
 	{".pub-cache", "PUB_CACHE"}, {".deno", "DENO_DIR"}, {".ccache", "CCACHE_DIR"}, {".sccache", "SCCACHE_DIR"},

@@ -40,7 +40,7 @@ func protectedGit(git, own string) []string {
 	return paths
 }
 
-// runsPrograms are the names in a repository of what decides which programs git runs. A mount protects the existing ones.
+// runsPrograms are the names in a repository of what decides which programs git runs. Mounts protect existing ones.
 //
 //rules:constant never changed after this line
 var runsPrograms = []string{"commondir", "config", "config.worktree", "hooks", "info/attributes"}
