@@ -169,7 +169,7 @@ func itoa(n int) string { return string(encode(n)) }
 // partial gathers the text of a reply as it comes in, for the case that the
 // user breaks it off.
 type partial struct {
-	texts map[int]*Gathered
+	texts map[int]*strings.Builder
 	done  map[int]string
 }
 
@@ -179,12 +179,12 @@ func (p *partial) take(part Part) {
 		*p = partial{}
 	case TextPart:
 		if p.texts == nil {
-			p.texts = map[int]*Gathered{}
+			p.texts = map[int]*strings.Builder{}
 		}
 		if p.texts[part.Index] == nil {
-			p.texts[part.Index] = &Gathered{}
+			p.texts[part.Index] = &strings.Builder{}
 		}
-		p.texts[part.Index].Add(part.Text)
+		p.texts[part.Index].WriteString(part.Text)
 	case BlockPart:
 		if part.Block != nil && part.Block.Type == "text" {
 			if p.done == nil {

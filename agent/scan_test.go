@@ -95,21 +95,3 @@ func TestLongText(t *testing.T) {
 		}
 	}
 }
-
-// A text that comes in parts is what they make, however long they are.
-func TestGathered(t *testing.T) {
-	var g Gathered
-	want := ""
-	for n := range 400 {
-		part := strings.Repeat(string(rune('a'+n%26)), []int{0, 1, 100, gatherAlone - 1, gatherAlone, gatherPiece}[n%6])
-		g.Add(part)
-		if want += part; g.Len() != len(want) {
-			t.Fatalf("%d bytes, not %d", g.Len(), len(want))
-		}
-	}
-	for range 2 {
-		if g.String() != want {
-			t.Error("the text is another")
-		}
-	}
-}

@@ -247,7 +247,7 @@ func (b hubs) work(ctx context.Context, o machines.Worker, to link.Options, read
 			},
 			Home: b.root, Project: project, Dir: b.cwd, Env: b.env, Log: b.logger(),
 			Tools: assemble.WorkspaceTools, Bounded: s.Bounded, Admit: s.Admit,
-			Carry: func() (worker.Carried, error) { return shelltool.Carry(s.Place.Scratch()) }},
+			NewCwdFile: func() (worker.CwdFile, error) { return shelltool.NewCwdFile(s.Place.Scratch()) }},
 	)
 	if err := ready(l); err != nil {
 		return err

@@ -61,10 +61,10 @@ func (b *folder) Agents(given string, fresh bool) *catalog.Files {
 			st, err := trust.At(b.root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted
 		},
-		Also:  []string{b.root.TrustFile()},
-		Given: []byte(given),
-		Path:  get("PATH"),
-		Told:  problems,
+		Also:    []string{b.root.TrustFile()},
+		Given:   []byte(given),
+		Path:    get("PATH"),
+		Earlier: problems,
 	}
 	server := assemble.AgentServer(assemble.Config{Config: bare.Config{Root: b.root, Env: b.env, Settings: set}})
 	if c.Remote = server.Cached(); server.URL != "" && (fresh || c.Remote == nil) {
@@ -72,7 +72,7 @@ func (b *folder) Agents(given string, fresh bool) *catalog.Files {
 		c.Remote = got.Data
 		for _, wrong := range []error{err, got.Stale} {
 			if wrong != nil {
-				c.Told = append(c.Told, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
+				c.Earlier = append(c.Earlier, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
 					Fix: "see the setting agents.catalog"})
 			}
 		}

@@ -161,7 +161,8 @@ func (b prompts) answerOn(ctx context.Context, p *prompt.Prompt, id task.ID, aro
 	out = agentsdk.New(o)
 	s.Serve()
 	defer b.suspends(s)()
-	return b.answer(ctx, d, p, set, s, m, out, around)
+	a := &answerer{b, d, p, set, s, m, out, around}
+	return a.run(ctx)
 }
 
 func (b prompts) streamOptions(ctx context.Context, p *prompt.Prompt, set settings.Settings, s *assemble.Session,
@@ -171,7 +172,7 @@ func (b prompts) streamOptions(ctx context.Context, p *prompt.Prompt, set settin
 		Cwd: b.cwd, Model: m.Model(),
 		PermissionMode: cmp.Or(p.Mode, set.Permissions.DefaultMode), Version: b.version, Tools: m.Tools(),
 		MCPServers: mcpServers(m), Agents: s.Catalog().Names(),
-		Denied: b.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, Grown: s.Grown, Start: s.Newest()}
+		Denied: b.stderr, Terminal: isTerminal(os.Stdout), Since: s.Since, NextCommit: s.NextCommit, Start: s.Newest()}
 	if all, err := s.Commands(ctx); err == nil {
 		for _, one := range all.Commands {
 			if one.ShadowedBy == "" && !one.NotForPeople {
@@ -201,63 +202,38 @@ func (b prompts) streamOptions(ctx context.Context, p *prompt.Prompt, set settin
 	return o
 }
 
-// answer holds the conversation to the point where nothing is left to wait for,
-// closes the session, and prints what is left to print.
-func (b prompts) answer(
-	ctx context.Context,
-	d *driver,
-	p *prompt.Prompt,
-	set settings.Settings,
-	s *assemble.Session,
-	m *session.Main,
-	out *agentsdk.Stream,
-	around *taped,
-) error {
-	defer context.AfterFunc(ctx, s.HastenHooks)()
-	work, end := context.WithCancelCause(ctx)
-	defer context.AfterFunc(s.Alone(), func() {
-		if why := context.Cause(s.Alone()); errors.Is(why, session.ErrFolderGone) {
-			end(why)
-		}
-	})()
-	var turns, printer sync.WaitGroup
-	printing, quiet := context.WithCancel(context.Background())
-	printer.Go(func() {
-		if err := out.Run(printing); err != nil && printing.Err() == nil {
-			end(err) // the reader has gone
-		}
-	})
+// answerer is a prompt, or a program with several, and the session that answers in this process.
+type answerer struct {
+	prompts
+	driver *driver // nil: there is one prompt
+	p      *prompt.Prompt
+	set    settings.Settings
+	s      *assemble.Session
+	m      *session.Main
+	out    *agentsdk.Stream
+	around *taped
+}
+
+// run holds the conversation, closes the session, and prints what is left to print. The error says
+// with which code the program exits.
+func (a *answerer) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, a.s.HastenHooks)()
 	var interrupted atomic.Bool
-	onInterrupt(ctx, func() { interrupted.Store(true); m.Interrupt() })
-	var err error
-	if d == nil {
-		err = s.Prompt(ctx, control.PromptRequest{Text: p.Prompt, Images: p.Images})
-	}
-	turns.Go(func() { m.Run(work) }) // not before, or mail that waits has a turn of its own
-	if d != nil {
-		err = b.drive(work, d, p, set, s, m, out, &turns)
-	}
-	var receipt task.Receipt
-	if err == nil {
-		receipt, err = m.Settle(work, ceiling(p, set))
-	}
-	end(task.ErrClosing)
-	turns.Wait()
-	last := m.Last()
-	quiet()
-	printer.Wait()
-	b.endMonitors(ctx, s)
-	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(p.Format) != agentsdk.StreamJSON { // whose lines have it
-		for _, t := range m.Waited() {
-			fmt.Fprintf(b.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
+	onInterrupt(ctx, func() { interrupted.Store(true); a.m.Interrupt() })
+	receipt, err := a.converse(ctx)
+	last := a.m.Last()
+	a.endMonitors(ctx, a.s)
+	if ctx.Err() == nil && last.Err != nil && agentsdk.Format(a.p.Format) != agentsdk.StreamJSON { // whose lines have it
+		for _, t := range a.m.Waited() {
+			fmt.Fprintf(a.stderr, "drover: stopping %s (%s), since the turn has failed\n", t.ID,
 				excerpt.Line(cmp.Or(t.Description, t.Command, t.Name), 60))
 		}
 	}
-	closed := s.Close() // Finish prints the tasks that it ends
-	if !around.plays() {
-		b.part(m, p.Settings)
+	closed := a.s.Close() // Finish prints the tasks that it ends
+	if !a.around.plays() {
+		a.part(a.m, a.p.Settings)
 	}
-	printed := out.Finish()
+	printed := a.out.Finish()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -267,20 +243,50 @@ func (b prompts) answer(
 		return &console.ExitError{Code: 130}
 	case errors.Is(err, conversation.ErrCeiling):
 		for _, t := range receipt.Stopped {
-			fmt.Fprintf(b.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
+			fmt.Fprintf(a.stderr, "drover: stopped %s at the wait ceiling: %s\n", t.ID, t.Status)
 		}
-		if last.Err != nil {
-			return last.Err
-		}
-		return &console.ExitError{Code: 124, Err: err}
+		return cmp.Or[error](last.Err, &console.ExitError{Code: 124, Err: err})
 	case err != nil:
 		return err
 	case last.Err != nil:
 		return last.Err
-	case agentsdk.Format(p.Format) == agentsdk.Text && !p.Verbose && strings.TrimSpace(last.Result.Text) == "":
-		fmt.Fprintln(b.stderr, "drover: note: the answer is empty")
+	case agentsdk.Format(a.p.Format) == agentsdk.Text && !a.p.Verbose && strings.TrimSpace(last.Result.Text) == "":
+		fmt.Fprintln(a.stderr, "drover: note: the answer is empty")
 	}
 	return closed
+}
+
+// converse holds the conversation until nothing is left to wait for. It returns when no turn runs
+// and all of it is printed; the receipt has the tasks that were stopped at the wait ceiling.
+func (a *answerer) converse(ctx context.Context) (receipt task.Receipt, err error) {
+	work, end := context.WithCancelCause(ctx)
+	defer context.AfterFunc(a.s.Alone(), func() {
+		if why := context.Cause(a.s.Alone()); errors.Is(why, session.ErrFolderGone) {
+			end(why)
+		}
+	})()
+	var turns, printer sync.WaitGroup
+	printing, quiet := context.WithCancel(context.Background())
+	printer.Go(func() {
+		if err := a.out.Run(printing); err != nil && printing.Err() == nil {
+			end(err) // the reader has gone
+		}
+	})
+	if a.driver == nil {
+		err = a.s.Prompt(ctx, control.PromptRequest{Text: a.p.Prompt, Images: a.p.Images})
+	}
+	turns.Go(func() { a.m.Run(work) }) // not before, or mail that waits has a turn of its own
+	if a.driver != nil {
+		err = a.drive(work, &turns)
+	}
+	if err == nil {
+		receipt, err = a.m.Settle(work, ceiling(a.p, a.set))
+	}
+	end(task.ErrClosing)
+	turns.Wait()
+	quiet()
+	printer.Wait()
+	return receipt, err
 }
 
 // goesOn notes that background work continues after a failed turn.

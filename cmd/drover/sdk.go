@@ -17,8 +17,6 @@ import (
 	"github.com/drover-dev/drover/internal/frontend/cli/prompt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/project/catalog"
-	"github.com/drover-dev/drover/internal/project/settings"
-	"github.com/drover-dev/drover/internal/session"
 )
 
 // driver is the program that drives a session by the Agent SDK; nil: none.
@@ -106,31 +104,22 @@ func given(p *prompt.Prompt, in *agentsdk.Initialize) error {
 	return nil
 }
 
-// drive does what the program asks for until it closes stdin. asking is begun beside it
-// and ends with ctx: the program decides about permissions there.
-func (b prompts) drive(
-	ctx context.Context,
-	d *driver,
-	p *prompt.Prompt,
-	set settings.Settings,
-	s *assemble.Session,
-	m *session.Main,
-	out *agentsdk.Stream,
-	asking *sync.WaitGroup,
-) error {
-	info, err := s.Info(ctx)
+// drive does what the program asks for until it closes stdin. The program decides about permissions
+// in the goroutine that asking counts, which ends with ctx.
+func (a *answerer) drive(ctx context.Context, asking *sync.WaitGroup) error {
+	info, err := a.s.Info(ctx)
 	if err != nil {
 		return err
 	}
-	mode := cmp.Or(p.Mode, set.Permissions.DefaultMode)
-	offer := agentsdk.Offer{Version: b.version, PID: os.Getpid(), Mode: mode}
-	known := s.Catalog()
+	d, mode := a.driver, cmp.Or(a.p.Mode, a.set.Permissions.DefaultMode)
+	offer := agentsdk.Offer{Version: a.version, PID: os.Getpid(), Mode: mode}
+	known := a.s.Catalog()
 	for _, name := range known.Names() {
 		if def, err := known.Find(name); err == nil {
 			offer.Agents = append(offer.Agents, agentsdk.Agent{Name: name, Description: def.Description, Model: def.Model})
 		}
 	}
-	if all, err := s.Commands(ctx); err == nil {
+	if all, err := a.s.Commands(ctx); err == nil {
 		for _, one := range all.Commands {
 			if one.ShadowedBy == "" && !one.NotForPeople {
 				offer.Commands = append(offer.Commands, agentsdk.Command{Name: one.Name, Description: one.Description,
@@ -138,10 +127,10 @@ func (b prompts) drive(
 			}
 		}
 	}
-	offer.Models = append(offer.Models, agentsdk.Model{Value: m.Model(), Name: m.Model(),
+	offer.Models = append(offer.Models, agentsdk.Model{Value: a.m.Model(), Name: a.m.Model(),
 		Description: "the model of this session"})
 	d.conn.Answered(d.in, offer)
-	driven := agentsdk.Driven{API: s, ID: info.Session, Decides: d.asks, Stream: out}
+	driven := agentsdk.Driven{API: a.s, ID: info.Session, Decides: d.asks, Stream: a.out}
 	asking.Go(func() { d.conn.Attend(ctx, driven, d.silent) })
 	return d.conn.Serve(ctx, driven)
 }

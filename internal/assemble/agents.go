@@ -148,11 +148,11 @@ func (s *Session) found(a *agents.Config, c Config, tell func(string, ...any)) {
 	}
 	shared := func(p definitions.Place) bool { return c.Skip.Project && p.Level == definitions.Project }
 	files := catalog.New(catalog.Config{
-		Places: slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins), shared),
-		Also:   []string{c.Root.TrustFile()},
-		Given:  c.Agents,
-		Path:   home.Lookup(c.Env)("PATH"),
-		Told:   wrongPlugins,
+		Places:  slices.DeleteFunc(catalog.Places(get, c.Folder, set.Trusted, plugins), shared),
+		Also:    []string{c.Root.TrustFile()},
+		Given:   c.Agents,
+		Path:    home.Lookup(c.Env)("PATH"),
+		Earlier: wrongPlugins,
 		Trusted: func(folder string) bool {
 			st, err := trust.At(c.Root.TrustFile()).Check(folder)
 			return err == nil && st.Trusted

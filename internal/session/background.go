@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
 	"github.com/drover-dev/drover/internal/session/tasks"
@@ -76,7 +77,7 @@ func (m *Main) handOver(ctx context.Context, k, next *agents.Environment) (task.
 		ID: id, Agent: next.Config, Mail: s.mail.Reader(box, nil, nil), On: follow.On, Begun: k.ActAs,
 		Start: func(ctx context.Context, prompt string, d task.Driver) (task.Record, error) {
 			spec := task.Spec{ID: id, AgentType: task.MainSession, Model: m.model, Owner: own, Backgrounded: true,
-				Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: k.Me.Cwd}
+				Description: excerpt.Line(prompt, 60), Prompt: prompt, Cwd: k.Me.Cwd}
 			if spec.Description == "" {
 				spec.Description = "answers what was reported"
 			}

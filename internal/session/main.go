@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/mailbox"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/session/agents"
 	"github.com/drover-dev/drover/internal/session/conversation"
@@ -183,12 +184,12 @@ func (s *Session) past(ctx context.Context, messages int) (past []control.Piece,
 // tellViewers tells viewers of the conversation what happens to tasks, until the session ends.
 func (s *Session) tellViewers() {
 	for {
-		grown := s.log.Grown()
+		committed := s.log.NextCommit()
 		if s.audience.Feed.CatchUp(s.life, s.log) != nil {
 			return // the session ends, or reports the fault of its log itself
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-s.life.Done():
 			return
 		}
@@ -285,7 +286,7 @@ type mainHost struct{ *Main }
 func (h mainHost) Begin(ctx context.Context, prompt string, d task.Driver) error {
 	s := h.s
 	spec := task.Spec{ID: s.cfg.Info.Session, AgentType: task.MainSession, Model: h.model,
-		Description: agents.FirstLine(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
+		Description: excerpt.Line(prompt, 60), Prompt: prompt, Cwd: s.cfg.Info.Project, Backgrounded: true}
 	var err error
 	if _, again := s.sup.Get(spec.ID); again {
 		_, err = s.sup.Resume(ctx, spec.ID, d, spec)

@@ -25,12 +25,12 @@ func TestParked(t *testing.T) {
 	parked := func(id task.ID) task.Record {
 		t.Helper()
 		for {
-			grown := r.Grown()
+			committed := r.NextCommit()
 			if now, _ := r.sup.Get(id); now.Parked != nil || now.Status.Terminal() {
 				return now
 			}
 			select {
-			case <-grown:
+			case <-committed:
 			case <-r.ctx.Done():
 				t.Fatal(context.Cause(r.ctx))
 			}
@@ -83,11 +83,11 @@ func TestParkedWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		grown := r.Grown()
+		committed := r.NextCommit()
 		if now, _ := r.sup.Get(rec.ID); now.Parked != nil {
 			break
 		}
-		<-grown
+		<-committed
 	}
 	if _, err := r.Resume(r.ctx, control.ResumeRequest{Ref: string(rec.ID)}); err != nil {
 		t.Fatal(err)
@@ -130,12 +130,12 @@ func TestParkedRestart(t *testing.T) {
 	parked := func() task.Record {
 		t.Helper()
 		for {
-			grown := r.Grown()
+			committed := r.NextCommit()
 			if now, _ := r.sup.Get(rec.ID); now.Parked != nil && r.agents.Parking.Holds() || now.Status.Terminal() {
 				return now
 			}
 			select {
-			case <-grown:
+			case <-committed:
 			case <-r.ctx.Done():
 				t.Fatal(context.Cause(r.ctx))
 			case <-time.After(10 * time.Millisecond): // that the lot holds it is no event

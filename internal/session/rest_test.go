@@ -22,13 +22,13 @@ func manyTurns(limit time.Duration) func(*Config) {
 func (r *testSession) idle(id task.ID) task.Record {
 	r.t.Helper()
 	for {
-		grown := r.Grown()
+		committed := r.NextCommit()
 		rec := r.tree.Latest(id)
 		if rec.Idle || rec.Status.Terminal() {
 			return rec
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-r.ctx.Done():
 			r.t.Fatal(context.Cause(r.ctx))
 		}

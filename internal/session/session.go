@@ -151,7 +151,7 @@ func (s *Session) compose(base *tasks.Session) {
 	s.mail = messages.New(s.tree)
 	s.idle = idle.New(s.tree, s.mail)
 	s.budgets = budget.New(s.sup, cfg.Place, cfg.Agents.Accounts, cfg.Options.Agents)
-	s.activity = activity.New(s.sup, s.log.Grown, cfg.Place, cfg.Options)
+	s.activity = activity.New(s.sup, s.log.NextCommit, cfg.Place, cfg.Options)
 
 	s.agents = agents.New(s.tree, cfg.Agents, kinds, s.mail, s.idle, s.activity, s.budgets, s.servers,
 		s.sandboxes, base.Space, cfg.Keeper)

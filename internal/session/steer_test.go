@@ -127,12 +127,12 @@ func TestPause(t *testing.T) {
 		}
 	}
 	for shell.Status != task.Running {
-		grown := r.Grown()
+		committed := r.NextCommit()
 		if shell, _ = r.sup.Get(shell.ID); shell.Status.Terminal() {
 			t.Fatalf("the command ended as %+v", shell)
 		}
 		if shell.Status == task.Pending {
-			<-grown
+			<-committed
 		}
 	}
 	recs, err := r.Pause(r.ctx, []string{"ada"})

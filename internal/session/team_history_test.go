@@ -104,7 +104,7 @@ func TestTeamHistory(t *testing.T) {
 			}
 		}
 		for { // until nobody has anything left to read
-			grown := r.Grown()
+			committed := r.NextCommit()
 			busy := false
 			for _, id := range ids {
 				busy = busy || !r.mail.Waits(r.tree.Latest(id))
@@ -113,7 +113,7 @@ func TestTeamHistory(t *testing.T) {
 				break
 			}
 			select {
-			case <-grown:
+			case <-committed:
 			case <-r.ctx.Done():
 				rt.Fatal(context.Cause(r.ctx))
 			}

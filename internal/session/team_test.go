@@ -50,7 +50,7 @@ func (r *testSession) tell(to, text string) {
 func (r *testSession) answered(id task.ID, n int) task.Record {
 	r.t.Helper()
 	for {
-		grown := r.Grown()
+		committed := r.NextCommit()
 		events, err := r.log.Since(r.ctx, 0)
 		if err != nil {
 			r.t.Fatal(err)
@@ -66,7 +66,7 @@ func (r *testSession) answered(id task.ID, n int) task.Record {
 			return rec
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-r.ctx.Done():
 			r.t.Fatalf("%s has rested %d times: %v", id, rests, context.Cause(r.ctx))
 		}

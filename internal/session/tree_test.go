@@ -324,12 +324,12 @@ func TestReparentStop(t *testing.T) {
 func (r *testSession) eventually(done func() bool) {
 	r.t.Helper()
 	for {
-		grown := r.Grown()
+		committed := r.NextCommit()
 		if done() {
 			return
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-r.ctx.Done():
 			r.t.Fatal(context.Cause(r.ctx))
 		}

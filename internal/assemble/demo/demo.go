@@ -174,7 +174,7 @@ func (t *tour) converse(ctx context.Context, s *assemble.Session, m *session.Mai
 	defer running.Wait()
 	defer end(task.ErrClosing)
 	running.Go(func() { m.Run(work) })
-	running.Go(func() { t.follow(work, s.Grown) })
+	running.Go(func() { t.follow(work, s.NextCommit) })
 	running.Go(func() {
 		if err := t.answer(work, s); err != nil && work.Err() == nil {
 			end(err)

@@ -205,11 +205,9 @@ func (r *run) reach(ctx context.Context) error {
 		if err := r.missed(err); err != nil {
 			return err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
 		}
 	}
@@ -500,12 +498,10 @@ func (r *run) cancel(ctx context.Context) string {
 	s, err := r.to.Cancel(last, r.at.Task)
 	for err == nil && !s.Phase.Over() { // it may take its time
 		known := cmp.Or(s.Word, "not known to be over")
-		timer := time.NewTimer(leastPoll)
 		select {
-		case <-timer.C:
+		case <-time.After(leastPoll):
 			s, err = r.to.Get(last, r.at.Task)
 		case <-last.Done():
-			timer.Stop()
 			err = last.Err()
 		}
 		// The time may be over while the server is asked.

@@ -1,11 +1,11 @@
 package monitor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -20,36 +20,36 @@ const drainWait = time.Second
 
 // running is one command at work.
 type running struct {
-	d      *Driver
-	g      *process.Group
-	id     task.ID
-	alone  bool // it has ended by itself
-	result task.Result
+	d       *Driver
+	g       *process.Group
+	id      task.ID
+	pipes   process.Streams
+	readers sync.WaitGroup // one for each pipe
+	done    chan struct{}  // closed when both have ended
+	alone   bool           // it has ended by itself
+	result  task.Result
 }
 
 // command starts a command and takes in its output.
 func (d *Driver) command(ctx context.Context, h task.Host, w Watch, r *report) (task.Result, error) {
-	p, err := openPipes()
-	if err != nil {
-		return task.Result{}, &task.FailError{Reason: task.ReasonStart, Err: err}
-	}
-	defer p.close()
-	c, err := d.begin(ctx, h, w, p)
+	c, err := d.begin(ctx, h, w)
 	if err != nil {
 		return task.Result{}, err
 	}
 	cut := &lines{each: r.line}
-	p.read(func(b []byte) {
+	c.read(func(b []byte) {
 		_, _ = h.Output().Write(b) // a full disk must not stop the watch
 		cut.feed(b)
 	}, func(b []byte) { _, _ = h.Output().Write(b) })
-	err = c.wait(ctx, p)
+	err = c.wait(ctx)
 	cut.flush()
 	return c.result, err
 }
 
 // wait waits for the end, natural or not, and for all that was printed.
-func (c *running) wait(ctx context.Context, p *pipes) error {
+func (c *running) wait(ctx context.Context) error {
+	defer c.release()
+	defer c.drain()
 	exit, err := c.g.Wait(ctx)
 	if err != nil {
 		cause := context.Cause(ctx)
@@ -60,8 +60,6 @@ func (c *running) wait(ctx context.Context, p *pipes) error {
 		if exit, err := c.g.Wait(child.Patience(0)); err == nil {
 			child.Exited(&c.result, exit)
 		}
-		p.drain(c)
-		c.release()
 		return cause
 	}
 	c.alone = true
@@ -69,13 +67,11 @@ func (c *running) wait(ctx context.Context, p *pipes) error {
 	if c.g.Reap() {
 		c.end(ctx, child.Grace)
 	}
-	p.drain(c)
-	c.release()
 	return child.Verdict(exit.Code, c.result.Signal)
 }
 
 // begin starts the command. After an error nothing is left of it.
-func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*running, error) {
+func (d *Driver) begin(ctx context.Context, h task.Host, w Watch) (*running, error) {
 	select {
 	case d.starts <- struct{}{}:
 		defer func() { <-d.starts }()
@@ -87,16 +83,16 @@ func (d *Driver) begin(ctx context.Context, h task.Host, w Watch, p *pipes) (*ru
 	if err == nil && d.keeper != nil {
 		err = d.keeper.Ready()
 	}
+	c := &running{d: d, id: rec.ID, done: make(chan struct{})}
+	if err == nil {
+		c.g, c.pipes, err = process.StartPiped(process.Command{Args: w.argv(), Dir: w.Cwd, Fork: d.client.Fork,
+			Env: append(child.Marks(rec, self), d.client.Env...)})
+	}
 	if err != nil {
 		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
 	}
-	g, err := process.StartGroup(process.Command{Args: w.argv(), Dir: w.Cwd, Stdout: p.out.theirs, Stderr: p.err.theirs,
-		Env: append(child.Marks(rec, self), d.client.Env...), Fork: d.client.Fork})
-	if err != nil {
-		return nil, &task.FailError{Reason: task.ReasonStart, Err: err}
-	}
-	c := &running{d: d, g: g, id: rec.ID}
-	id := g.Identity()
+	_ = c.pipes.In.Close() // nothing is typed into it
+	id := c.g.Identity()
 	if err := h.Begun(child.Record(id)); err != nil {
 		c.undo(ctx)
 		return nil, fmt.Errorf("record start of %s: %w", rec.ID, err)
@@ -131,39 +127,16 @@ func (c *running) release() {
 	}
 	c.g.Reap()
 	c.g.Close()
+	c.pipes.Close()
 }
 
-// pipes are the pipes for the output of a command.
-type pipes struct {
-	out, err pipe
-	readers  sync.WaitGroup // one per pipe; drain waits
-	done     chan struct{}  // closed when both have ended; nil before read
-}
-
-type pipe struct{ ours, theirs *os.File }
-
-func openPipes() (*pipes, error) {
-	p := &pipes{}
-	for _, one := range []*pipe{&p.out, &p.err} {
-		var err error
-		if one.ours, one.theirs, err = os.Pipe(); err != nil {
-			p.close()
-			return nil, fmt.Errorf("open pipe: %w", err)
-		}
-	}
-	return p, nil
-}
-
-// read gives the child's ends away and reads ours. stderr is not watched: it goes
-// to the output only.
-func (p *pipes) read(stdout, stderr func([]byte)) {
-	_, _ = p.out.theirs.Close(), p.err.theirs.Close()
-	p.readers.Go(func() { copyTo(p.out.ours, stdout) })
-	p.readers.Go(func() { copyTo(p.err.ours, stderr) })
-	p.done = make(chan struct{})
+// read takes in what the command prints. stderr is not watched: it goes to the output only.
+func (c *running) read(stdout, stderr func([]byte)) {
+	c.readers.Go(func() { copyTo(c.pipes.Out, stdout) })
+	c.readers.Go(func() { copyTo(c.pipes.Err, stderr) })
 	go func() { // ends with the readers
-		p.readers.Wait()
-		close(p.done)
+		c.readers.Wait()
+		close(c.done)
 	}()
 }
 
@@ -180,36 +153,23 @@ func copyTo(from io.Reader, to func([]byte)) {
 	}
 }
 
-// drain waits until everything that was printed is taken in. Whoever still holds
-// a pipe then is ended, and if he cannot be, he is not waited for.
-func (p *pipes) drain(c *running) {
-	if !p.wait() {
+// drain waits until all output is taken in. A process that still holds a pipe then is ended, and
+// if it cannot be, its output is given up.
+func (c *running) drain() {
+	if !c.drained() {
 		c.end(child.Patience(child.Grace), child.Grace)
-		p.wait()
+		c.drained()
 	}
-	for _, one := range []pipe{p.out, p.err} {
-		_ = one.ours.SetReadDeadline(time.Unix(1, 0))
-	}
-	<-p.done // nothing blocks a reader but its pipe
+	c.pipes.Expire(0)
+	<-c.done // only its pipe can block a reader
 }
 
-func (p *pipes) wait() bool {
-	t := time.NewTimer(drainWait)
-	defer t.Stop()
+func (c *running) drained() bool {
 	select {
-	case <-p.done:
+	case <-c.done:
 		return true
-	case <-t.C:
+	case <-time.After(drainWait):
 		return false
-	}
-}
-
-// close closes the open ends. It may be called at any time.
-func (p *pipes) close() {
-	for _, f := range []*os.File{p.out.theirs, p.err.theirs, p.out.ours, p.err.ours} {
-		if f != nil {
-			_ = f.Close()
-		}
 	}
 }
 
@@ -227,4 +187,47 @@ func (d *Driver) clear(ctx context.Context, rec task.Record) (task.Result, error
 		child.Note(&res, rec.ID, child.Clear(ctx, rec, &d.table))
 	}
 	return res, errors.Join(task.ErrLost, &task.StopError{Cause: *task.Lost(rec, process.Boot())})
+}
+
+// lineBytes is how much of one line is looked at.
+const lineBytes = 64 << 10
+
+// lines cuts the input into lines. Of a line that is too long it keeps the beginning.
+type lines struct {
+	each func(line []byte) // without its end; good during the call only
+
+	held []byte // the beginning of a line that has not ended
+	over bool   // held is all that counts of its line
+}
+
+func (l *lines) feed(p []byte) {
+	for len(p) > 0 {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			l.hold(p)
+			return
+		}
+		switch line := p[:i]; {
+		case len(l.held) > 0 || l.over:
+			l.hold(line)
+			l.flush()
+		default:
+			l.each(line[:min(len(line), lineBytes)])
+		}
+		p = p[i+1:]
+	}
+}
+
+func (l *lines) hold(p []byte) {
+	room := lineBytes - len(l.held)
+	l.over = l.over || len(p) > room
+	l.held = append(l.held, p[:min(len(p), room)]...)
+}
+
+// flush takes the held bytes for a whole line.
+func (l *lines) flush() {
+	if len(l.held) > 0 {
+		l.each(l.held)
+	}
+	l.held, l.over = l.held[:0], false
 }

@@ -79,10 +79,8 @@ func (r *report) tell() {
 
 // until waits, and reports whether there is a reason to go on.
 func (r *report) until(at time.Time) bool {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(at)):
 		return r.ctx.Err() == nil
 	case <-r.wake:
 		return true

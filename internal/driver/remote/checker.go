@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -85,32 +84,28 @@ func (c *Command) Check(ctx context.Context, metadata json.RawMessage, n a2a.New
 func (c *Command) run(ctx context.Context, input []byte) (string, error) {
 	ctx, done := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("it did not answer within %s", checkTime))
 	defer done()
-	stdin, err := fed(input)
+	g, pipes, mark, err := c.start()
 	if err != nil {
 		return "", err
 	}
-	defer stdin.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	g, mark, err := c.start(stdin, w)
-	_ = w.Close()
-	if err != nil {
-		return "", err
-	}
+	defer pipes.Close()
 	defer g.Close()
 	var said bytes.Buffer
-	var reader sync.WaitGroup // joined below, after a deadline on the pipe
-	reader.Go(func() {
-		_, _ = io.CopyN(&said, r, checkText)
-		_, _ = io.Copy(io.Discard, r)
+	var flows sync.WaitGroup // joined below, after deadlines on the pipes
+	flows.Go(func() {
+		_, _ = pipes.In.Write(input) // the command need not read it
+		_ = pipes.In.Close()
 	})
+	flows.Go(func() {
+		_, _ = io.CopyN(&said, pipes.Out, checkText)
+		_, _ = io.Copy(io.Discard, pipes.Out)
+	})
+	flows.Go(func() { _, _ = io.Copy(io.Discard, pipes.Err) })
 	exit, err := g.Wait(ctx)
 	g.End(context.WithoutCancel(ctx), process.Ending{Grace: checkGrace, Mark: mark})
-	_ = r.SetReadDeadline(time.Now().Add(drainWait))
-	reader.Wait()
+	_ = pipes.In.SetWriteDeadline(time.Unix(1, 0)) // all its readers have ended
+	pipes.Expire(drainWait)
+	flows.Wait()
 	g.Reap()
 	switch {
 	case err != nil:
@@ -123,39 +118,18 @@ func (c *Command) run(ctx context.Context, input []byte) (string, error) {
 	return said.String(), nil
 }
 
-func (c *Command) start(stdin, stdout *os.File) (*process.Group, string, error) {
+func (c *Command) start() (*process.Group, process.Streams, string, error) {
 	if c.Ready != nil {
 		if err := c.Ready(); err != nil {
-			return nil, "", err
+			return nil, process.Streams{}, "", err
 		}
 	}
 	self, err := process.Identify(os.Getpid())
 	if err != nil {
-		return nil, "", err
+		return nil, process.Streams{}, "", err
 	}
 	mark := "checker_" + rand.Text()
-	g, err := process.StartGroup(
-		process.Command{Args: []string{"bash", "-c", c.Line}, Dir: c.Dir, Session: true, Stdin: stdin, Stdout: stdout,
-			Env: append([]string{process.MarkTask + "=" + mark, process.MarkHost + "=" + self.Mark()}, c.Env...)},
-	)
-	return g, mark, err
-}
-
-// fed returns an unnamed file with the data. Unlike a pipe it cannot block on a command that does not read.
-func fed(data []byte) (*os.File, error) {
-	f, err := os.CreateTemp("", "drover-check-*")
-	if err != nil {
-		return nil, err
-	}
-	err = os.Remove(f.Name())
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	g, pipes, err := process.StartPiped(process.Command{Args: []string{"bash", "-c", c.Line}, Dir: c.Dir, Session: true,
+		Env: append([]string{process.MarkTask + "=" + mark, process.MarkHost + "=" + self.Mark()}, c.Env...)})
+	return g, pipes, mark, err
 }

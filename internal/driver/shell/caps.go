@@ -28,7 +28,7 @@ const (
 // have too many processes. One timer serves all, and none runs while nothing is
 // watched.
 type caps struct {
-	grown     func(bytes int64) error // see [Config.Grown]
+	written   func(bytes int64) error // see [Config.Written]
 	table     *process.Table
 	processes processLimit // used by look only
 
@@ -124,8 +124,8 @@ func (c *caps) measure() (watched []*capped, growing map[*capped]int64, over err
 		}
 		x.size = size
 	}
-	if c.grown != nil {
-		over = c.grown(sum)
+	if c.written != nil {
+		over = c.written(sum)
 	}
 	return watched, growing, over
 }

@@ -89,7 +89,7 @@ func TestOutputReaders(t *testing.T) {
 func TestOutputQuota(t *testing.T) {
 	var told atomic.Int64
 	errFull := errors.New("all outputs together are too much")
-	d := shell.New(shell.Config{Grown: func(n int64) error {
+	d := shell.New(shell.Config{Written: func(n int64) error {
 		if told.Add(n) > 0 {
 			return errFull
 		}

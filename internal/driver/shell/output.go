@@ -194,12 +194,10 @@ func (o *output) drain(r *run) {
 }
 
 func (o *output) wait(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-o.done:
 		return true
-	case <-t.C:
+	case <-time.After(d):
 		return false
 	}
 }

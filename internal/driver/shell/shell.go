@@ -109,10 +109,10 @@ type Config struct {
 	Copier   []string             // a program whose life is [tty.Run]; nil: this process serves terminals itself
 	Keys     func(task.ID) string // where the pipe is through which is typed into a terminal; absolute
 
-	// Grown is called about once a second, while commands run, with the bytes that they
+	// Written is called about once a second, while commands run, with the bytes that they
 	// have printed since; an error ends the growing ones. It must return at once.
 	// Nil: all may grow.
-	Grown func(bytes int64) error
+	Written func(bytes int64) error
 
 	// MaxProcesses ends a command that has more, which is looked at about once a
 	// second on Linux. 0: any number.
@@ -173,7 +173,7 @@ type shared struct {
 func New(c Config) *Driver {
 	d := &Driver{shared: &shared{Config: c, starter: newStarter(),
 		starts: make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))}}
-	d.caps.grown, d.caps.table, d.caps.processes.most = c.Grown, &d.table, c.MaxProcesses
+	d.caps.written, d.caps.table, d.caps.processes.most = c.Written, &d.table, c.MaxProcesses
 	counter := sync.OnceValue(process.OpenKillCounter)
 	d.caps.memory.read = func() process.Kills { return counter().Read() }
 	d.caps.memory.inside = func(pid int) bool { return counter().Inside(pid) }

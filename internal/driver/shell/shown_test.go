@@ -44,7 +44,7 @@ func TestShownBounds(t *testing.T) {
 					h.path = at
 				}
 				h.limit = c.limit
-				cfg := shell.Config{Grown: func(n int64) error {
+				cfg := shell.Config{Written: func(n int64) error {
 					if c.quota && n > 0 {
 						return errFull
 					}

@@ -162,10 +162,8 @@ func gone(r task.Record) bool {
 func (p *performance) pause(ctx, work context.Context, rec task.Record, n int) error {
 	wait := p.a.Step.Retries.Wait(n)
 	p.tell(fmt.Sprintf("attempt %d failed (%s), the next in %s", p.done.Attempt, oneLine(rec.Error), wait))
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-work.Done():
 		return cause(ctx, work, context.Cause(work))
 	}

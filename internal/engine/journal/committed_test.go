@@ -16,7 +16,7 @@ func TestCommittedOrder(t *testing.T) {
 	r := record(1)
 	add(t, j, lifecycle.Entry{Verb: task.Create, At: time.Unix(1, 0), Task: r})
 	before := j.Last()
-	grown := j.Grown()
+	committed := j.NextCommit()
 	var told task.Seq
 	seq := add(t, j, lifecycle.Entry{Verb: task.Complete, At: time.Unix(2, 0), Task: r,
 		Notification: &lifecycle.Notification{Run: r.Run, Task: r.ID, Owner: "s00000000"},
@@ -26,7 +26,7 @@ func TestCommittedOrder(t *testing.T) {
 				t.Error("the event was readable before its record")
 			}
 			select {
-			case <-grown:
+			case <-committed:
 				t.Error("readers were told before the record")
 			default:
 			}

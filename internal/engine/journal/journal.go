@@ -77,7 +77,7 @@ type Journal struct {
 	last        task.Seq      // newest durable event
 	count       task.Seq      // newest number: of an event or a message
 	recent      recent        // guarded by mu
-	grown       chan struct{} // closed and replaced at every commit
+	committed   chan struct{} // closed and replaced at every commit
 	undelivered undelivered   // guarded by mu
 	mailed      chan struct{} // closed and replaced at every commit of mail
 	queue       []*request    // requests in the queue; guarded by mu
@@ -102,11 +102,11 @@ type request struct {
 // Open opens the journal at path, and creates it if necessary.
 func Open(path string, opts Options) (*Journal, error) {
 	j := &Journal{
-		path:   path,
-		opts:   opts,
-		grown:  make(chan struct{}),
-		mailed: make(chan struct{}),
-		rested: make(chan struct{}),
+		path:      path,
+		opts:      opts,
+		committed: make(chan struct{}),
+		mailed:    make(chan struct{}),
+		rested:    make(chan struct{}),
 	}
 	if opts.ReadOnly {
 		if _, err := os.Lstat(path); err != nil {
@@ -433,8 +433,8 @@ func (j *Journal) publish(batch []*request, err error) {
 			j.recent.add(task.Event{Seq: r.seq, Verb: r.entry.Verb, At: r.entry.At, Task: r.entry.Task}, len(r.record))
 		}
 	}
-	close(j.grown)
-	j.grown = make(chan struct{})
+	close(j.committed)
+	j.committed = make(chan struct{})
 }
 
 // deliver makes the mail of a committed batch visible to its owners.
@@ -466,11 +466,11 @@ func (j *Journal) Last() task.Seq {
 	return j.last
 }
 
-// Grown returns a channel that is closed at the next commit.
-func (j *Journal) Grown() <-chan struct{} {
+// NextCommit returns a channel that is closed at the next commit.
+func (j *Journal) NextCommit() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.grown
+	return j.committed
 }
 
 // Close waits for the current write and closes the file.
@@ -487,7 +487,7 @@ func (j *Journal) Close() error {
 	j.mu.Unlock()
 	<-j.rested
 	j.mu.Lock()
-	close(j.grown) // wakes waiting readers, which see that it is closed
+	close(j.committed) // wakes waiting readers, which see that it is closed
 	j.mu.Unlock()
 	return j.closeDBs()
 }

@@ -84,7 +84,7 @@ func scanEvent(scan func(...any) error) (e task.Event, size int, err error) {
 func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Event, error] {
 	return func(yield func(task.Event, error) bool) {
 		for {
-			grown := j.Grown()
+			committed := j.NextCommit()
 			events, err := j.Since(ctx, after)
 			if err != nil {
 				yield(task.Event{}, err)
@@ -103,7 +103,7 @@ func (j *Journal) Events(ctx context.Context, after task.Seq) iter.Seq2[task.Eve
 				return
 			}
 			select {
-			case <-grown:
+			case <-committed:
 			case <-ctx.Done():
 				yield(task.Event{}, context.Cause(ctx))
 				return

@@ -228,8 +228,8 @@ type Job struct {
 	Inside *Held `json:"inside,omitempty"`
 	// Cwd is where a command in a workspace begins; empty, or not there: in the folder of the workspace.
 	Cwd string `json:"cwd,omitempty"`
-	// Carry: the last of Args is a script for bash, and its end says in which directory it has ended.
-	Carry bool `json:"carry,omitempty"`
+	// ReportCwd: the last of Args is a script for bash, and its end says in which directory it has ended.
+	ReportCwd bool `json:"carry,omitempty"`
 }
 
 // Workspace asks a worker to keep a folder in which an agent works from afar: its session calls the
@@ -338,7 +338,7 @@ type End struct {
 	Signal      string            `json:"signal,omitempty"`
 	Error       string            `json:"error,omitempty"`
 	OutputBytes int64             `json:"output_bytes"`
-	Cwd         string            `json:"cwd,omitempty"` // where it has ended, if that is to be carried
+	Cwd         string            `json:"cwd,omitempty"` // where it has ended, if ReportCwd was set
 	Sent        []task.SignalSent `json:"signals,omitempty"`
 	Left        []task.Survivor   `json:"survivors,omitempty"`
 	Notes       []string          `json:"notes,omitempty"`

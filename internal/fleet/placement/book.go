@@ -18,7 +18,7 @@ type Book struct {
 	Instance string `json:"instance"`       // which start of that worker
 	Offer    string `json:"offer"`          // that was claimed
 	Over     bool   `json:"over,omitempty"` // the grant counts no more
-	Told     bool   `json:"-"`              // its worker has reported its end, which counts
+	Reported bool   `json:"-"`              // its worker has reported its end, which counts
 	Bytes    int64  `json:"-"`              // of output that has been taken
 
 	// Sending: the worker waits for its folder.
@@ -91,7 +91,7 @@ func (b Book) Grant(open, offer, worker, instance string) (next Book, fresh bool
 		b.Sent, b.Notes = nil, nil
 	}
 	b.V, b.Epoch, b.Worker, b.Instance, b.Offer = bookVersion, b.Epoch+1, worker, instance, offer
-	b.Over, b.Told = false, false
+	b.Over, b.Reported = false, false
 	return b, true, nil
 }
 

@@ -24,8 +24,8 @@ type Want struct {
 
 	In *Workspace // a command runs there, and brings no folder; nil: anywhere
 
-	// Carried is called before the end of a command that carries its working directory; nil: the directory is not needed.
-	Carried func(cwd string)
+	// EndedIn is called before the end of a command with the directory in which it has ended; nil: it is not needed.
+	EndedIn func(cwd string)
 }
 
 // Auto is the On that any worker fits.

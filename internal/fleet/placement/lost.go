@@ -63,7 +63,7 @@ func (f *Fleet) leftOver(m jetstream.Msg, id task.ID, worker string, e fleetwire
 			_ = m.NakWithDelay(time.Second)
 			return
 		}
-		came = b.Told
+		came = b.Reported
 	} else if rec, ok := f.cfg.Task(id); ok {
 		b, _ = readBook(rec.Checkpoint) // of an empty book nothing was lost
 		came = cameBack(rec)

@@ -472,10 +472,10 @@ func (w *work) take(ctx context.Context, l *link.Link, t told) (res task.Result,
 			break
 		}
 		b := w.book.End()
-		b.Told = true
+		b.Reported = true
 		w.set(b)
-		if w.want != nil && w.want.Carried != nil {
-			w.want.Carried(t.End.Cwd)
+		if w.want != nil && w.want.EndedIn != nil {
+			w.want.EndedIn(t.End.Cwd)
 		}
 		res, err := w.result(ctx, *t.End)
 		res.Leave = w.leave(l, *t.End)

@@ -51,8 +51,8 @@ type Config struct {
 	// Tools makes the tools of a workspace: dir is where its agent works, top the copy that dir is in.
 	Tools func(ws fleetwire.Workspace, dir, top string) []agent.Tool
 
-	// Carry makes a file by which a command tells in which directory it has ended; nil: none does.
-	Carry func() (Carried, error)
+	// NewCwdFile makes a file by which a command tells in which directory it has ended; nil: none does.
+	NewCwdFile func() (CwdFile, error)
 
 	// Admit says why nothing can begin here now, such as a full disk; nil: everything can.
 	Admit func() error
@@ -65,8 +65,8 @@ type Config struct {
 	Pulse func(within time.Duration)
 }
 
-// Carried is where a script of bash writes its last working directory.
-type Carried interface {
+// CwdFile is where a script of bash writes its last working directory.
+type CwdFile interface {
 	Script(line string) string // that does so
 	Dir() string               // empty: it has not
 	Close()
@@ -546,13 +546,13 @@ func (w *Worker) failed(ctx context.Context, c *claim, err error) {
 
 // command runs a command in its place.
 func (w *Worker) command(life context.Context, c *claim, p *place) {
-	carried, err := w.carry(c)
+	cwd, err := w.reportsCwd(c)
 	if err != nil {
 		w.failed(life, c, err)
 		return
 	}
-	if carried != nil {
-		defer carried.Close()
+	if cwd != nil {
+		defer cwd.Close()
 	}
 	rec, err := w.start(life, c, p)
 	if err != nil {
@@ -570,8 +570,8 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 	switch {
 	case err == nil:
 		e := w.ended(life, c, size)
-		if carried != nil {
-			e.Cwd = carried.Dir()
+		if cwd != nil {
+			e.Cwd = cwd.Dir()
 		}
 		p.collect(life, c, &e)
 		if life.Err() != nil {
@@ -586,12 +586,12 @@ func (w *Worker) command(life context.Context, c *claim, p *place) {
 	}
 }
 
-// carry makes a command tell in which directory it has ended, if its session wants that; nil: it does not.
-func (w *Worker) carry(c *claim) (Carried, error) {
-	if !c.job.Carry || w.cfg.Carry == nil || len(c.job.Args) == 0 {
+// reportsCwd makes a command tell in which directory it has ended, if its session wants that; nil: it does not.
+func (w *Worker) reportsCwd(c *claim) (CwdFile, error) {
+	if !c.job.ReportCwd || w.cfg.NewCwdFile == nil || len(c.job.Args) == 0 {
 		return nil, nil //nolint:nilnil // see above
 	}
-	out, err := w.cfg.Carry()
+	out, err := w.cfg.NewCwdFile()
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const (
 	StreamJSON Format = "stream-json" // everything, one object a line
 )
 
-// Options configure a [Stream]. Out, Session, Since and Grown are required; the zero Format is Text.
+// Options configure a [Stream]. Out, Session, Since and NextCommit are required; the zero Format is Text.
 type Options struct {
 	Out     io.Writer // each line is one Write; a blocked Write blocks the agents
 	Format  Format
@@ -60,8 +60,8 @@ type Options struct {
 	// Since returns durable task events after a number, oldest first, any number of them at once, or none. It does
 	// not wait, and must not call the Stream.
 	Since func(ctx context.Context, after task.Seq) ([]task.Event, error)
-	// Grown returns a channel that is closed at the next event. Since has an event before its cause proceeds.
-	Grown func() <-chan struct{}
+	// NextCommit returns a channel that is closed at the next event. Since has an event before its cause proceeds.
+	NextCommit func() <-chan struct{}
 	// Start is the number of the newest event before the stream.
 	Start task.Seq
 	// Live are the tasks that were alive at Start, in any order.
@@ -135,7 +135,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		grown := s.o.Grown() // before looking, so that no event is missed
+		committed := s.o.NextCommit() // before looking, so that no event is missed
 		wait := s.look()
 		timer.Reset(wait)
 		select {
@@ -145,7 +145,7 @@ func (s *Stream) Run(ctx context.Context) error {
 			return s.err
 		case <-s.broken:
 			return s.err // never changes once broken is closed
-		case <-grown:
+		case <-committed:
 		case <-timer.C:
 		}
 	}

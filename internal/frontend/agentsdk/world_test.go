@@ -53,20 +53,20 @@ type world struct {
 	s      *Stream
 	answer map[task.RunID]string
 
-	mu     sync.Mutex
-	events []task.Event
-	live   map[task.ID]task.Record
-	grown  chan struct{}
-	broken error     // of since
-	over   time.Time // when the stream was finished
+	mu        sync.Mutex
+	events    []task.Event
+	live      map[task.ID]task.Record
+	committed chan struct{}
+	broken    error     // of since
+	over      time.Time // when the stream was finished
 }
 
 func newWorld(t testing.TB, o Options) *world {
-	w := &world{t: t, live: map[task.ID]task.Record{}, grown: make(chan struct{}), answer: map[task.RunID]string{}}
+	w := &world{t: t, live: map[task.ID]task.Record{}, committed: make(chan struct{}), answer: map[task.RunID]string{}}
 	o.Out, o.Err = &w.out, &w.notes
 	o.Session, o.Cwd, o.Model, o.Version = session, "/src", "test-model", "1.2.3"
 	o.Tools, o.Agents = []string{"Agent", "Bash"}, []string{"general-purpose"}
-	o.Since, o.Grown = w.since, w.growth
+	o.Since, o.NextCommit = w.since, w.growth
 	o.Answer = func(_ context.Context, r task.Record) string { return w.answer[r.Run] }
 	w.s = New(o)
 	return w
@@ -85,7 +85,7 @@ func (w *world) since(_ context.Context, after task.Seq) ([]task.Event, error) {
 func (w *world) growth() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.grown
+	return w.committed
 }
 
 // add makes an event durable, then wakes readers.
@@ -94,8 +94,8 @@ func (w *world) add(v task.Verb, r task.Record) {
 	defer w.mu.Unlock()
 	w.live[r.ID] = r
 	w.events = append(w.events, task.Event{Seq: task.Seq(len(w.events) + 1), Verb: v, At: time.Now().UTC(), Task: r})
-	close(w.grown)
-	w.grown = make(chan struct{})
+	close(w.committed)
+	w.committed = make(chan struct{})
 }
 
 func (w *world) create(r task.Record) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -401,15 +402,7 @@ func (c *Conn) spawn(f func()) bool {
 // once and may not call the connection: nothing is read from the server
 // meanwhile. stop does not wait for a call of f.
 func (c *Conn) Listen(method string, f func(params json.RawMessage)) (stop func()) {
-	l := &listener{f}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hear[method] = append(c.hear[method], l)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.hear[method] = without(c.hear[method], l)
-	}
+	return register(c, c.hear, method, &listener{f})
 }
 
 // Serve answers the server's requests of a method, until stop is called. Each
@@ -418,24 +411,18 @@ func (c *Conn) Listen(method string, f func(params json.RawMessage)) (stop func(
 // first; [ErrNotMine] passes the request to the next one. An
 // [*RPCError] is answered as it is.
 func (c *Conn) Serve(method string, f func(ctx context.Context, params json.RawMessage) (any, error)) (stop func()) {
-	s := &server{f}
+	return register(c, c.serve, method, &server{f})
+}
+
+// register adds a function for a method, until stop is called. Loops over an earlier list are not
+// disturbed.
+func register[T comparable](c *Conn, to map[string][]T, method string, one T) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.serve[method] = append(c.serve[method], s)
+	to[method] = append(to[method], one)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.serve[method] = without(c.serve[method], s)
+		to[method] = slices.DeleteFunc(slices.Clone(to[method]), func(x T) bool { return x == one })
 	}
-}
-
-// without returns a new list without one: loops over the old list are not disturbed.
-func without[T comparable](list []T, one T) []T {
-	var out []T
-	for _, x := range list {
-		if x != one {
-			out = append(out, x)
-		}
-	}
-	return out
 }

@@ -78,19 +78,26 @@ func (w *web) agreed(revision string) <-chan struct{} {
 // request implements [wire]: the answer comes with the response, or on a stream
 // that takes its place.
 func (w *web) request(r request) (func(), error) {
+	return w.begin(r, func(ctx context.Context) error {
+		err := w.exchange(ctx, r)
+		var dial *net.OpError
+		if ctx.Err() == nil && (errors.Is(err, errForgotten) || errors.As(err, &dial) && dial.Op == "dial") {
+			w.c.end(err)
+			return nil
+		}
+		return err
+	})
+}
+
+// begin sends a request in a goroutine of the connection. If do fails, so does the call; stop ends
+// its context.
+func (w *web) begin(r request, do func(ctx context.Context) error) (stop func(), err error) {
 	ctx, stop := context.WithCancel(w.c.life)
 	begun := w.c.spawn(func() {
 		defer stop()
-		err := w.exchange(ctx, r)
-		if err == nil || ctx.Err() != nil {
-			return
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			w.c.failed(r.id, err)
 		}
-		var dial *net.OpError
-		if errors.Is(err, errForgotten) || errors.As(err, &dial) && dial.Op == "dial" {
-			w.c.end(err)
-			return
-		}
-		w.c.failed(r.id, err)
 	})
 	if !begun {
 		stop()
@@ -366,10 +373,8 @@ func (w *web) hear(e *events, done func() bool) (came bool, err error) {
 // takeUp opens a stream, after a pause: after the event of a broken one, or, without
 // an ID, for messages that the server sends by itself.
 func (w *web) takeUp(ctx context.Context, after string, pause time.Duration) (*http.Response, error) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pause):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -446,4 +451,97 @@ func (w *web) leave() {
 	if res, err := w.do(ctx, http.MethodDelete, nil, nil); err == nil {
 		w.drop(res)
 	}
+}
+
+// legacy is a server over the HTTP+SSE transport of 2024: all its messages come on one
+// stream, which begins with the address for messages to it.
+type legacy struct {
+	*web
+	told chan struct{} // closed when the address is known
+}
+
+func newLegacy(w *web) *legacy { return &legacy{w, make(chan struct{})} }
+
+func (l *legacy) agreed(string) <-chan struct{} { return nil }
+
+// request implements [wire].
+func (l *legacy) request(r request) (func(), error) {
+	return l.begin(r, func(ctx context.Context) error { return l.send(ctx, r.frame) })
+}
+
+// send implements [wire].
+func (l *legacy) send(ctx context.Context, frame []byte) error {
+	select {
+	case <-l.told:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return l.web.send(ctx, frame)
+}
+
+// run implements [wire].
+func (l *legacy) run(ctx context.Context) error {
+	l.c.end(l.hearAll(ctx)) // if ctx has ended, its cause was set first
+	<-ctx.Done()
+	l.client.CloseIdleConnections()
+	return context.Cause(ctx)
+}
+
+// hearAll reads the stream to its end.
+func (l *legacy) hearAll(ctx context.Context) error {
+	res, err := l.do(ctx, http.MethodGet, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return l.refusal(res)
+	}
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		return errors.New("it answers without a stream of events (use type http if it speaks streamable HTTP)")
+	}
+	e := newEvents(res.Body, l.c.cfg.frame, &l.meter)
+	defer e.lines.done()
+	for {
+		data, err := e.next()
+		switch {
+		case errors.Is(err, ErrTooLong):
+			l.c.tooLong(e.head, e.tail)
+		case err != nil:
+			return fmt.Errorf("its stream has ended: %w", err)
+		case e.name == "endpoint":
+			if err := l.address(string(data)); err != nil {
+				return err
+			}
+		default:
+			_ = l.c.receive(data) // it counts invalid messages
+		}
+	}
+}
+
+// address stores the address for messages to the server. It must be on the same host,
+// because the messages hold secrets.
+func (l *legacy) address(text string) error {
+	base, err := url.Parse(l.url)
+	if err != nil {
+		return err
+	}
+	at, err := base.Parse(strings.TrimSpace(text))
+	if err != nil || at.Scheme != base.Scheme || at.Host != base.Host {
+		return errors.New("it wants its messages at an address of another host")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.post != "" {
+		return nil // the first one counts
+	}
+	l.post = at.String()
+	close(l.told)
+	return nil
+}
+
+// longData returns both ends of an event that is too long, without the name of its field.
+func longData(one line) (head, tail []byte) {
+	head, _ = bytes.CutPrefix(one.data, []byte("data:"))
+	return bytes.Clone(head), bytes.Clone(one.tail)
 }

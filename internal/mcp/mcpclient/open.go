@@ -87,11 +87,9 @@ func (c *Conn) audible(ctx context.Context, hears <-chan struct{}) error {
 	if hears == nil {
 		return nil
 	}
-	limit := time.NewTimer(min(hearWait, c.cfg.initialize))
-	defer limit.Stop()
 	select {
 	case <-hears:
-	case <-limit.C:
+	case <-time.After(min(hearWait, c.cfg.initialize)):
 	case <-c.life.Done():
 		return c.goneError()
 	case <-ctx.Done():

@@ -159,10 +159,8 @@ func (c *Conn) rounds(ctx context.Context, method string, params any, o CallOpti
 
 // pause waits while the connection and ctx last.
 func (c *Conn) pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -69,11 +69,9 @@ func (w *stdio) write(frame []byte) error {
 		w.c.end(fmt.Errorf("it has not read its stdin for %v", sendLimit))
 	}
 	// A server that closes stdin is mostly about to end, and its exit says more.
-	moment := time.NewTimer(leaveWait)
-	defer moment.Stop()
 	select {
 	case <-w.c.life.Done():
-	case <-moment.C:
+	case <-time.After(leaveWait):
 		w.c.end(errors.New("it has closed its stdin"))
 	}
 	return w.c.goneError()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/model/modelwire"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -293,7 +292,7 @@ func BenchmarkReply(b *testing.B) {
 	}
 	defer s.Close()
 	s.Keep(0)
-	m, err := New(Config{Account: modelwire.Account{BaseURL: s.URL, APIKey: "k", Limiter: ratelimit.New(0)}})
+	m, err := New(Config{Account: modelwire.Account{BaseURL: s.URL, APIKey: "k", Limiter: modelwire.NewLimiter(0)}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type placed struct {
 // open is an unfinished block.
 type open struct {
 	block agent.Block
-	text  agent.Gathered  // of its text, thinking or input
+	text  strings.Builder // of its text, thinking or input
 	sign  strings.Builder // of its signature
 }
 
@@ -204,7 +204,7 @@ func (s *stream) more(b *open, kind agent.PartKind, index int, text string) {
 	if text == "" {
 		return
 	}
-	b.text.Add(text)
+	b.text.WriteString(text)
 	s.hand(agent.Part{Kind: kind, Index: index, Text: text})
 }
 

@@ -176,3 +176,9 @@ func stronger(a, b string) bool {
 	}
 	return a < b
 }
+
+// Sees reports whether a model sees images, as far as is known. The name may have a provider
+// before it.
+func Sees(model string) bool {
+	return modelinfo.Sees(strings.ToLower(model[strings.LastIndexAny(model, "/:")+1:]))
+}

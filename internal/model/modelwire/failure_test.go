@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -147,7 +147,7 @@ func TestAbsurd(t *testing.T) {
 				wait = p.Retry.After
 				cancel(errors.New("seen"))
 			})
-			if wait != ratelimit.MaxWait || err == nil {
+			if wait != modelwire.MaxWait || err == nil {
 				t.Errorf("Retry-After %s: wait %v, %v", after, wait, err)
 			}
 		}
@@ -215,7 +215,7 @@ func TestShared(t *testing.T) {
 			}
 			return modeltest.Text("ok")
 		})
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		a := d.connect(t, config{url: s.URL, limiter: &l})
 		b := d.connect(t, config{url: s.URL, limiter: &l})
 		refused := make(chan time.Time, 1)
@@ -272,7 +272,7 @@ func TestCalls(t *testing.T) {
 			mu.Unlock()
 			return modeltest.Text("ok")
 		})
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		var all sync.WaitGroup
 		for range 4 {
 			m := d.connect(t, config{url: s.URL, limiter: &l, calls: 2})
@@ -313,7 +313,7 @@ func TestRefusedKey(t *testing.T) {
 					}
 					return c.answer
 				})
-				var l ratelimit.Limiter
+				var l modelwire.Limiter
 				bad := d.connect(t, config{url: s.URL, limiter: &l, key: "bad", calls: 1})
 				good := d.connect(t, config{url: s.URL, limiter: &l, key: "good"})
 				var all sync.WaitGroup

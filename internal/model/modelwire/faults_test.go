@@ -1,6 +1,7 @@
 package modelwire_test
 
 import (
+	"github.com/drover-dev/drover/internal/model/modelwire"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/waittest"
 )
@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 		for _, f := range table {
 			t.Run(f.Name, func(t *testing.T) {
 				s := answers(t, f.Answer, modeltest.Text("whole"))
-				var l ratelimit.Limiter
+				var l modelwire.Limiter
 				m := d.connect(t, config{url: s.URL, limiter: &l, calls: 1})
 				var told []agent.Retry
 				loop, tool := loopOver(t, m, func(e agent.Event) {

@@ -19,7 +19,6 @@ import (
 	"github.com/drover-dev/drover/internal/model/anthropic"
 	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/test/modeltest"
 	"github.com/drover-dev/drover/test/racetest"
 	"github.com/drover-dev/drover/test/waittest"
@@ -48,7 +47,7 @@ type model interface {
 
 type config struct {
 	url, key string
-	limiter  *ratelimit.Limiter
+	limiter  *modelwire.Limiter
 	calls    int
 	idle     time.Duration
 	client   *http.Client

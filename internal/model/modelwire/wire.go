@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/platform/lines"
 )
 
@@ -42,10 +41,10 @@ type Endpoint struct {
 	KeyVar  string // the variables that a user would set, for error texts; it names the provider too
 	URLVar  string
 	HTTP    *http.Client
-	Limiter *ratelimit.Limiter
+	Limiter *Limiter
 	Calls   int                           // of one model at the same time; 0: the limiter's number
 	Idle    time.Duration                 // a call that brings no byte for so long is cut; 0: 120 s
-	Backoff func(tries int) time.Duration // nil: limit.Backoff
+	Backoff func(tries int) time.Duration // nil: [Backoff]
 }
 
 // Call is one request in the form of its provider.
@@ -139,7 +138,7 @@ func (e *Endpoint) Reply(ctx context.Context, c *Call, on func(agent.Part)) (*ag
 		if last.after > 0 {
 			continue // try waits with all the others
 		}
-		if err := ratelimit.Sleep(ctx, wait); err != nil {
+		if err := Sleep(ctx, wait); err != nil {
 			return nil, fmt.Errorf("ask model %s: %w", c.Model, err)
 		}
 	}
@@ -190,12 +189,12 @@ func (e *Endpoint) enter(ctx context.Context, key, model string, end time.Time) 
 
 func (e *Endpoint) wait(tries int, r *retry) time.Duration {
 	if r.after > 0 {
-		return min(r.after, ratelimit.MaxWait)
+		return min(r.after, MaxWait)
 	}
 	if e.Backoff != nil {
 		return e.Backoff(tries)
 	}
-	return ratelimit.Backoff(tries)
+	return Backoff(tries)
 }
 
 // shut remembers that a key was refused. A 403 may be about the model only.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -94,7 +93,7 @@ func (r *refusing) RoundTrip(*http.Request) (*http.Response, error) {
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &refusing{status: 429, header: http.Header{"Retry-After": {"30"}}}
-		e := &Endpoint{Host: "h", HTTP: &http.Client{Transport: client}, Limiter: ratelimit.New(0)}
+		e := &Endpoint{Host: "h", HTTP: &http.Client{Transport: client}, Limiter: NewLimiter(0)}
 		begin := time.Now()
 		stop := make(chan struct{})
 		var others sync.WaitGroup
@@ -127,7 +126,7 @@ func TestPatience(t *testing.T) {
 func TestShutOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &refusing{status: 401}
-		e := &Endpoint{Host: "h", Secret: "k", HTTP: &http.Client{Transport: client}, Limiter: ratelimit.New(0)}
+		e := &Endpoint{Host: "h", Secret: "k", HTTP: &http.Client{Transport: client}, Limiter: NewLimiter(0)}
 		ask := func() {
 			var told *agent.ModelError
 			if _, err := e.Reply(t.Context(), &Call{Model: "m", URL: "http://h"}, nil); !errors.As(err, &told) ||

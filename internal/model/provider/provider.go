@@ -19,7 +19,6 @@ import (
 	"github.com/drover-dev/drover/internal/model/modelinfo"
 	"github.com/drover-dev/drover/internal/model/modelwire"
 	"github.com/drover-dev/drover/internal/model/openai"
-	"github.com/drover-dev/drover/internal/model/ratelimit"
 	"github.com/drover-dev/drover/internal/model/script"
 )
 
@@ -41,7 +40,7 @@ type Finder struct {
 	Own map[string]agent.Model
 
 	mu      sync.Mutex
-	limiter *ratelimit.Limiter
+	limiter *modelwire.Limiter
 	models  map[string]agent.Model // by provider and configuration
 }
 
@@ -176,7 +175,7 @@ func (f *Finder) anthropic(env func(string) string) (*anthropic.Model, error) {
 	}
 	cfg.Calls = calls
 	key := strings.Join([]string{"anthropic", cfg.BaseURL, cfg.APIKey, cfg.AuthToken, cfg.Headers, strconv.Itoa(calls)}, "\x00")
-	return find(f, key, func(l *ratelimit.Limiter) (*anthropic.Model, error) {
+	return find(f, key, func(l *modelwire.Limiter) (*anthropic.Model, error) {
 		cfg.Limiter = l
 		return anthropic.New(cfg)
 	})
@@ -194,7 +193,7 @@ func (f *Finder) openai(env func(string) string) (*openai.Model, error) {
 	}
 	cfg.Calls = calls
 	key := strings.Join([]string{"openai", cfg.BaseURL, cfg.APIKey, api, strconv.Itoa(calls)}, "\x00")
-	return find(f, key, func(l *ratelimit.Limiter) (*openai.Model, error) {
+	return find(f, key, func(l *modelwire.Limiter) (*openai.Model, error) {
 		cfg.Limiter = l
 		return openai.New(cfg, openai.API(api))
 	})
@@ -215,14 +214,14 @@ func callsOf(env func(string) string, variable string) (int, error) {
 }
 
 // find returns the client with the key, and makes it at the first call. All share one limiter.
-func find[M agent.Model](f *Finder, key string, make func(*ratelimit.Limiter) (M, error)) (m M, err error) {
+func find[M agent.Model](f *Finder, key string, make func(*modelwire.Limiter) (M, error)) (m M, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known, ok := f.models[key].(M); ok {
 		return known, nil
 	}
 	if f.limiter == nil {
-		f.limiter = ratelimit.New(0)
+		f.limiter = modelwire.NewLimiter(0)
 	}
 	if m, err = make(f.limiter); err != nil {
 		return m, err

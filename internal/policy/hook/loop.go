@@ -3,7 +3,9 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -217,4 +219,71 @@ func (l *Loop) End(ctx context.Context, res agent.TurnResult, err error) {
 		fields["stop_reason"] = res.Reason
 	}
 	l.r.Run(ctx, SubagentStop, fields)
+}
+
+// mate is the teammate whose turns a [Loop] takes part in.
+type mate struct {
+	name, team string
+	leaving    func() bool
+}
+
+// Teammate makes it the loop of a teammate, which comes to rest after an answer and
+// does not end: TeammateIdle takes the place of the SubagentStop that can be vetoed,
+// and SubagentStop is sent once by End. Of a turn that is its last, by what leaving
+// says, nothing is sent. It is called before the first turn.
+func (l *Loop) Teammate(name, team string, leaving func() bool) {
+	l.mate = &mate{name, team, leaving}
+}
+
+// idles sends TeammateIdle before a teammate comes to rest. A veto sends it on with
+// its reason, as one of Stop does.
+func (l *Loop) idles(ctx context.Context, res agent.TurnResult, blocked int) (reason string) {
+	if l.mate.leaving() || !l.r.set.Has(TeammateIdle) {
+		return ""
+	}
+	fields := l.stopFields(res, blocked > 0)
+	fields["teammate_name"], fields["team_name"] = l.mate.name, l.mate.team
+	return l.veto(TeammateIdle, l.r.Run(ctx, TeammateIdle, fields), blocked)
+}
+
+// Ran is a hook that runs, as those who watch it see it.
+type Ran struct {
+	ID    string // of this run, unique in its runner
+	Event Event
+	About string // what the event is about, such as the name of a tool; empty: nothing
+	Done  bool   // it has ended, and what follows is set
+
+	Stdout, Stderr string
+	Code           *int   // of its exit; nil: it is not a command, or continues in the background
+	Outcome        string // success, error or cancelled
+}
+
+// watched tells those who watch of a hook that begins, and returns what tells of its end.
+func (r *Runner) watched(h hook, e Event, fields map[string]any) (ended func(result)) {
+	if r.base.Watch == nil {
+		return func(result) {}
+	}
+	r.mu.Lock()
+	r.ran++
+	seen := Ran{ID: string(e) + "-" + strconv.Itoa(r.ran), Event: e}
+	r.mu.Unlock()
+	if name, ok := fields["tool_name"].(string); ok {
+		seen.About = name
+	}
+	r.base.Watch(seen)
+	return func(res result) {
+		seen.Done, seen.Stdout, seen.Stderr, seen.Outcome = true, res.stdout, res.stderr, "success"
+		if h.call == nil && !res.async && res.err == nil {
+			seen.Code = &res.code
+		}
+		switch {
+		case errors.Is(res.err, errInterrupted):
+			seen.Outcome = "cancelled"
+		case res.err != nil:
+			seen.Outcome, seen.Stderr = "error", seen.Stderr+res.err.Error()
+		case res.code != 0:
+			seen.Outcome = "error"
+		}
+		r.base.Watch(seen)
+	}
 }

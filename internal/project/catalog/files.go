@@ -23,7 +23,7 @@ type Config struct {
 	Given  []byte // JSON before all files, as of --agents; see [ParseJSON]
 	Remote []byte // JSON after all files, as of [Fetch]
 
-	Told []Problem // found by earlier steps, such as [Plugins]
+	Earlier []Problem // found by earlier steps, such as [Plugins]
 
 	// Path is the search path of programs: programs of [subagent.Vendors] in it become agents too.
 	// Empty: none do.
@@ -104,7 +104,7 @@ func (f *Files) refresh() {
 // decide finds out which of the definitions with one name counts.
 func (f *Files) decide() {
 	all, told := jsonEntries("--agents", definitions.Given, f.cfg.Given)
-	told = append(told, f.cfg.Told...)
+	told = append(told, f.cfg.Earlier...)
 	for _, file := range f.seen.files {
 		told = append(told, file.problems...)
 		if file.ok {

@@ -39,21 +39,21 @@ type Tasks interface {
 // Watch follows the running tasks of a session. Its methods may be called by several
 // goroutines.
 type Watch struct {
-	tasks   Tasks
-	grown   func() <-chan struct{}
-	place   home.Session
-	opt     options.Options
-	stop    context.CancelFunc
-	looking sync.WaitGroup // joined by Close
+	tasks     Tasks
+	committed func() <-chan struct{}
+	place     home.Session
+	opt       options.Options
+	stop      context.CancelFunc
+	looking   sync.WaitGroup // joined by Close
 
 	mu     sync.Mutex
 	agents map[task.ID]*Agent // guarded by mu: the agents with a run
 }
 
-// New makes a watch of the tasks of a session. grown returns a channel that is closed at the next
+// New makes a watch of the tasks of a session. committed returns a channel that is closed at the next
 // event of its log.
-func New(tasks Tasks, grown func() <-chan struct{}, place home.Session, opt options.Options) *Watch {
-	return &Watch{tasks: tasks, grown: grown, place: place, opt: opt, stop: func() {}, agents: map[task.ID]*Agent{}}
+func New(tasks Tasks, committed func() <-chan struct{}, place home.Session, opt options.Options) *Watch {
+	return &Watch{tasks: tasks, committed: committed, place: place, opt: opt, stop: func() {}, agents: map[task.ID]*Agent{}}
 }
 
 // Start follows the running tasks until ctx ends, or Close.
@@ -138,7 +138,7 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 		every = min(every, after)
 	}
 	for {
-		grown := w.grown()
+		committed := w.committed()
 		now, heard := map[task.RunID]*stall.Watch{}, map[task.RunID]*look{}
 		for _, r := range w.tasks.Living() {
 			output, due := follow(watched[r.Run], r)
@@ -155,16 +155,14 @@ func (w *Watch) lookForStalls(closes <-chan struct{}) {
 		watched, seen = now, heard
 		if len(watched)+len(seen) == 0 {
 			select {
-			case <-grown:
+			case <-committed:
 			case <-closes:
 				return
 			}
 		}
-		next := time.NewTimer(every / looks)
 		select {
-		case <-next.C:
+		case <-time.After(every / looks):
 		case <-closes:
-			next.Stop()
 			return
 		}
 	}
@@ -254,10 +252,10 @@ func (w *Watch) reportStall(r task.Record, line string, asks, reads bool) {
 		fix = fmt.Sprintf("It goes on waiting. Answer it by SendMessage to %s, which types your text and Enter, or stop it.",
 			r.ID)
 	}
-	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not grown for %s%s\n%s",
+	text := fmt.Sprintf("Background command %q %s, which nobody gives it: its output has not committed for %s%s\n%s",
 		excerpt.Line(r.Description, 60), does, w.opt.Tasks.StallAfter, ends, fix)
 	if !asks {
-		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not grown for %s.\n%s",
+		text = fmt.Sprintf("Background command %q %s, where nobody types: its output has not committed for %s.\n%s",
 			excerpt.Line(r.Description, 60), does, w.opt.Tasks.StallAfter, fix)
 	}
 	w.post(r.Owner, r.ID, text)

@@ -1,13 +1,13 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/fleet/fleetwire"
 	"github.com/drover-dev/drover/internal/fleet/placement"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/failpoint"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
@@ -117,18 +118,30 @@ func (s *Set) banned(r control.StartRequest, line string) error {
 	}
 	rules := s.cfg.Rules
 	rules.Cwd = r.Cwd
+	denial, err := s.deniedBy(rules, line)
+	if denial != nil {
+		err = control.Refuse(control.Invalid,
+			fmt.Sprintf("the rule %s denies this command: %s", denial.Rule, denial.Reason), "")
+	}
+	return err
+}
+
+// deniedBy returns the denial of the first of some command lines that a rule denies; nil: none is.
+func (s *Set) deniedBy(rules policy.Rules, lines ...string) (*policy.Verdict, error) {
 	gate, err := s.gates.New(rules)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	input, err := json.Marshal(map[string]string{"command": line})
-	if err != nil {
-		return fmt.Errorf("permissions: %w", err)
+	for _, line := range lines {
+		input, err := json.Marshal(map[string]string{"command": line})
+		if err != nil {
+			return nil, fmt.Errorf("permissions: %w", err)
+		}
+		if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
+			return &v, nil
+		}
 	}
-	if v := gate.Decide(agent.Call{Name: "Bash", Input: input}); v.Decision == policy.Deny && v.Rule != "" {
-		return control.Refuse(control.Invalid, fmt.Sprintf("the rule %s denies this command: %s", v.Rule, v.Reason), "")
-	}
-	return nil
+	return nil, nil
 }
 
 // clientEnv returns the environment of a client for agents.
@@ -147,7 +160,7 @@ func (s *Set) monitor(spec task.Spec, c monitor.Client, what monitor.Watch) supe
 	made := s.kinds.Monitor(c, what)
 	spec.Input, spec.Pool, spec.Priority = made.Input, MonitorPool, task.Next
 	if spec.Description == "" {
-		spec.Description = FirstLine(what.Subject(), 80)
+		spec.Description = excerpt.Line(what.Subject(), 80)
 	}
 	return supervise.Starting{Driver: made.Driver, Spec: spec}
 }
@@ -159,12 +172,8 @@ func (s *Set) ClientMonitor(r control.StartRequest, spec task.Spec) (supervise.S
 		return supervise.Starting{}, err
 	}
 	if spec.Cwd = what.Cwd; r.Monitor.Shell != nil {
-		if spec.Command = what.Line; spec.Command == "" {
-			spec.Command = shell.Quote(what.Args...)
-		}
-		if spec.Description == "" {
-			spec.Description = lifecycle.Shortened(spec.Command, task.MaxDescription)
-		}
+		spec.Command = cmp.Or(what.Line, shell.Quote(what.Args...))
+		spec.Description = cmp.Or(spec.Description, lifecycle.Shortened(spec.Command, task.MaxDescription))
 		if err := s.banned(r, spec.Command); err != nil {
 			return supervise.Starting{}, err
 		}
@@ -216,7 +225,7 @@ func (s *Set) remoteWork(r control.RemoteRequest, spec task.Spec, env []string) 
 	spec.Input, spec.Pool = made.Input, RemotePool
 	spec.AgentType, spec.Model, spec.Prompt = r.AgentType, r.Model, r.Prompt
 	if spec.Description == "" {
-		spec.Description = FirstLine(r.Prompt, 60)
+		spec.Description = excerpt.Line(r.Prompt, 60)
 	}
 	return supervise.Starting{Driver: made.Driver, Spec: spec}, nil
 }
@@ -241,13 +250,4 @@ func subscription(r *servers.Resource, err error) (monitor.Subscription, error) 
 		return nil, err
 	}
 	return r, nil
-}
-
-// FirstLine returns the beginning of a text, for listings.
-func FirstLine(text string, most int) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
 }

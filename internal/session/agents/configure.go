@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -192,4 +193,38 @@ func (s *Set) newModel(me Caller, name string) (foundModel, int64, error) {
 		window, _ = s.cfg.Window(found.Name)
 	}
 	return foundModel{Name: choice.Name, Full: found.Name, Model: found.Model, Provider: found.Provider}, window, nil
+}
+
+// Renew makes the next environment of the main agent when a turn that is moved to the background
+// takes k along: the same tools, rules and settings, without their state. The caller makes
+// its gate, and closes it.
+func (s *Set) Renew(ctx context.Context, k *Environment) (*Environment, error) {
+	me := k.Me
+	me.live = k.Me.live.copy()
+	_, mode, _ := me.live.get()
+	me.Rules.Mode = mode
+	n, err := s.newEnvironment(ctx, me, k.def, s.Place.Transcript())
+	if err != nil {
+		return nil, err
+	}
+	n.Resumed = true
+	n.Config.Thinking = k.Config.Thinking
+	n.Granted.Set(k.Granted.allowed(), k.Granted.restricted())
+	n.reminders.GoOn(k.reminders)
+	n.used.GoOn(k.used)
+	return n, nil
+}
+
+// ActAs makes the agent ask and pause as a task: its turn was moved to the background.
+func (k *Environment) ActAs(h task.Host) { k.Me.live.moved.Store(&h) }
+
+// Moved reports the events of a turn in the background, as those of task id.
+func (k *Environment) Moved(id task.ID) func(agent.Event) {
+	return func(e agent.Event) {
+		k.edited(e)
+		k.limits.On(e)
+		if k.s.cfg.On != nil {
+			k.s.cfg.On(id, e)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"time"
@@ -31,7 +30,7 @@ func (k *Environment) monitorTool(tools []agent.Tool) []agent.Tool {
 			Area: confine.Area{Root: me.Cwd, Dirs: append(slices.Clone(me.Rules.Dirs), s.Place.Tasks()),
 				Outside: func(tool, real string) bool { return k.Gate().MayUse(tool, real) }},
 			Cwd:      bashCwd(tools),
-			Told:     func() string { return k.runtime().told(true) },
+			Unless:   func() string { return k.runtime().unless(true) },
 			Commands: me.Tools == nil || slices.Contains(me.Tools, "Bash"),
 		}),
 	}
@@ -66,15 +65,12 @@ func (m *monitors) Monitor(ctx context.Context, r monitortool.Request) (task.Rec
 		MayOpen: func(f *os.File) bool { return m.k.Gate().MayOpen(f, false) }},
 		monitor.Watch{Line: r.Line, Cwd: r.Cwd, File: r.File, Server: r.Server, URI: r.URI, Match: r.Match})
 	rec, err := s.Tasks.Start(ctx, start.Driver, start.Spec)
-	var limit *supervise.LimitError
-	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
-		return rec, &toolkit.Refusal{Text: err.Error()}
+	if err != nil {
+		return rec, refused(err)
 	}
-	if err == nil {
-		m.rt.know(rec.ID)
-		AwaitWatch(ctx, s.Tasks, s.Log, rec.ID)
-	}
-	return rec, err
+	m.rt.know(rec.ID)
+	AwaitWatch(ctx, s.Tasks, s.Log, rec.ID)
+	return rec, nil
 }
 
 // watchWait limits how long the start of a monitor waits until it is ready, since a server may
@@ -87,14 +83,14 @@ func AwaitWatch(ctx context.Context, tasks *supervise.Supervisor, log *journal.J
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	for {
-		grown := log.Grown()
+		committed := log.NextCommit()
 		r, _ := tasks.Get(id)
 		command := r.Status == task.Running && r.Process != nil
 		if command || r.Status.Terminal() || r.Progress != nil || r.Paused {
 			return
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-ctx.Done():
 			return
 		}

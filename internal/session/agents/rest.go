@@ -70,9 +70,9 @@ func movable(r task.Record) bool { return !tree.Isolated(r) && r.On == "" }
 // waits cannot take the tasks of the run over.
 func called(r task.Record) bool { return !r.Backgrounded && r.Owner != "" }
 
-// told returns the end of the sentence "You will be told when it ends" about a task that the agent has
+// unless returns the end of the sentence "You will be told when it ends" about a task that the agent has
 // started: what becomes of the task if the agent ends first. events is set for a monitor.
-func (rt *Runtime) told(events bool) string {
+func (rt *Runtime) unless(events bool) string {
 	if rt.Host == nil || rt.teammate != nil {
 		return ""
 	}

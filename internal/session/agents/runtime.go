@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/internal/engine/spool"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/session/tasks"
@@ -76,7 +77,7 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	spec := rt.spec(c.ToolUseID, background)
 	spec.Command, spec.Description, spec.Cwd = c.Line, c.Description, c.Cwd
 	if spec.Description == "" {
-		spec.Description = FirstLine(c.Line, 80)
+		spec.Description = excerpt.Line(c.Line, 80)
 	}
 	spec.Pool, spec.TTY, spec.Sandbox = tasks.ShellPool, c.TTY, bounded.Held
 	var ended atomic.Value // where it has ended; a command in the background may set that at any time
@@ -90,14 +91,14 @@ func (rt *Runtime) Run(ctx context.Context, c shelltool.Command) (shelltool.Outc
 	}
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
 	if err != nil {
-		return shelltool.Outcome{}, shellRefusal(err)
+		return shelltool.Outcome{}, refused(err)
 	}
 	if background {
 		rt.know(rec.ID)
-		return shelltool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
+		return shelltool.Outcome{Task: rec, Backgrounded: true, Unless: rt.unless(false)}, nil
 	}
 	out, err := rt.foreground(ctx, rec, c.Timeout)
-	out.Refused, out.Told = bounded.Refused(), rt.told(false)
+	out.Refused, out.Unless = bounded.Refused(), rt.unless(false)
 	if !out.Backgrounded {
 		out.Cwd, _ = ended.Load().(string)
 	}
@@ -191,9 +192,17 @@ func (rt *Runtime) interrupt(ctx context.Context, id task.ID) error {
 	return err
 }
 
-func shellRefusal(err error) error {
+// barred reports whether a start was refused by a limit, or because nothing starts now.
+func barred(err error) bool {
 	var limit *supervise.LimitError
-	if errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing) {
+	return errors.As(err, &limit) || errors.Is(err, supervise.ErrFrozen) || errors.Is(err, supervise.ErrClosing)
+}
+
+// refused makes a refusal for the model of an error that it can correct or wait for.
+func refused(err error) error {
+	var shown *control.Error
+	var move *task.MoveError
+	if barred(err) || errors.As(err, &shown) || errors.As(err, &move) {
 		return &toolkit.Refusal{Text: err.Error()}
 	}
 	return err
@@ -205,7 +214,7 @@ func (rt *Runtime) Agent(ctx context.Context, r tasktools.AgentRequest) (tasktoo
 	if r.Isolation == elsewhere {
 		return rt.remote(ctx, r)
 	}
-	out := tasktools.AgentOutcome{Told: rt.told(false)}
+	out := tasktools.AgentOutcome{Unless: rt.unless(false)}
 	background := r.Background || rt.stays(r)
 	if background && (s.Options.Tasks.DisableBackground || rt.Host != nil && !s.Options.Agents.NestedBackground) {
 		if rt.stays(r) {
@@ -296,30 +305,21 @@ func (rt *Runtime) startOrResume(
 }
 
 func agentRefusal(err error) error {
-	var limit *supervise.LimitError
 	var kind *subagent.UnknownTypeError
 	var move *task.MoveError
-	var shown *control.Error
 	var model *choose.UnavailableError
+	var refusal *toolkit.Refusal
 	switch {
 	case errors.Is(err, tasktools.ErrUnknown):
 		return err
 	case errors.As(err, &move) && move.Verb == task.Resume:
-		return &toolkit.Refusal{
-			Text: fmt.Sprintf("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From),
-		}
-	case errors.As(err, &limit),
-		errors.As(err, &kind),
-		errors.As(err, &move),
-		errors.As(err, &shown),
-		errors.As(err, &model),
-		errors.Is(err, supervise.ErrFrozen),
-		errors.Is(err, supervise.ErrClosing):
-		return &toolkit.Refusal{Text: err.Error()}
+		return toolkit.Refusef("agent %s is %s: only an agent that has ended can be resumed", move.ID, move.From)
 	}
-	var refusal *toolkit.Refusal
-	if errors.As(err, &refusal) {
+	switch err = refused(err); {
+	case errors.As(err, &refusal):
 		return err
+	case errors.As(err, &kind), errors.As(err, &model):
+		return toolkit.Refuse(err)
 	}
 	return &toolkit.Refusal{Text: "the agent could not be started: " + err.Error()}
 }
@@ -346,7 +346,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 	wait, cancel := context.WithTimeoutCause(ctx, timeout, supervise.ErrTimeout)
 	defer cancel()
 	for {
-		grown := rt.s.Log.Grown()
+		committed := rt.s.Log.NextCommit()
 		select {
 		case <-rt.s.Tasks.Done(r.ID):
 			r, _ = rt.s.Tasks.Get(r.ID)
@@ -358,7 +358,7 @@ func (rt *Runtime) Wait(ctx context.Context, ref string, timeout time.Duration) 
 		}
 		select {
 		case <-rt.s.Tasks.Done(r.ID):
-		case <-grown:
+		case <-committed:
 		case <-wait.Done():
 			if ctx.Err() != nil {
 				return r, false, context.Cause(ctx)

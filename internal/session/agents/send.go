@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/api/control"
 	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/project/todo"
+	"github.com/drover-dev/drover/internal/session/tasks"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
@@ -64,7 +67,7 @@ func (rt *Runtime) Send(ctx context.Context, m tasktools.SendRequest) (tasktools
 			out.Task, _ = rt.s.Tasks.Get(to.ID)
 		}
 	}
-	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Told: out.Told}, err
+	return tasktools.Sent{To: out.Task, Resumed: true, Report: out.Text, Note: out.Note, Unless: out.Unless}, err
 }
 
 // mailRefusal tells a model that a mailbox is full.
@@ -157,7 +160,7 @@ func (rt *Runtime) Responses(
 	defer cancel()
 	said := answers{from: agent.Reading{Path: rt.s.Place.AgentTranscript(first.ID)}, since: since}
 	for {
-		grown := rt.s.Log.Grown()
+		committed := rt.s.Log.NextCommit()
 		now := rt.s.Latest(first.ID)
 		list, err := said.next()
 		got := tasktools.Responses{Task: now, List: list}
@@ -166,7 +169,7 @@ func (rt *Runtime) Responses(
 			return got, err
 		}
 		select {
-		case <-grown: // a response is sent as progress
+		case <-committed: // a response is sent as progress
 		case <-limit.Done():
 			got.TimedOut = ctx.Err() == nil
 			return got, context.Cause(ctx)
@@ -277,4 +280,67 @@ func (me Caller) name() string {
 		return MainName
 	}
 	return me.Host.Record().Name
+}
+
+// typeInto types for an agent. A line that the user's rules deny as a command is not typed
+// either, since the program in the terminal may be a shell.
+func (rt *Runtime) typeInto(ctx context.Context, r task.Record, text string) (tasktools.Sent, bool, error) {
+	if err := rt.s.mail.AllowInput(rt.ID, r.ID); err != nil {
+		return tasktools.Sent{}, true, err
+	}
+	if err := rt.unbanned(text); err != nil {
+		return tasktools.Sent{}, true, err
+	}
+	if r = rt.s.Begun(ctx, r); r.Status != task.Running {
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: deaf(r)}
+	}
+	err := rt.s.Tasks.Steer(ctx, r.ID, tasks.Keys(text))
+	var mute *task.SteerError
+	switch {
+	case errors.As(err, &mute):
+		return tasktools.Sent{}, true, &toolkit.Refusal{Text: mute.Why}
+	case err != nil:
+		return tasktools.Sent{}, true, err
+	}
+	return tasktools.Sent{To: r}, true, nil
+}
+
+func (rt *Runtime) unbanned(text string) error {
+	rules := rt.Rules
+	rules.Cwd = rt.Cwd
+	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
+	denial, err := rt.s.deniedBy(rules, slices.DeleteFunc(commands(text), blank)...)
+	if denial != nil {
+		err = toolkit.Refusef("the rule %s denies this as a command, and so it is not typed: %s", denial.Rule, denial.Reason)
+	}
+	return err
+}
+
+// commands returns the lines that a shell may read in typed text: the parts between keys that are not
+// characters, some of which end or edit a line, and the whole text without editing keys.
+func commands(text string) []string {
+	control := func(r rune) bool { return unicode.IsControl(r) && r != '\t' }
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return '\n'
+		case control(r) && r != '\n':
+			return -1
+		}
+		return r
+	}, text)
+	return append(append(strings.FieldsFunc(text, control), strings.Split(plain, "\n")...), plain)
+}
+
+// deaf tells a model why a task accepts no message.
+func deaf(r task.Record) string {
+	switch {
+	case r.TTY:
+		return fmt.Sprintf("task %s is %s: nobody reads what is typed", r.ID, r.Status)
+	case r.Traits().Work == task.ByCommand:
+		return fmt.Sprintf(
+			"task %s is a command without a terminal, which reads its input from /dev/null: stop it and start it with tty", r.ID,
+		)
+	}
+	return fmt.Sprintf("task %s (%s) reads no messages", r.ID, r.Noun())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/acpclient"
 	"github.com/drover-dev/drover/internal/git/gitrun"
 	"github.com/drover-dev/drover/internal/model/choose"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/platform/home"
 	"github.com/drover-dev/drover/internal/platform/saferoot"
 	"github.com/drover-dev/drover/internal/policy"
@@ -54,7 +55,7 @@ func (s *Set) Launch(
 		spec.Cwd = me.Cwd
 	}
 	if spec.Description == "" {
-		spec.Description = FirstLine(in.Prompt, 60)
+		spec.Description = excerpt.Line(in.Prompt, 60)
 	}
 	if spec.Name == "" {
 		spec.Name = subagent.Normalize(in.Type)

@@ -179,14 +179,14 @@ func TestToldOfEnd(t *testing.T) {
 		"monitor":          {task.Record{Backgrounded: true}, true, ", unless you end before: then it is stopped"},
 	} {
 		rt := &Runtime{s: s, Caller: Caller{Host: recorded{rec: c.rec}}}
-		if got := rt.told(c.events); got != c.want {
+		if got := rt.unless(c.events); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if got := (&Runtime{s: s}).told(false); got != "" {
+	if got := (&Runtime{s: s}).unless(false); got != "" {
 		t.Errorf("the main agent: %q", got)
 	}
-	if got := (&Runtime{s: s, Caller: Caller{Host: recorded{}, teammate: &teammate{}}}).told(false); got != "" {
+	if got := (&Runtime{s: s, Caller: Caller{Host: recorded{}, teammate: &teammate{}}}).unless(false); got != "" {
 		t.Errorf("a teammate: %q", got)
 	}
 }

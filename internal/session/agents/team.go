@@ -215,11 +215,9 @@ func (s *Set) dismiss(ctx context.Context, r task.Record, from string) {
 	if err != nil {
 		return // its mailbox is full, or the log cannot be written: it is stopped anyway
 	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
 	select {
 	case <-s.Tasks.Done(r.ID):
-	case <-late.C:
+	case <-time.After(grace):
 	case <-ctx.Done():
 	}
 }

@@ -10,8 +10,6 @@ import (
 	flow "github.com/drover-dev/drover/internal/project/workflowfile"
 
 	"github.com/drover-dev/drover/agent"
-	"github.com/drover-dev/drover/internal/api/control"
-	"github.com/drover-dev/drover/internal/engine/supervise"
 	"github.com/drover-dev/drover/internal/policy"
 	"github.com/drover-dev/drover/internal/tool/tasktools"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -47,14 +45,14 @@ func (w *workflows) Start(ctx context.Context, r workflowtool.Request) (workflow
 	}
 	if background {
 		rt.know(rec.ID)
-		return workflowtool.Outcome{Task: rec, Backgrounded: true, Told: rt.told(false)}, nil
+		return workflowtool.Outcome{Task: rec, Backgrounded: true, Unless: rt.unless(false)}, nil
 	}
 	got, err := rt.await(ctx, rec.ID)
 	if err != nil {
 		return workflowtool.Outcome{}, err
 	}
 	text, err := s.Log.AnswerExcerpt(ctx, got.Run)
-	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Told: rt.told(false), Text: text}, err
+	return workflowtool.Outcome{Task: got, Backgrounded: got.Backgrounded, Unless: rt.unless(false), Text: text}, err
 }
 
 // begin starts a workflow, or continues one, whose steps are all allowed.
@@ -141,19 +139,13 @@ func (w *workflows) judge(ctx context.Context, p *flow.Plan, cwd, toolUse string
 	})
 }
 
-// workflowRefusal describes an error that a model can fix.
+// workflowRefusal makes a refusal of an error that a model can correct.
 func workflowRefusal(err error) error {
-	var refused *toolkit.Refusal
-	var shown *control.Error
-	var move *task.MoveError
 	switch {
-	case errors.As(err, &refused):
-		return err
 	case errors.Is(err, tasktools.ErrUnknown):
 		return &toolkit.Refusal{Text: "unknown task_id"}
-	case errors.As(err, &shown), errors.As(err, &move), errors.Is(err, supervise.ErrFrozen),
-		errors.Is(err, supervise.ErrClosing), errors.Is(err, task.ErrLost):
-		return &toolkit.Refusal{Text: err.Error()}
+	case errors.Is(err, task.ErrLost):
+		return toolkit.Refuse(err)
 	}
-	return err
+	return refused(err)
 }

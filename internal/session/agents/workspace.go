@@ -19,6 +19,8 @@ import (
 	"github.com/drover-dev/drover/internal/session/environment"
 	"github.com/drover-dev/drover/internal/session/sandboxes"
 	"github.com/drover-dev/drover/internal/tool/shelltool"
+	"github.com/drover-dev/drover/internal/tool/tasktools"
+	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/subagent"
 	"github.com/drover-dev/drover/task"
 )
@@ -137,15 +139,55 @@ func under(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// command is a command of the agent before its start: on this machine, or in its workspace. carried is called before
+// command is a command of the agent before its start: on this machine, or in its workspace. endedIn is called before
 // its end with where it has ended, if that is asked for.
-func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, carried func(cwd string)) builtin.Work {
+func (rt *Runtime) command(c shelltool.Command, bounded sandboxes.Start, endedIn func(cwd string)) builtin.Work {
 	line := shell.Command{Args: c.Args, Cwd: c.Cwd, TTY: c.TTY}
 	if rt.workspace == nil {
 		client := shell.Client{Env: bounded.Environ(process.ChildEnv(rt.Env)), Fork: bounded.Fork, Made: bounded.Made}
 		return rt.s.kinds.Command(client, line)
 	}
-	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, Carry: c.Carry, TTY: c.TTY,
+	job := fleetwire.Job{Description: c.Description, Args: c.Args, Cwd: c.Cwd, ReportCwd: c.ReportCwd, TTY: c.TTY,
 		Sandbox: !c.Outside}
-	return rt.s.kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, Carried: carried}, line)
+	return rt.s.kinds.CommandAt(placement.Want{Job: job, In: rt.workspace, EndedIn: endedIn}, line)
+}
+
+// elsewhere is the isolation of an agent that runs on a remote service.
+const elsewhere = "remote"
+
+// remote starts a remote agent for the model. It runs in the background, unless this agent may
+// not start background tasks.
+func (rt *Runtime) remote(ctx context.Context, r tasktools.AgentRequest) (tasktools.AgentOutcome, error) {
+	s := rt.s
+	out := tasktools.AgentOutcome{
+		Unless:       rt.unless(false),
+		Backgrounded: !s.Options.Tasks.DisableBackground && (rt.Host == nil || s.Options.Agents.NestedBackground),
+	}
+	switch {
+	case r.Resume != "":
+		return out, &toolkit.Refusal{Text: "a remote agent cannot be resumed: start another with what it needs to know"}
+	case r.Team != "":
+		return out, &toolkit.Refusal{Text: "a teammate cannot be remote"}
+	}
+	spec := rt.spec(r.ToolUseID, out.Backgrounded)
+	spec.Name, spec.Description = r.Name, r.Description
+	start, err := s.remoteWork(control.RemoteRequest{Prompt: r.Prompt, AgentType: r.Type, Model: r.Model}, spec, nil)
+	if err != nil {
+		return out, agentRefusal(err)
+	}
+	if out.Task, err = s.Tasks.Start(ctx, start.Driver, start.Spec); err != nil {
+		return out, agentRefusal(err)
+	}
+	if out.Backgrounded {
+		rt.know(out.Task.ID)
+		return out, nil
+	}
+	if out.Task, err = rt.await(ctx, out.Task.ID); err != nil {
+		return out, err
+	}
+	if out.Backgrounded = out.Task.Backgrounded; out.Backgrounded {
+		return out, nil
+	}
+	out.Text, err = s.Log.AnswerExcerpt(ctx, out.Task.Run)
+	return out, err
 }

@@ -62,10 +62,10 @@ type Session interface {
 	Alone() bool
 	// Stop stops commands.
 	Stop(ctx context.Context, ids []task.ID, cause task.Cause) (task.Receipt, error)
-	// Changed returns a channel that is closed when the next task ends. The channel of Grown is closed
+	// Changed returns a channel that is closed when the next task ends. The channel of NextCommit is closed
 	// at the next event of the log, which is slightly earlier.
 	Changed() <-chan struct{}
-	Grown() <-chan struct{}
+	NextCommit() <-chan struct{}
 	// Moved is called after every change of the conversation, and Completed when the
 	// agent has marked its work as complete. They must not call the conversation.
 	Moved()

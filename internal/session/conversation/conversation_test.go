@@ -106,7 +106,7 @@ func (p *place) Background() ([]task.ID, int) { return nil, 0 }
 func (p *place) Alone() bool                  { return true }
 func (p *place) Moved()                       {}
 func (p *place) Completed(control.Completion) {}
-func (p *place) Grown() <-chan struct{}       { return nil }
+func (p *place) NextCommit() <-chan struct{}  { return nil }
 
 func (p *place) Stop(context.Context, []task.ID, task.Cause) (task.Receipt, error) {
 	return task.Receipt{}, nil

@@ -40,7 +40,7 @@ func (c *Conversation) others(s State) (ended, grown <-chan struct{}) {
 	if !s.ReminderDue() {
 		return nil, nil
 	}
-	return c.session.Changed(), c.session.Grown()
+	return c.session.Changed(), c.session.NextCommit()
 }
 
 // turning is a turn that is running. It has a context of its own, which ends with the context of

@@ -85,8 +85,8 @@ func wake(c *chan struct{}) {
 	*c = make(chan struct{})
 }
 
-// Grown returns a channel that is closed at the next event.
-func (w *Watch) Grown() <-chan struct{} { return w.s.Log.Grown() }
+// NextCommit returns a channel that is closed at the next event of the log.
+func (w *Watch) NextCommit() <-chan struct{} { return w.s.Log.NextCommit() }
 
 // Get implements [conversation.Session].
 func (w *Watch) Get(id task.ID) (task.Record, bool) { return w.s.Tasks.Get(id) }
@@ -210,7 +210,7 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 	}
 	defer cancel()
 	for {
-		moved, ended, grown := w.next(), w.Changed(), w.Grown()
+		moved, ended, committed := w.next(), w.Changed(), w.NextCommit()
 		before := w.s.Log.Last()
 		idle, m := w.idle()
 		// Read after the check: the log has its cause by now.
@@ -218,7 +218,7 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 		if req.Wait <= 0 || state.Version != req.After {
 			return state, nil
 		}
-		err := w.untilAgents(wait, moved, ended, grown, before)
+		err := w.untilAgents(wait, moved, ended, committed, before)
 		if errors.Is(err, supervise.ErrTimeout) {
 			return state, nil
 		}
@@ -230,7 +230,7 @@ func (w *Watch) State(ctx context.Context, req control.StateRequest) (control.St
 
 // untilAgents waits until the main agent has changed, a task has ended, or something has
 // happened to an agent. Running commands, of which there may be thousands, do not count.
-func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan struct{}, seq task.Seq) error {
+func (w *Watch) untilAgents(ctx context.Context, moved, ended, committed <-chan struct{}, seq task.Seq) error {
 	for {
 		select {
 		case <-moved:
@@ -239,9 +239,9 @@ func (w *Watch) untilAgents(ctx context.Context, moved, ended, grown <-chan stru
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-grown:
+		case <-committed:
 		}
-		grown = w.s.Log.Grown()
+		committed = w.s.Log.NextCommit()
 		events, err := w.s.Log.Since(ctx, seq)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (
 	}
 	defer cancel()
 	for {
-		asked, grown := s.Tree.Tasks.QuestionsChanged(), s.Tree.Log.Grown()
+		asked, committed := s.Tree.Tasks.QuestionsChanged(), s.Tree.Log.NextCommit()
 		problem, changed := s.Space.Problem()
 		now, err := s.attention(ctx, problem)
 		if err != nil || req.Wait <= 0 || now.Version != req.After {
@@ -41,7 +41,7 @@ func (s *Session) Attention(ctx context.Context, req control.AttentionRequest) (
 		}
 		select {
 		case <-asked:
-		case <-grown:
+		case <-committed:
 		case <-changed.Done():
 		case <-tick:
 		case <-wait.Done():

@@ -210,7 +210,7 @@ func (s *Session) Output(ctx context.Context, req control.OutputRequest) (contro
 // awaitOutput waits until there is something to read, or no more can come.
 func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) error {
 	for {
-		grown := s.Tree.Log.Grown()
+		committed := s.Tree.Log.NextCommit()
 		err := spool.Follow(ctx, r.OutputFile, offset, s.ended(r.ID))
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
@@ -219,7 +219,7 @@ func (s *Session) awaitOutput(ctx context.Context, r task.Record, offset int64) 
 			return nil
 		}
 		select { // it has not begun yet
-		case <-grown:
+		case <-committed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -198,7 +198,7 @@ func (s *Session) supervision(log *journal.Journal) supervise.Config {
 // ShellConfig configures the driver of commands.
 func (s *Session) ShellConfig() shell.Config {
 	place := s.cfg.Place
-	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Grown: s.Space.Add,
+	c := shell.Config{ExitFile: place.ExitFile, Copier: s.cfg.Copier, Keys: place.KeysFile, Written: s.Space.Add,
 		MaxProcesses: s.cfg.Options.Tasks.MaxProcesses}
 	if s.cfg.Keeper != nil {
 		c.Keeper = s.cfg.Keeper
@@ -276,8 +276,8 @@ func (s *Session) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Grown returns a channel that is closed at the next event.
-func (s *Session) Grown() <-chan struct{} { return s.Tree.Log.Grown() }
+// NextCommit returns a channel that is closed at the next event of the log.
+func (s *Session) NextCommit() <-chan struct{} { return s.Tree.Log.NextCommit() }
 
 // Newest returns the number of the newest event.
 func (s *Session) Newest() task.Seq { return s.Tree.Log.Last() }

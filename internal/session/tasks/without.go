@@ -24,13 +24,13 @@ func (s *Session) State(ctx context.Context, req control.StateRequest) (control.
 	}
 	defer cancel()
 	for {
-		grown := s.Grown()
+		committed := s.NextCommit()
 		now := s.look()
 		if req.Wait <= 0 || now.Version != req.After {
 			return now, nil
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-wait.Done():
 			if ctx.Err() != nil {
 				return control.State{}, context.Cause(ctx)

@@ -173,13 +173,13 @@ func (s *Tree) Begun(ctx context.Context, r task.Record) task.Record {
 	limit, cancel := context.WithTimeout(ctx, beginWait)
 	defer cancel()
 	for {
-		grown := s.Log.Grown()
+		committed := s.Log.NextCommit()
 		r = s.Latest(r.ID)
 		if r.Status != task.Pending {
 			return r
 		}
 		select {
-		case <-grown:
+		case <-committed:
 		case <-limit.Done():
 			return r
 		}

@@ -53,7 +53,7 @@ type Config struct {
 	Area     confine.Area  // whose files may be watched; commands begin in its Root
 	Cwd      func() string // where the next command of Bash runs; nil: always the Root
 	Commands bool          // commands may be watched
-	Told     func() string // the rest of the promise to report events and the end; nil: empty
+	Unless   func() string // the rest of the promise to report events and the end; nil: empty
 }
 
 // Result is the structured result of a call.
@@ -96,8 +96,8 @@ func (c Config) watch(ctx context.Context, call agent.Call, in input) (agent.Out
 		return agent.Output{}, fmt.Errorf("start monitor: %w", err)
 	}
 	told := ""
-	if c.Told != nil {
-		told = c.Told()
+	if c.Unless != nil {
+		told = c.Unless()
 	}
 	return started(rec, told), nil
 }

@@ -89,7 +89,7 @@ func started(out Outcome, cmd Command, text string) string {
 	if ms := out.Task.TimeoutMS; ms > 0 {
 		fmt.Fprintf(&b, "It will be stopped after %s in all.\n", period(time.Duration(ms)*time.Millisecond))
 	}
-	b.WriteString("You will be told when it ends" + out.Told + ".")
+	b.WriteString("You will be told when it ends" + out.Unless + ".")
 	if text != "" {
 		b.WriteString("\n\nOutput so far:\n" + text)
 	}

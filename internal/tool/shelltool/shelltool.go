@@ -46,7 +46,7 @@ type Command struct {
 	Background  bool
 	TTY         bool // it gets a terminal, into which SendMessage types
 	Outside     bool // it is not started in the sandbox of the session
-	Carry       bool // whoever runs it tells in which directory it has ended, see [Outcome] and [Carry]
+	ReportCwd   bool // the outcome says in which directory the command has ended
 }
 
 // Outcome is what became of a [Command].
@@ -54,11 +54,11 @@ type Outcome struct {
 	Task         task.Record
 	Output       string   // the end of the output, as it is in the file
 	Backgrounded bool     // the task continues
-	Told         string   // the rest of the promise to report its end
+	Unless       string   // the rest of the promise to report its end
 	ByUser       bool     // a person moved it there
 	TimedOut     bool     // the timeout passed: the task was moved or ended
 	Refused      []string // why the sandbox did not let it connect to hosts
-	Cwd          string   // with Carry: where it has ended; empty: that is not known
+	Cwd          string   // with ReportCwd: where it has ended; empty: that is not known
 }
 
 // Config is what the tool needs. Shells and Root are required.
@@ -245,7 +245,7 @@ func (t *shell) directory() (cwd, note string) {
 // foreground runs the command so that its last working directory is known afterwards.
 func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 	if t.cfg.Far {
-		cmd.Carry = true
+		cmd.ReportCwd = true
 		out, err := t.cfg.Shells.Run(ctx, cmd)
 		if err == nil && !out.Backgrounded {
 			t.move(out.Cwd)
@@ -255,7 +255,7 @@ func (t *shell) foreground(ctx context.Context, cmd Command) (Outcome, error) {
 	if t.cfg.TempDir == "" || !t.cfg.Functions && !moves(cmd.Line) {
 		return t.cfg.Shells.Run(ctx, cmd)
 	}
-	c, err := Carry(t.cfg.TempDir)
+	c, err := NewCwdFile(t.cfg.TempDir)
 	if err != nil {
 		return Outcome{}, err
 	}

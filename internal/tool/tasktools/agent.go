@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
@@ -83,62 +85,49 @@ func same(name, value, alias, other string) (string, error) {
 	return cmp.Or(value, other), nil
 }
 
-// soloInput is the input for an agent that sends no messages. Its schema omits rarely needed fields: the agent has no
-// team, and few tools.
-type soloInput struct {
-	agentInput
-	Description    string `json:"description" input:"filled"`
-	Prompt         string `json:"prompt" input:"filled"`
-	Model          string `json:"model,omitempty"`
-	MaxTurns       int    `json:"max_turns,omitempty" input:"unlisted,minimum=1,maximum=1000"`
-	Name           string `json:"name,omitempty" input:"unlisted"`
-	Team           string `json:"team_name,omitempty" input:"unlisted"`
-	Isolation      string `json:"isolation,omitempty" input:"unlisted,enum=worktree"`
-	PermissionMode string `json:"permission_mode,omitempty" input:"unlisted,enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
-}
-
 //go:embed agentsolo.md
 var soloPrompt string
 
+// newAgent makes the tool Agent. It is parallel, so that a model can start several agents in one
+// message.
 func newAgent(c Config) agent.Tool {
+	t := toolkit.Tool[agentInput]{Name: "Agent", Description: agentPrompt, Aliases: []string{"Task", "task"},
+		Parallel: true, Call: c.start, List: c.list}
 	if c.Solo && !c.Remote {
-		t := agentTool(func(ctx context.Context, call agent.Call, in soloInput) (agent.Output, error) {
-			in.agentInput.Description, in.agentInput.Prompt, in.agentInput.Model = in.Description, in.Prompt, in.Model
-			in.agentInput.MaxTurns = in.MaxTurns
-			in.agentInput.Name, in.agentInput.Team = in.Name, in.Team
-			in.agentInput.Isolation, in.agentInput.PermissionMode = in.Isolation, in.PermissionMode
-			return c.start(ctx, call, in.agentInput)
-		})
 		t.Description = soloPrompt
-		return toolkit.New(t)
 	}
-	if c.Workers && !c.Remote {
-		return toolkit.New(agentTool(func(ctx context.Context, call agent.Call, in workerInput) (agent.Output, error) {
-			in.agentInput.On = in.On
-			return c.start(ctx, call, in.agentInput)
-		}))
-	}
-	if c.Remote {
-		return toolkit.New(agentTool(func(ctx context.Context, call agent.Call, in remoteInput) (agent.Output, error) {
-			in.agentInput.Isolation = in.Isolation
-			return c.start(ctx, call, in.agentInput)
-		}))
-	}
-	return toolkit.New(agentTool(c.start))
+	return toolkit.New(t)
 }
 
-// agentTool is the tool Agent with one form of its input. It is parallel, so that
-// a model can start several agents in one message.
-func agentTool[In any](call func(context.Context, agent.Call, In) (agent.Output, error)) toolkit.Tool[In] {
-	return toolkit.Tool[In]{
-		Name: "Agent", Description: agentPrompt, Aliases: []string{"Task", "task"}, Parallel: true, Call: call,
+// list offers the places that there are. An agent that sends no messages has no team and few tools,
+// and does not see the fields that it rarely needs.
+func (c Config) list(listed, all *jsonschema.Schema) {
+	isolation := listed.Properties["isolation"]
+	switch {
+	case c.Remote:
+		isolation.Description = "worktree: the agent works on its own copy of the repository; " +
+			"remote: it works on another machine, without the files of this one, and in the background"
+		return
+	case c.Solo:
+		for _, name := range []string{"max_turns", "name", "team_name", "isolation", "permission_mode"} {
+			delete(listed.Properties, name)
+		}
+		for _, name := range []string{"description", "prompt", "model"} {
+			listed.Properties[name].Description = ""
+		}
+	case c.Workers:
+		listed.Properties["on"] = all.Properties["on"]
 	}
+	isolation.Enum = []any{"worktree"}
 }
 
 func (c Config) start(ctx context.Context, call agent.Call, in agentInput) (agent.Output, error) {
 	r, err := in.request()
 	if err != nil {
 		return agent.Output{}, toolkit.Refuse(err)
+	}
+	if r.Isolation == "remote" && !c.Remote {
+		return agent.Output{}, toolkit.Refusef(`field "isolation" must be worktree, not "remote"`)
 	}
 	if r.Resume != "" {
 		if err := checkRef(r.Resume); err != nil {
@@ -198,7 +187,7 @@ func launched(r AgentRequest, out AgentOutcome) agent.Output {
 		when = "has answered and waits for a message, and when it ends"
 	}
 	fmt.Fprintf(&b, "You will be told when it %s%s. To see how far it is, read the file or run `tail -f %s`.",
-		when, out.Told, rec.OutputFile)
+		when, out.Unless, rec.OutputFile)
 	return agent.Output{
 		Text: b.String(),
 		Structured: Launched{
@@ -271,4 +260,26 @@ func failure(rec task.Record) string {
 // indent sets a report off, so that nothing in it can pass for the frame.
 func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+}
+
+// LaunchedRemote is the structured result of an agent that works elsewhere.
+type LaunchedRemote struct {
+	Status      string  `json:"status"` // remote_launched
+	TaskID      task.ID `json:"taskId"`
+	Description string  `json:"description"`
+	Prompt      string  `json:"prompt"`
+	OutputFile  string  `json:"outputFile"`
+}
+
+func launchedRemote(r AgentRequest, out AgentOutcome) agent.Output {
+	rec := out.Task
+	var b strings.Builder
+	fmt.Fprintf(&b, "The agent works elsewhere now.\nTask ID: %s\nOutput file: %s\n", rec.ID, rec.OutputFile)
+	if out.Note != "" {
+		b.WriteString(excerpt.Plain(out.Note) + "\n")
+	}
+	fmt.Fprintf(&b, "You will be told when %s ends%s. A message reaches it by SendMessage.", rec.ID, out.Unless)
+	return agent.Output{Text: b.String(), Structured: LaunchedRemote{
+		Status: "remote_launched", TaskID: rec.ID, Description: r.Description, Prompt: r.Prompt, OutputFile: rec.OutputFile,
+	}}
 }

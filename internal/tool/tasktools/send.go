@@ -45,7 +45,7 @@ type Sent struct {
 	Resumed bool        // it had ended and has a new run
 	Report  string      // of that run, where it has ended already
 	Note    string      // for the model
-	Told    string      // the rest of the promise to report its end
+	Unless  string      // the rest of the promise to report its end
 }
 
 // NewSend makes the tool SendMessage, which keeps no state. It is parallel, so that
@@ -132,7 +132,7 @@ func delivered(to string, sent Sent) agent.Output {
 			sent.To.Status)
 	default:
 		res.ResumedAgentID = sent.To.ID
-		res.Message = fmt.Sprintf("Agent %s had ended and goes on with your message. You will be told when it ends%s.", who, sent.Told)
+		res.Message = fmt.Sprintf("Agent %s had ended and goes on with your message. You will be told when it ends%s.", who, sent.Unless)
 	}
 	text := res.Message
 	if sent.Report != "" {

@@ -50,9 +50,9 @@ type AgentRequest struct {
 	// PermissionMode is one of [PermissionModes], or empty.
 	PermissionMode string `json:"permission_mode,omitempty" jsonschema:"Never wider than yours" input:"enum=default|acceptEdits|plan|dontAsk|bypassPermissions|auto"`
 	// Isolation is worktree, remote, or empty.
-	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree"`
+	Isolation string `json:"isolation,omitempty" jsonschema:"worktree: its own copy of the repository" input:"enum=worktree|remote"`
 	// On is a worker or a label; empty: as the definition says.
-	On string `json:"on,omitempty" input:"unlisted"`
+	On string `json:"on,omitempty" jsonschema:"A worker, a label, or auto: it works on another machine, on a copy of the folder, and its changes come back as a commit" input:"unlisted"`
 	// Team is the team of a teammate called Name; empty: the agent is not a teammate.
 	Team string `json:"team_name,omitempty"`
 
@@ -66,7 +66,7 @@ type AgentOutcome struct {
 	Text         string // the report, of an agent that has ended
 	Note         string // for the model, such as a place in a queue
 	Backgrounded bool   // it continues
-	Told         string // the rest of the promise to report its end
+	Unless       string // the rest of the promise to report its end
 }
 
 // ErrUnknown is returned for a ref that names no task.

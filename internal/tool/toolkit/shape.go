@@ -3,7 +3,6 @@ package toolkit
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,10 +12,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// shape describes a type of input: its schema, and the same as JSON.
+// shape describes a type of input: its schema, and the part of it for models as JSON.
 type shape struct {
-	schema *jsonschema.Schema
-	text   json.RawMessage
+	schema   *jsonschema.Schema
+	unlisted []string
+	text     json.RawMessage
 }
 
 // shapes has the shape of each type of input that was needed: a schema takes up
@@ -54,17 +54,44 @@ func derive(t reflect.Type) (*shape, error) {
 	if err := amend(s, t); err != nil {
 		return nil, err
 	}
-	listed := *s
-	listed.Properties = maps.Clone(s.Properties)
-	listed.PropertyOrder = slices.Clone(s.PropertyOrder)
+	made := &shape{schema: s}
 	for name, f := range fields(t) {
 		if f.Tag.Get("input") == "unlisted" {
-			delete(listed.Properties, name)
-			listed.PropertyOrder = slices.DeleteFunc(listed.PropertyOrder, func(one string) bool { return one == name })
+			made.unlisted = append(made.unlisted, name)
 		}
 	}
-	text, err := json.Marshal(&listed)
-	return &shape{s, text}, err
+	made.text, err = made.encode(nil)
+	return made, err
+}
+
+// listed is the schema for models, as change leaves it.
+func (s *shape) listed(change func(listed, all *jsonschema.Schema)) json.RawMessage {
+	if change == nil {
+		return s.text
+	}
+	text, err := s.encode(change)
+	if err != nil {
+		panic(fmt.Sprintf("toolkit: %v", err)) // which the unchanged schema was encoded without
+	}
+	return text
+}
+
+func (s *shape) encode(change func(listed, all *jsonschema.Schema)) (json.RawMessage, error) {
+	listed := *s.schema
+	listed.Properties = map[string]*jsonschema.Schema{}
+	for name, p := range s.schema.Properties {
+		if !slices.Contains(s.unlisted, name) {
+			one := *p
+			listed.Properties[name] = &one
+		}
+	}
+	if change != nil {
+		change(&listed, s.schema)
+	}
+	listed.PropertyOrder = slices.DeleteFunc(slices.Clone(listed.PropertyOrder), func(name string) bool {
+		return listed.Properties[name] == nil
+	})
+	return json.Marshal(&listed)
 }
 
 // amend puts into a schema what the tags input say. It takes null out, which is

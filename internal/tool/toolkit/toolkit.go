@@ -9,8 +9,12 @@ package toolkit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/drover-dev/drover/agent"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
@@ -25,6 +29,10 @@ type Tool[In any] struct {
 	Parallel    bool     // calls may run in parallel with others
 	ReadOnly    bool     // calls need no permission
 
+	// List changes the schema that the model reads; all has the unlisted fields too, and must not be
+	// changed. The input is read as the type says in any case. nil: nothing is changed.
+	List func(listed, all *jsonschema.Schema)
+
 	// Call does the work. A [Refusal] becomes the result of the call, beginning
 	// with the name of the tool; another error is a failure of the runtime and
 	// ends the turn.
@@ -33,13 +41,18 @@ type Tool[In any] struct {
 
 // New makes a tool. It panics if In cannot be described by a schema, which is a
 // mistake in the program.
-func New[In any](t Tool[In]) agent.Tool { return &declared[In]{t} }
+func New[In any](t Tool[In]) agent.Tool {
+	return &declared[In]{t, sync.OnceValue(func() json.RawMessage { return shapeOf[In]().listed(t.List) })}
+}
 
-type declared[In any] struct{ tool Tool[In] }
+type declared[In any] struct {
+	tool   Tool[In]
+	schema func() json.RawMessage
+}
 
 // Spec implements [agent.Tool].
 func (d *declared[In]) Spec() agent.ToolSpec {
-	return agent.ToolSpec{Name: d.tool.Name, Description: d.tool.Description, InputSchema: shapeOf[In]().text}
+	return agent.ToolSpec{Name: d.tool.Name, Description: d.tool.Description, InputSchema: d.schema()}
 }
 
 // Parallel implements [agent.Parallel].

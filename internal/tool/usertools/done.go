@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-dev/drover/agent"
+	"github.com/drover-dev/drover/internal/platform/excerpt"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 )
 
@@ -50,4 +51,29 @@ func (veto Veto) complete(ctx context.Context, c agent.Call, in doneInput) (agen
 		}
 	}
 	return agent.Output{Text: "The work is complete.", Structured: Done{summary}, EndTurn: true}, nil
+}
+
+// MaxIntent is how many code points of an intent are kept.
+const MaxIntent = 100
+
+//go:embed intent.md
+var intentPrompt string
+
+type intentInput struct {
+	Intent string `json:"intent" jsonschema:"What you are about to do, in about four words" input:"filled"`
+}
+
+// Intent is the structured result of report_intent.
+type Intent struct {
+	Intent string `json:"intent"` // one line
+}
+
+// NewIntent makes the tool report_intent.
+func NewIntent() agent.Tool {
+	return toolkit.New(toolkit.Tool[intentInput]{
+		Name: "report_intent", Description: intentPrompt, Parallel: true, ReadOnly: true,
+		Call: func(_ context.Context, _ agent.Call, in intentInput) (agent.Output, error) {
+			return agent.Output{Text: "Noted.", Structured: Intent{excerpt.Line(in.Intent, MaxIntent)}}, nil
+		},
+	})
 }

@@ -50,7 +50,7 @@ type Request struct {
 type Outcome struct {
 	Task         task.Record
 	Backgrounded bool   // it continues
-	Told         string // the rest of the promise to report its end
+	Unless       string // the rest of the promise to report its end
 	Text         string // the result of an ended workflow
 }
 
@@ -70,7 +70,7 @@ func New(w Workflows, root string, limit int) agent.Tool {
 			case err != nil:
 				return agent.Output{}, fmt.Errorf("start workflow: %w", err)
 			case out.Backgrounded:
-				return launched(out.Task, out.Told), nil
+				return launched(out.Task, out.Unless), nil
 			}
 			return ended(out, limit), nil
 		}})

@@ -1,4 +1,4 @@
-package ratelimit_test
+package modelwire_test
 
 import (
 	"context"
@@ -9,16 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/drover-dev/drover/internal/model/ratelimit"
+	"github.com/drover-dev/drover/internal/model/modelwire"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		start := time.Now()
 		l.Park("a", 10*time.Second)
 		l.Park("a", time.Second) // a shorter park does not take the longer one away
@@ -52,7 +48,7 @@ func TestPark(t *testing.T) {
 
 func TestLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		start := time.Now()
 		l.Park("a", 5*time.Second)
 		var all sync.WaitGroup
@@ -72,17 +68,17 @@ func TestLonger(t *testing.T) {
 
 func TestCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		l.Park("a", 24*time.Hour)
-		if got := l.Parked("a"); got != ratelimit.MaxWait {
-			t.Errorf("parked %v, want %v", got, ratelimit.MaxWait)
+		if got := l.Parked("a"); got != modelwire.MaxWait {
+			t.Errorf("parked %v, want %v", got, modelwire.MaxWait)
 		}
 	})
 }
 
 func TestCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.New(1)
+		l := modelwire.NewLimiter(1)
 		why := errors.New("enough")
 		l.Park("a", time.Minute)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -110,7 +106,7 @@ func TestCause(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.New(2)
+		l := modelwire.NewLimiter(2)
 		var mu sync.Mutex
 		var now, most int
 		var all sync.WaitGroup
@@ -143,7 +139,7 @@ func TestPlaces(t *testing.T) {
 // the order of asking, and one who gives up leaves the line.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		l.Limit("a", 1)
 		first, err := l.Acquire(t.Context(), "a")
 		if err != nil {
@@ -211,7 +207,7 @@ func TestLimit(t *testing.T) {
 // A refusal is remembered for a moment and no longer than a minute.
 func TestShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l ratelimit.Limiter
+		var l modelwire.Limiter
 		why := errors.New("no such key")
 		if err := l.Refused("a"); err != nil {
 			t.Fatal(err)
@@ -229,7 +225,7 @@ func TestShut(t *testing.T) {
 		if err := l.Refused("a"); err != nil {
 			t.Errorf("later: Refused = %v", err)
 		}
-		time.Sleep(ratelimit.MaxWait)
+		time.Sleep(modelwire.MaxWait)
 		if err := l.Refused("b"); err != nil {
 			t.Errorf("after a minute: Refused = %v", err)
 		}
@@ -241,7 +237,7 @@ func TestBackoff(t *testing.T) {
 		1: 500 * time.Millisecond, 2: time.Second, 6: 16 * time.Second, 7: 30 * time.Second, 100: 30 * time.Second,
 	} {
 		for range 50 {
-			if got := ratelimit.Backoff(tries); got < want*3/4 || got > want*5/4 {
+			if got := modelwire.Backoff(tries); got < want*3/4 || got > want*5/4 {
 				t.Errorf("Backoff(%d) = %v, want %v within a quarter", tries, got, want)
 			}
 		}

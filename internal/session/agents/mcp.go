@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/internal/driver/mcptask"
 	"github.com/drover-dev/drover/internal/mcp/mcpclient"
 	"github.com/drover-dev/drover/internal/platform/excerpt"
+	"github.com/drover-dev/drover/internal/session/servers"
 	"github.com/drover-dev/drover/internal/tool/toolkit"
 	"github.com/drover-dev/drover/task"
 )
@@ -36,7 +37,7 @@ func (k *Environment) mcpTask(
 	w := s.kinds.MCPTask(func(immediate string) { made <- immediate }, call)
 	spec := rt.spec(c.ID, false)
 	spec.Input, spec.AgentType, spec.Prompt = w.Input, mcptask.AgentType, string(args)
-	spec.Description = FirstLine(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
+	spec.Description = excerpt.Line(fmt.Sprintf("%s of MCP server %s", tool, l.Name()), 80)
 	// It continues without this host: the server continues, or its handles outlive connections.
 	spec.Keep = !alone && (l.Server().Kind() == mcpclient.HTTP || there != nil)
 	rec, err := s.Tasks.Start(ctx, w.Driver, spec)
@@ -85,7 +86,7 @@ func (rt *Runtime) begunMCPTask(rec task.Record, immediate string) string {
 	if immediate != "" {
 		fmt.Fprintf(&b, "The server says: %s\n", excerpt.Line(immediate, 2000))
 	}
-	fmt.Fprintf(&b, "You will be told if the server asks something, and when %s ends%s.", rec.ID, rt.told(false))
+	fmt.Fprintf(&b, "You will be told if the server asks something, and when %s ends%s.", rec.ID, rt.unless(false))
 	return b.String()
 }
 
@@ -118,4 +119,48 @@ func (rt *Runtime) awaitMCPTask(ctx context.Context, rec task.Record) (string, e
 			fmt.Sprintf("The MCP task %s did not complete: %s\n\n%s", got.ID, excerpt.Line(why, 500), text),
 		),
 	}
+}
+
+// samplePurpose is how a model sees a request of an MCP server.
+const samplePurpose = "sampling"
+
+// sample asks the model that the agent calls now for an MCP server. The budget of the
+// agent pays; its conversation does not see it.
+func (k *Environment) sample(ctx context.Context, r servers.Sample) (*agent.Reply, error) {
+	c := k.Config
+	model, name := c.Model, c.ModelName
+	if k.Me.live != nil {
+		choice, _, err := k.s.newModel(k.Me, k.Me.ModelName())
+		if err != nil {
+			return nil, err
+		}
+		model, name = choice.Model, choice.Full
+	}
+	if err := c.WaitWhilePaused(ctx); err != nil {
+		return nil, err
+	}
+	spent := func(agent.Usage) {}
+	if m := c.Meter; m != nil {
+		free, err := m.Reserve(ctx, name, r.MaxTokens)
+		if free != nil {
+			defer free()
+		}
+		if err != nil {
+			return nil, err
+		}
+		spent = func(u agent.Usage) { m.Spent(name, u) }
+	}
+	reply, err := model.Reply(ctx, &agent.Request{
+		Agent: c.Agent, AgentID: c.AgentID, SessionID: c.SessionID, Purpose: samplePurpose,
+		Model: name, System: r.System, MaxTokens: r.MaxTokens, Messages: r.Messages,
+	}, func(p agent.Part) {
+		if p.Kind == agent.VoidPart && p.Usage != (agent.Usage{}) {
+			spent(p.Usage)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	spent(reply.Usage)
+	return reply, nil
 }
