@@ -631,7 +631,7 @@ var secrets = []string{
 
 // hidden is what no command of the session can read.
 func (s *Sandboxes) hidden() []string {
-	out := []string{"/etc/shadow", "/etc/gshadow", "/run/screen"}
+	out := []string{"/etc/shadow", "/etc/gshadow", "/run/user", "/run/screen"}
 	if s.cfg.Home != "" {
 		for _, f := range secrets {
 			out = append(out, filepath.Join(s.cfg.Home, f))

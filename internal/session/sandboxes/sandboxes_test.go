@@ -88,6 +88,11 @@ func TestBounds(t *testing.T) {
 	if slices.Contains(b.Write, home+"/.ssh") || slices.Contains(b.Write, home+"/.cache") || slices.Contains(b.Write, home) {
 		t.Errorf("too much can be written: %q", b.Write)
 	}
+	for _, want := range []string{home + "/.ssh", "/run/user", "/etc/shadow"} {
+		if hidden := s.hidden(); !slices.Contains(hidden, want) {
+			t.Errorf("%s is not hidden: %q", want, hidden)
+		}
+	}
 	for _, want := range []string{".git/config", ".git/hooks", ".envrc", "CLAUDE.md"} {
 		if !slices.Contains(b.Fixed, filepath.Join(repo, want)) {
 			t.Errorf("%s is not protected: %q", want, b.Fixed)
