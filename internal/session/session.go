@@ -268,7 +268,8 @@ func (s *Session) newSandboxes() *sandboxes.Sandboxes {
 			s.tree.Say(err.Error())
 		}
 	}
-	c.Shown = append(slices.Clone(c.Shown), place.Tasks(), c.Scratch, filepath.Join(c.Caches, "own"), root.Worktrees(), root.Workspaces())
+	c.Shown = append(slices.Clone(c.Shown),
+		place.Tasks(), c.Scratch, filepath.Join(c.Caches, "own"), root.Worktrees(), root.Workspaces())
 	c.Report = s.tree.Report.Once
 	if self, err := process.Identify(os.Getpid()); err == nil {
 		// It needs nothing else, and a command inside could try to read it.

@@ -17,7 +17,8 @@ const MaxWait = 60 * time.Second
 // Limiter makes all callers of one model wait together: when a provider tells one call to retry
 // later, every call to the same model waits until then, and places among concurrent calls are given
 // in the order of requests. A permanent refusal is remembered briefly, so that agents of a fan-out
-// do not each repeat it. It is shared by all callers, sends nothing and starts no goroutine. The zero value is ready and limits nothing
+// do not each repeat it. It is shared by all callers, sends nothing and starts no goroutine.
+// The zero value is ready and limits nothing
 // until a provider demands a pause. Its methods may be called by several
 // goroutines.
 type Limiter struct {

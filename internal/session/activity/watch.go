@@ -53,7 +53,9 @@ type Watch struct {
 // New makes a watch of the tasks of a session. committed returns a channel that is closed at the next
 // event of its log.
 func New(tasks Tasks, committed func() <-chan struct{}, place home.Session, opt options.Options) *Watch {
-	return &Watch{tasks: tasks, committed: committed, place: place, opt: opt, stop: func() {}, agents: map[task.ID]*Agent{}}
+	return &Watch{
+		tasks: tasks, committed: committed, place: place, opt: opt, stop: func() {}, agents: map[task.ID]*Agent{},
+	}
 }
 
 // Start follows the running tasks until ctx ends, or Close.
