@@ -72,8 +72,9 @@ func (b *folder) Agents(given string, fresh bool) *catalog.Files {
 		c.Remote = got.Data
 		for _, wrong := range []error{err, got.Stale} {
 			if wrong != nil {
-				c.Earlier = append(c.Earlier, catalog.Problem{File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(),
-					Fix: "see the setting agents.catalog"})
+				c.Earlier = append(c.Earlier, catalog.Problem{
+					File: "remote catalog", Severity: catalog.Warning, What: wrong.Error(), Fix: "see the setting agents.catalog",
+				})
 			}
 		}
 	}

@@ -8,4 +8,6 @@ require (
 	google.golang.org/protobuf v1.36.11
 )
 
+require github.com/google/uuid v1.6.0 // indirect
+
 replace github.com/drover-dev/drover => ../..
