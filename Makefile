@@ -94,7 +94,7 @@ OWN := browser telemetry
 
 .PHONY: own
 own: ## the suites of the built program that have a module of their own
-	@for dir in $(OWN); do (cd test/$$dir && go test -count=1 -timeout 20m ./...); done
+	@for dir in $(OWN); do (cd test/$$dir && go test -count=1 -timeout 20m ./...) || exit 1; done
 
 .PHONY: race
 race: $(TESTS) ## all tests with the race detector, but for the suites that drive the built program
