@@ -79,10 +79,11 @@ func TestCachePromise(t *testing.T) {
 			}
 			return modeltest.Text("I came late")
 		}
-		turns++
+		if turns++; turns == cacheAgentAt-8 { // long before the command of which nothing but its end may be reported
+			p.file(".claude/agents/late.md", "---\nname: late-comer\ndescription: Comes when the session is half over.\ntools: Read\n---\nYou are late.\n")
+		}
 		switch {
 		case turns == cacheAgentAt:
-			p.file(".claude/agents/late.md", "---\nname: late-comer\ndescription: Comes when the session is half over.\ntools: Read\n---\nYou are late.\n")
 			return modeltest.Call("Bash", later("cat f"))
 		case turns == cacheAgentAt+1:
 			return modeltest.Text("half of it is done") // the notification of the command begins a new turn, which looks at files

@@ -182,7 +182,7 @@ func finish(work string) []string {
 		}
 	}
 	var left []string
-	if !within(5*time.Second, func() bool { return len(marked(work)) == 0 }) {
+	if !within(30*time.Second, func() bool { return len(marked(work)) == 0 }) {
 		for _, p := range marked(work) {
 			left = append(left, p.line)
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
