@@ -18,6 +18,7 @@ func TestFolderGone(t *testing.T) {
 		c.Tell = func(_ task.ID, text string) { said <- text }
 	})
 	rec := r.run("sleep 1000")
+	r.begun(task.LocalBash)
 	if err := os.RemoveAll(r.cfg.Place.Dir()); err != nil {
 		t.Fatal(err)
 	}
