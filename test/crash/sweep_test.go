@@ -128,6 +128,9 @@ func (c *sweep) run(t *testing.T, bin string, n int) {
 	if c.refused != "" {
 		return
 	}
+	if c.victim == 0 {
+		t.Fatalf("no process of the role %q was traced", c.scene.victim) // signals to 0 are for the own group
+	}
 	for _, step := range c.scene.rest {
 		if c.gone() {
 			break

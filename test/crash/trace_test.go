@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -184,7 +185,7 @@ func (t *tracer) resume(tid, sig int) error {
 func (t *tracer) execed(pid int) (drover bool) {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	words := strings.Split(string(line), "\x00")
-	drover = filepath.Base(words[0]) == "drover"
+	drover = slices.Contains([]string{"drover", "drover-keeper"}, filepath.Base(words[0]))
 	if t.victim == 0 && drover && (t.Role == "" || len(words) > 1 && words[1] == t.Role) {
 		t.victim = pid
 		t.tell(told{Victim: pid})
