@@ -327,6 +327,10 @@ func (w *written) read() {
 			at += unix.SizeofInotifyEvent
 			path := filepath.Join(w.dir, strings.TrimRight(string(buf[at:at+int(e.Len)]), "\x00"))
 			at += int(e.Len)
+			if path == w.last() {
+				w.all <- first
+				return
+			}
 			if _, ok := first[path]; !ok {
 				first[path] = now
 			}
@@ -334,9 +338,18 @@ func (w *written) read() {
 	}
 }
 
+// last is a file by which the reader knows that it has all that was written before stop.
+func (w *written) last() string { return filepath.Join(w.dir, "stop") }
+
 func (w *written) stop() map[string]time.Time {
+	err := os.WriteFile(w.last(), []byte("x"), 0o600)
+	if err != nil {
+		_ = w.file.Close() // which ends the reader
+	}
+	all := <-w.all
 	_ = w.file.Close()
-	return <-w.all
+	_ = os.Remove(w.last())
+	return all
 }
 
 // fleet is what tasks cost at workers.
