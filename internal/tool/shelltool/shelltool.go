@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -230,13 +231,13 @@ func (t *shell) directory() (cwd, note string) {
 	if t.cfg.Far {
 		return t.cwd, ""
 	}
-	if info, err := os.Stat(t.cwd); err == nil && info.IsDir() {
+	there := func(dir string) bool { info, err := os.Stat(dir); return err == nil && info.IsDir() }
+	if there(t.cwd) {
 		return t.cwd, ""
 	}
 	gone := t.cwd
-	t.cwd = t.cfg.Root
-	if gone == t.cwd {
-		return t.cwd, ""
+	for t.cwd = t.cfg.Root; !there(t.cwd) && t.cwd != filepath.Dir(t.cwd); {
+		t.cwd = filepath.Dir(t.cwd) // the project was removed too
 	}
 	return t.cwd, fmt.Sprintf("Note: the working directory %s is gone; this command ran in %s.\n",
 		excerpt.Visible(gone), t.cwd)

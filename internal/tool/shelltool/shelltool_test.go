@@ -101,6 +101,14 @@ func TestDirectory(t *testing.T) {
 		!strings.Contains(out.Text, "\n"+root) {
 		t.Fatalf("gone directory: %q", out.Text)
 	}
+	if err := os.Remove(root); err != nil {
+		t.Fatal(err)
+	}
+	out = call(t, tool, line("pwd"))
+	if !strings.HasPrefix(out.Text, "Note: the working directory "+root+" is gone") ||
+		!strings.Contains(out.Text, "\n"+filepath.Dir(root)) {
+		t.Fatalf("gone project: %q", out.Text)
+	}
 	if left, _ := os.ReadDir(temp); len(left) != 0 {
 		t.Errorf("%d files left in the temporary folder", len(left))
 	}
