@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/internal/engine/sandbox"
+	"github.com/drover-dev/drover/internal/platform/home"
 )
 
 // caches are folders below the home of the user that builds and package managers fill, with the variables by which
@@ -89,13 +90,14 @@ func (s *Sandboxes) cachesOf(room *sandbox.Room) (vars []string, written []found
 	if s.cfg.Caches == "" {
 		return nil, nil
 	}
+	own := home.Lookup(s.cfg.Env)
 	var aside []string
 	if room != nil {
 		aside = room.Aside()
 	}
 	for _, c := range caches {
 		real, err := filepath.EvalSymlinks(filepath.Join(s.cfg.Home, c.path))
-		if c.variable == "" || os.Getenv(c.variable) != "" || err == nil && slices.Contains(aside, real) {
+		if c.variable == "" || own(c.variable) != "" || err == nil && slices.Contains(aside, real) {
 			continue
 		}
 		name := strings.ReplaceAll(c.path, "/", "+")

@@ -13,7 +13,7 @@ import (
 func TestCaches(t *testing.T) {
 	home := folder(t, map[string]string{".cache/tool/file": "good", ".deno/bin/deno": "good", ".gradle/gradle.properties": "good", "work/x": ""})
 	c := config(t)
-	c.Home, c.Caches = home, folder(t, nil)
+	c.Home, c.Caches, c.Env = home, folder(t, nil), append(c.Env, "YARN_CACHE_FOLDER=/elsewhere")
 	open := func() (*Sandboxes, trial, []string) {
 		t.Helper()
 		s := New(c)
@@ -47,7 +47,7 @@ func TestCaches(t *testing.T) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"="+c.Caches) })
 	}
-	if !has("npm_config_cache") || has("XDG_CACHE_HOME") || has("DENO_DIR") {
+	if !has("npm_config_cache") || has("XDG_CACHE_HOME") || has("YARN_CACHE_FOLDER") || has("DENO_DIR") {
 		t.Errorf("variables: %q", env)
 	}
 	if ok, out := tr.run("mkdir -p " + c.Caches + "/own/x && touch " + c.Caches + "/own/x/y"); !ok {

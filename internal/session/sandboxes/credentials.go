@@ -58,9 +58,11 @@ type vault struct {
 	authority *x509.Certificate
 	key       *ecdsa.PrivateKey
 
+	asking sync.Mutex        // held while a secret is asked for, which may take a while
+	values map[string]secret // by name; guarded by asking
+
 	mu     sync.Mutex
 	leaves map[string]*tls.Config // guarded by mu
-	values map[string]secret      // by name; guarded by mu
 	used   map[string]int         // by name and host; guarded by mu
 }
 
@@ -182,8 +184,8 @@ func (v *vault) credential(r netproxy.Request) *netproxy.Credential {
 
 // value is the secret of a credential. One that is asked for at the same time by several requests is looked for once.
 func (v *vault) value(ctx context.Context, c *Credential) (string, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.asking.Lock()
+	defer v.asking.Unlock()
 	if got, ok := v.values[c.Name]; ok && time.Since(got.at) < secretAge {
 		return got.text, nil
 	}
@@ -212,7 +214,7 @@ func (v *vault) uses() (lines []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(v.used)) {
-		lines = append(lines, fmt.Sprintf("the credential %s was used %d times", what, v.used[what]))
+		lines = append(lines, fmt.Sprintf("uses of the credential %s: %d", what, v.used[what]))
 	}
 	return lines
 }

@@ -426,7 +426,7 @@ func TestRelied(t *testing.T) {
 	s := New(config(t))
 	defer s.Close()
 	if !s.Bounds("").Whole {
-		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+		t.Skip("SKIPPED: this machine has no namespaces or no Landlock of ABI 6")
 	}
 	if start, err := s.Command(Wish{}); err != nil || start.Fork == nil {
 		t.Fatalf("with the room: %+v, %v", start, err)

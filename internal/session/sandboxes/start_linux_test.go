@@ -105,7 +105,7 @@ func TestDenied(t *testing.T) {
 	s := New(c)
 	defer s.Close()
 	if !s.Whole("") {
-		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+		t.Skip("SKIPPED: this machine has no namespaces or no Landlock of ABI 6")
 	}
 	read := func(dir string) bool {
 		t.Helper()
@@ -149,7 +149,7 @@ func TestGateway(t *testing.T) {
 	defer s.Close()
 	own := s.Profile(Profile{Name: "other", Local: map[int]string{port: "127.0.0.1"}})
 	if !own.Whole("") {
-		t.Skip("this machine has no namespaces or no Landlock of ABI 6")
+		t.Skip("SKIPPED: this machine has no namespaces or no Landlock of ABI 6")
 	}
 	work := folder(t, nil)
 	for _, c := range []struct {
