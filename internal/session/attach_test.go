@@ -219,7 +219,7 @@ func TestHostedAtCeiling(t *testing.T) {
 	r.wait(string(command))
 	release("hold")
 	if done := r.wait(string(r.cfg.Info.Session))[0]; done.Status != task.Completed || m.Last().Result.Text != "two" {
-		t.Errorf("%s: %q, %v", done.Status, m.Last().Result.Text, m.Last().Err)
+		t.Errorf("%s: %q, %v; %+v, %s", done.Status, m.Last().Result.Text, m.Last().Err, done.Cause, done.Error)
 	}
 }
 

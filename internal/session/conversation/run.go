@@ -112,7 +112,7 @@ func (c run) Run(ctx context.Context, h task.Host) (task.Result, error) {
 	var running sync.WaitGroup
 	running.Go(func() { c.Conversation.Run(work) })
 	err := c.settle(ctx, h)
-	for ctx.Err() == nil && !c.retired() { // a prompt came at the last moment, or while commands were stopped
+	for ctx.Err() == nil && !c.retired() { // a prompt came at the last moment
 		err = c.settle(ctx, h)
 	}
 	c.must(EndRun) // prompts that come while the run is being stopped are for the next one

@@ -10,10 +10,10 @@ import (
 
 // Settle waits until nothing is left to answer or to wait for: no prompt, no turn, no mail, no
 // agent, no command. It waits for commands until the ceiling after the last answer; then it
-// stops them and returns the receipt and [ErrCeiling]. 0 means no wait for commands. After a
-// turn in which the model failed, see [ModelFailed], it waits for tasks too; their
-// notifications then wait for the next prompt. After a turn that failed otherwise, or that the
-// user interrupted, it does not.
+// stops them and returns the receipt and [ErrCeiling], or waits anew if a prompt came while they
+// were stopped. 0 means no wait for commands. After a turn in which the model failed, see
+// [ModelFailed], it waits for tasks too; their notifications then wait for the next prompt. After
+// a turn that failed otherwise, or that the user interrupted, it does not.
 func (c *Conversation) Settle(ctx context.Context, ceiling time.Duration) (task.Receipt, error) {
 	seen := -1
 	for {
@@ -41,7 +41,11 @@ func (c *Conversation) Settle(ctx context.Context, ceiling time.Duration) (task.
 		case others == 0:
 			left := ceiling - time.Since(s.Rested)
 			if left <= 0 {
-				return c.stop(ctx, commands)
+				receipt, err := c.stop(ctx, commands)
+				if now, _ := c.State(); err == nil && (now.Working() || now.Turns != seen) {
+					continue
+				}
+				return receipt, errors.Join(err, ErrCeiling)
 			}
 			late = time.NewTimer(left)
 		}
@@ -73,6 +77,5 @@ func oneOf(ctx context.Context, a, b <-chan struct{}, late *time.Timer) error {
 func (c *Conversation) stop(ctx context.Context, commands []task.ID) (task.Receipt, error) {
 	c.must(Ceiling)
 	cause := task.Cause{Actor: task.ByRuntime, Reason: task.ReasonClosing, Detail: "the wait ceiling was reached"}
-	receipt, err := c.session.Stop(ctx, commands, cause)
-	return receipt, errors.Join(err, ErrCeiling)
+	return c.session.Stop(ctx, commands, cause)
 }
