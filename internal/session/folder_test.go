@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/drover-dev/drover/internal/engine/process"
 	"github.com/drover-dev/drover/task"
 )
 
@@ -38,4 +41,28 @@ func TestFolderGone(t *testing.T) {
 	}
 	_ = r.Session.Close() // its files are gone
 	r.Session = nil
+}
+
+// A process that left the group of its command, and outlived the search at its end, ends with the session.
+func TestCloseEndsWhatIsLeft(t *testing.T) {
+	r := open(t, "", func(c *Config) { c.Info.Role = RoleBackground })
+	r.wait(string(r.run("true").ID))
+	left := exec.Command("sleep", "1000")
+	left.Env = []string{process.MarkSession + "=" + string(r.cfg.Info.Session)}
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- left.Wait() }() // ends with the process
+	if err := r.Session.Close(); err != nil {
+		t.Error(err)
+	}
+	r.Session = nil
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("it is left running")
+		_ = left.Process.Kill()
+		<-ended
+	}
 }
