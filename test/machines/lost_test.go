@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/task"
+	"github.com/drover-dev/drover/test/harness"
+	"github.com/drover-dev/drover/test/waittest"
 )
 
 // What a task has changed at a worker that could not be reached comes back when it can be again, apart from what counts.
@@ -85,7 +87,9 @@ func TestHostKilledChanges(t *testing.T) {
 	w := open(t)
 	w.File("kept", "one\n", 0o600)
 	id := w.Good("run", "--on", "far", "-d", "--sync", "--name", "plain", "--", "echo changed >made; echo begun; exec sleep 600 # go-plain")
-	w.Until("the begin", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") })
+	if !waittest.Until(harness.Patience, func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "begun") }) {
+		w.Fatalf("the command does not begin: %s\n%s", w.Run("inspect", id), w.Run("workers"))
+	}
 	for _, h := range w.Of("host") {
 		if h.Task == "" {
 			w.Must(syscall.Kill(h.PID, syscall.SIGKILL))
