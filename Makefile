@@ -45,7 +45,7 @@ build: ## build the static programs bin/drover, bin/drover-keeper and bin/drover
 	CGO_ENABLED=0 go build $(STATIC) -o bin/ ./cmd/...
 
 .PHONY: check
-check: needs fmt size rules lint darwin race binary counts own repeat ## bring what the tests need, then run all of them, as CI does
+check: needs fmt size rules lint darwin race binary alone own repeat ## bring what the tests need, then run all of them, as CI does
 
 .PHONY: needs
 needs: ## install the programs that the tests call (on Debian as root), or name the missing packages
@@ -87,11 +87,12 @@ BINARY := rules|acp|agentsdk|attack|bench|conformance|counts|crash|faults|knownf
 .PHONY: binary
 binary: $(TESTS) ## the suites that drive the built program
 	@$(TESTS) --format standard-quiet --hide-summary skipped \
-		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -vE '/test/(rules|counts)$$')" -- -p 3 -timeout 20m
+		--packages "$$(go list ./test/... | grep -E '/test/($(BINARY))$$' | grep -vE '/test/(rules|counts|soak)$$')" -- -p 3 -timeout 20m
 
-.PHONY: counts
-counts: ## how many system calls a Bash call costs, with nothing else at work
-	go test -count=1 -timeout 10m ./test/counts
+# What counts system calls and memory.
+.PHONY: alone
+alone: ## the suites that measure, one after the other, with nothing else at work
+	go test -count=1 -p 1 -timeout 10m ./test/counts ./test/soak
 
 # Suites with a module of their own, for what Drover itself does not depend on.
 OWN := browser telemetry

@@ -152,10 +152,12 @@ func (l *look) begin() {
 	}
 }
 
-// made names the files that were made or changed since the beginning, with the programs that obey them.
+// made names the files that were made or changed since the beginning, with the programs that obey them. It forgets
+// the beginning, since an ended task stays in memory for a while.
 func (l *look) made() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() { l.begun, l.before, l.absent = time.Time{}, nil, nil }()
 	if l.begun.IsZero() {
 		return nil
 	}
