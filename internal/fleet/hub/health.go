@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -47,7 +48,10 @@ func (h *Hub) watch(ctx context.Context) {
 func (h *Hub) look(now time.Time) {
 	if h.server.JetStreamEnabled() {
 		problem := h.failure()
-		if problem == "" {
+		// A stream that is just being made has its folder first.
+		perhaps := strings.HasSuffix(problem, "could not be recovered") && problem != h.suspect
+		h.suspect = problem
+		if problem == "" || perhaps {
 			h.set("")
 			return
 		}

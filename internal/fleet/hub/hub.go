@@ -63,7 +63,8 @@ type Hub struct {
 	unlock  func()
 	stop    context.CancelFunc // of watching
 	watcher sync.WaitGroup
-	retry   time.Time // of opening the store, not earlier; of the watcher alone
+	retry   time.Time // of opening the store, not earlier; of the watcher alone, as the next
+	suspect string    // the problem of the store at the last look
 
 	mu       sync.Mutex
 	accounts map[string]*server.Account // guarded by mu

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,6 +122,9 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 		opts = append(opts, nats.UserCredentials(o.Creds))
 	}
 	conn, err := nats.Connect(url, opts...)
+	for n := 1; n < dialTries && early(err); n++ {
+		conn, err = nats.Connect(url, opts...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub %s: %w", cmp.Or(o.Cluster, o.Join.Address), explain(err))
 	}
@@ -138,8 +142,17 @@ func Open(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
-// dialTime limits one try to reach the hub.
-const dialTime = 5 * time.Second
+// dialTime limits one try to reach the hub, of which there are at most dialTries.
+const (
+	dialTime  = 5 * time.Second
+	dialTries = 3
+)
+
+// early reports that the server, after a greeting that took long, looked whether the client is there before it
+// answered, which the client library takes for an error.
+func early(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "expected 'PONG', got 'PING'")
+}
 
 // dialAgain calls the hub of the join line as it is now. A line that cannot be read, or that would change whether the
 // connection has TLS, leaves the last one as it is.
