@@ -106,7 +106,10 @@ func TestWorkerDiskFull(t *testing.T) {
 		w.Must(os.WriteFile(filepath.Join(own, "drover", "settings.json"), []byte(`{"tasks": {"minFreeBytes": 1048576}}`), 0o600))
 		w.atWorker = with(w.Place, program, w.far(), "XDG_CONFIG_HOME="+own)
 	})
-	id := w.run("before")
+	// It prints nothing while the disk is full: a line across the end of a page could not be written whole.
+	id := w.Good("run", "--on", "far", "-d", "--no-folder", "--name", "before", "--", fmt.Sprintf(
+		`for i in 1 2 3; do echo "before $i"; done; while [ ! -e %s/go-before ]; do sleep 0.02; done; echo last 3`, w.Dir))
+	w.Until("output of before", func() bool { return strings.Contains(w.Run("logs", id).Stdout(), "before 3") })
 	d.fill()
 	w.Until("the worker to say that it takes nothing", func() bool {
 		return strings.Contains(w.Run("workers").Stdout(), "the disk of")
